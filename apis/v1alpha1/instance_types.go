@@ -1,0 +1,87 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InstanceStatus is what Sandbar adds to the status of every kind of instance. A graph's own
+// status fields stand beside these; a graph must not use these names.
+type InstanceStatus struct {
+	// ObservedGeneration is the generation of the spec that this status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Phase is one word for people; programs read the conditions.
+	//
+	// +optional
+	Phase InstancePhase `json:"phase,omitempty"`
+
+	// Conditions are Placed, Composed and Ready.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// DataPlane says where the instance's verbs are served.
+	//
+	// +optional
+	DataPlane *InstanceDataPlane `json:"dataPlane,omitempty"`
+
+	// Activity says when the instance was last used.
+	//
+	// +optional
+	Activity *InstanceActivity `json:"activity,omitempty"`
+}
+
+// InstanceDataPlane is where an instance's verbs are served.
+type InstanceDataPlane struct {
+	// URL is the base of the instance's verbs: append /log, /sync, /proxy/….
+	URL string `json:"url"`
+
+	// Verbs are the verbs that the instance has, sorted; those of a component as
+	// components/<component>/<verb>.
+	//
+	// +listType=set
+	// +optional
+	Verbs []string `json:"verbs,omitempty"`
+}
+
+// InstanceActivity says when an instance was last used.
+type InstanceActivity struct {
+	// LastActiveTime is when a data-plane request last reached the instance.
+	//
+	// +optional
+	LastActiveTime *metav1.Time `json:"lastActiveTime,omitempty"`
+}
+
+// InstancePhase is one word for the state of an instance.
+type InstancePhase string
+
+// Phases of an instance.
+const (
+	// InstancePending: the placement is not there yet.
+	InstancePending InstancePhase = "Pending"
+	// InstanceMaterializing: kro is composing the instance's resources.
+	InstanceMaterializing InstancePhase = "Materializing"
+	// InstanceReady: all resources are ready.
+	InstanceReady InstancePhase = "Ready"
+	// InstanceSuspended: the tenant has suspended the instance.
+	InstanceSuspended InstancePhase = "Suspended"
+	// InstanceFailed: something failed and does not mend itself; see the conditions.
+	InstanceFailed InstancePhase = "Failed"
+	// InstanceDeleting: the placement is being removed.
+	InstanceDeleting InstancePhase = "Deleting"
+)
+
+// Conditions of an instance, in the order in which they come true.
+const (
+	// InstancePlaced is true when the instance's namespace with its isolation exists.
+	InstancePlaced = "Placed"
+	// InstanceComposed is true when kro has made all resources of the graph.
+	InstanceComposed = "Composed"
+	// InstanceReadyCondition is true when the instance can be used now.
+	InstanceReadyCondition = "Ready"
+)

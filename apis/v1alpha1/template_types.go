@@ -1,0 +1,271 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Template defines one kind of instance: a graph of runtime resources, the data-plane verbs
+// of its instances and how they are developed. Applying a Template gives every bound
+// workspace a new API; see status.conditions for how far that has come.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=tmpl,categories=sandbar
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.status.kind`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.spec.version`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type Template struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +kubebuilder:validation:Required
+	Spec   TemplateSpec   `json:"spec"`
+	Status TemplateStatus `json:"status,omitempty"`
+}
+
+// TemplateList is a list of Templates.
+//
+// +kubebuilder:object:root=true
+type TemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Template `json:"items"`
+}
+
+// TemplateSpec is what the operator wants of a kind of instance.
+type TemplateSpec struct {
+	// DisplayName is the name that people see in a catalogue.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	DisplayName string `json:"displayName"`
+
+	// Description says in a few sentences what an instance is for.
+	//
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// Category groups Templates in a catalogue, for example "Developer" or "Database".
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Category string `json:"category,omitempty"`
+
+	// Version is the semantic version of this Template (https://semver.org), for people;
+	// the schema that tenants get is named by its content.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`
+	Version string `json:"version"`
+
+	// Graph is the spec of a kro ResourceGraphDefinition (kro.run/v1alpha1), verbatim: schema
+	// and resources. kro checks it and makes the kind's CRD from it.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Graph runtime.RawExtension `json:"graph"`
+
+	// DataPlane declares the verbs of the kind's instances and where each one leads.
+	//
+	// +optional
+	DataPlane DataPlane `json:"dataPlane,omitempty"`
+
+	// Agent is guidance for programs that choose a Template.
+	//
+	// +optional
+	Agent *AgentGuidance `json:"agent,omitempty"`
+}
+
+// AgentGuidance tells a program what a Template is good for and what it yields.
+type AgentGuidance struct {
+	// Usage says when to choose this Template and what to set.
+	//
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Usage string `json:"usage,omitempty"`
+
+	// Outputs names what an instance offers when it is Ready.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=512
+	// +optional
+	Outputs []string `json:"outputs,omitempty"`
+}
+
+// DataPlane is the data-plane contract of a kind.
+type DataPlane struct {
+	// TokenSecretRef is the path in the runtime instance to the Secret whose key "token" the
+	// provider sends as X-Sandbox-Control-Token to the endpoints with a serviceRef, never to
+	// the verb "proxy". The path starts with "status." and leads to {name, namespace}. Empty
+	// means that no token is sent.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^status(\.[a-zA-Z][a-zA-Z0-9]*)+$`
+	// +optional
+	TokenSecretRef string `json:"tokenSecretRef,omitempty"`
+
+	// Endpoints maps a verb (a DNS label) to its endpoint.
+	//
+	// +kubebuilder:validation:MaxProperties=32
+	// +optional
+	Endpoints map[string]Endpoint `json:"endpoints,omitempty"`
+
+	// Components holds the same for the parts of an instance: the verbs of component "api"
+	// are served at …/components/api/<verb>.
+	//
+	// +kubebuilder:validation:MaxProperties=16
+	// +optional
+	Components map[string]Component `json:"components,omitempty"`
+}
+
+// Component is the data-plane contract of one part of an instance.
+type Component struct {
+	// Endpoints maps a verb (a DNS label) to its endpoint.
+	//
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=32
+	Endpoints map[string]Endpoint `json:"endpoints"`
+}
+
+// Endpoint says where one verb leads. It has exactly one of serviceRef, podRef and from.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.serviceRef), has(self.podRef), has(self.from)].filter(x, x).size() == 1",message="exactly one of serviceRef, podRef and from must be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.serviceRef) || has(self.port)",message="serviceRef needs port, the name of the Service's port"
+// +kubebuilder:validation:XValidation:rule="has(self.from) || (has(self.methods) && self.methods.size() > 0)",message="methods must name at least one HTTP method"
+// +kubebuilder:validation:XValidation:rule="!has(self.podRef) || has(self.podSubresource)",message="podRef needs podSubresource"
+// +kubebuilder:validation:XValidation:rule="!has(self.upgrade) || !self.upgrade || self.methods.exists(m, m == 'GET')",message="upgrade needs the method GET"
+type Endpoint struct {
+	// ServiceRef is the path in the runtime instance's status to the Service, {name, namespace}.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^status(\.[a-zA-Z][a-zA-Z0-9]*)+$`
+	// +optional
+	ServiceRef string `json:"serviceRef,omitempty"`
+
+	// Port is the name of the Service's port.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	Port string `json:"port,omitempty"`
+
+	// UpstreamPath is the path at the Service under which the verb lives; the caller's tail is
+	// appended and cannot leave it. Defaults to "/".
+	//
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._~/-]*$`
+	// +optional
+	UpstreamPath string `json:"upstreamPath,omitempty"`
+
+	// PodRef is the path in the runtime instance's status to a Pod, {name, namespace}, for
+	// workloads without a runner.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^status(\.[a-zA-Z][a-zA-Z0-9]*)+$`
+	// +optional
+	PodRef string `json:"podRef,omitempty"`
+
+	// PodSubresource is the Pod's subresource that answers.
+	//
+	// +kubebuilder:validation:Enum=log
+	// +optional
+	PodSubresource string `json:"podSubresource,omitempty"`
+
+	// Container is the container of the Pod. Defaults to its first.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Container string `json:"container,omitempty"`
+
+	// From serves the verb without the runtime: "instanceStatus" answers the status of the
+	// tenant's own object.
+	//
+	// +kubebuilder:validation:Enum=instanceStatus
+	// +optional
+	From string `json:"from,omitempty"`
+
+	// Methods are the HTTP methods that the verb takes. GET includes HEAD.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:Enum=GET;HEAD;POST;PUT;PATCH;DELETE;OPTIONS
+	// +listType=set
+	// +optional
+	Methods []string `json:"methods,omitempty"`
+
+	// Stream marks an endpoint whose response goes on for as long as the caller wants.
+	//
+	// +optional
+	Stream bool `json:"stream,omitempty"`
+
+	// Upgrade allows WebSocket upgrades. Without it an upgrade is refused.
+	//
+	// +optional
+	Upgrade bool `json:"upgrade,omitempty"`
+}
+
+// Conditions of a Template, in the order in which they come true.
+const (
+	// TemplateGraphAccepted is true when kro has accepted the graph and serves its CRD.
+	TemplateGraphAccepted = "GraphAccepted"
+	// TemplateSchemaPublished is true when the kind's schema exists as an APIResourceSchema.
+	TemplateSchemaPublished = "SchemaPublished"
+	// TemplateExported is true when the APIExport offers that schema and tenants may use it.
+	TemplateExported = "Exported"
+	// TemplateReady is true when a tenant could create an instance now.
+	TemplateReady = "Ready"
+)
+
+// TemplateStatus is what has become of a Template.
+type TemplateStatus struct {
+	// ObservedGeneration is the generation that the conditions speak of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions are GraphAccepted, SchemaPublished, Exported and Ready.
+	//
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Kind is the kind of the instances.
+	//
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// Group is the API group of the instances.
+	//
+	// +optional
+	Group string `json:"group,omitempty"`
+
+	// Version is the API version of the instances.
+	//
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Resource is the plural resource name of the instances.
+	//
+	// +optional
+	Resource string `json:"resource,omitempty"`
+
+	// SchemaName is the APIResourceSchema that the export offers for this kind.
+	//
+	// +optional
+	SchemaName string `json:"schemaName,omitempty"`
+
+	// Instances is how many instances exist in all workspaces.
+	//
+	// +optional
+	Instances int64 `json:"instances"`
+}

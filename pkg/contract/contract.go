@@ -1,0 +1,113 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package contract reads the data-plane contract of a Template: which verbs a kind has, and
+// what the status of a runtime instance says of where a verb leads. It is pure: no network,
+// no clock. Whether a reference may be followed is decided by package placement.
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// FromInstanceStatus is the only value of an endpoint's from.
+const FromInstanceStatus = "instanceStatus"
+
+// ErrNotReady means that the runtime instance does not say yet where the verb leads.
+var ErrNotReady = errors.New("instance is not ready")
+
+// Ref is a reference that a graph's status holds.
+type Ref struct {
+	Namespace string
+	Name      string
+}
+
+// Find returns the endpoint of a verb; component is empty for the instance's own verbs.
+func Find(dp *sandbarv1alpha1.DataPlane, component, verb string) (sandbarv1alpha1.Endpoint, bool) {
+	if component == "" {
+		e, ok := dp.Endpoints[verb]
+		return e, ok
+	}
+	e, ok := dp.Components[component].Endpoints[verb]
+	return e, ok
+}
+
+// Verbs lists all verbs, sorted; those of a component as "components/<component>/<verb>".
+func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
+	var verbs []string
+	for verb := range dp.Endpoints {
+		verbs = append(verbs, verb)
+	}
+	for name, component := range dp.Components {
+		for verb := range component.Endpoints {
+			verbs = append(verbs, "components/"+name+"/"+verb)
+		}
+	}
+	slices.Sort(verbs)
+	return verbs
+}
+
+// Subresources lists the names under which verbs are authorized, sorted and without repeats:
+// a component's verb is authorized like the instance's verb of that name.
+func Subresources(dp *sandbarv1alpha1.DataPlane) []string {
+	var names []string
+	for verb := range dp.Endpoints {
+		names = append(names, verb)
+	}
+	for _, component := range dp.Components {
+		for verb := range component.Endpoints {
+			names = append(names, verb)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// RefPaths lists the status paths that the contract refers to, sorted and without repeats.
+// They are private: tenants do not see them.
+func RefPaths(dp *sandbarv1alpha1.DataPlane) []string {
+	var paths []string
+	if dp.TokenSecretRef != "" {
+		paths = append(paths, dp.TokenSecretRef)
+	}
+	add := func(endpoints map[string]sandbarv1alpha1.Endpoint) {
+		for _, e := range endpoints {
+			for _, p := range []string{e.ServiceRef, e.PodRef} {
+				if p != "" {
+					paths = append(paths, p)
+				}
+			}
+		}
+	}
+	add(dp.Endpoints)
+	for _, component := range dp.Components {
+		add(component.Endpoints)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// Resolve reads the reference at a path such as "status.controlServiceRef" of a runtime
+// instance. It returns ErrNotReady when the path is not filled in yet.
+func Resolve(runtimeInstance map[string]any, path string) (Ref, error) {
+	fields, found, err := unstructured.NestedMap(runtimeInstance, strings.Split(path, ".")...)
+	if err != nil {
+		return Ref{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if !found {
+		return Ref{}, fmt.Errorf("%w: %s is not set yet", ErrNotReady, path)
+	}
+	name, _ := fields["name"].(string)
+	namespace, _ := fields["namespace"].(string)
+	if name == "" || namespace == "" {
+		return Ref{}, fmt.Errorf("%w: %s has no name or no namespace yet", ErrNotReady, path)
+	}
+	return Ref{Namespace: namespace, Name: name}, nil
+}

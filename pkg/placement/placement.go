@@ -1,0 +1,125 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package placement knows what a placement is: what stands on the runtime cluster for one
+// instance of a tenant. It computes names, stamps ownership and checks it. It reads and writes
+// nothing; the controllers that make placements and the data plane that routes to them both
+// rely on it, so that there is one answer to "is this object part of that instance?".
+package placement
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Labels and annotations on the namespace of a placement, on the kro instance in it and on
+// every object that the provider or a graph puts beside it.
+const (
+	// LabelInstanceUID holds the UID of the tenant's instance. Only objects that carry it may
+	// be reached through the data plane.
+	LabelInstanceUID = "sandbar.dev/instance-uid"
+	// LabelCluster holds the logical cluster name of the tenant's workspace.
+	LabelCluster = "sandbar.dev/cluster"
+	// LabelTemplate holds the name of the Template that defines the instance's kind.
+	LabelTemplate = "sandbar.dev/template"
+	// LabelManagedBy and ManagedBy mark what the provider itself wrote.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "sandbar"
+
+	// AnnotationInstanceNamespace and AnnotationInstanceName tell where the tenant's object is;
+	// they are annotations because a name may be longer than a label value.
+	AnnotationInstanceNamespace = "sandbar.dev/instance-namespace"
+	AnnotationInstanceName      = "sandbar.dev/instance-name"
+	// AnnotationWorkspacePath is the workspace's path at the time of placing, for people.
+	AnnotationWorkspacePath = "sandbar.dev/workspace-path"
+
+	// Finalizer is on every tenant's instance that has, or may have, a placement.
+	Finalizer = "sandbar.dev/placement"
+)
+
+// Names of objects that every placement or the provider has.
+const (
+	// SystemNamespace is the provider's own namespace on the runtime cluster.
+	SystemNamespace = "sandbar-system"
+	// PlatformConfigMap holds the operator's values for graphs, in SystemNamespace.
+	PlatformConfigMap = "sandbar-platform"
+	// ControlSecret is the Secret in each placement that holds the control token.
+	ControlSecret = "sandbar-control"
+	// ControlTokenKey is the key of the token in ControlSecret.
+	ControlTokenKey = "token"
+)
+
+const (
+	namespacePrefix = "sb-"
+	hashLength      = 26 // 130 bits in base32
+)
+
+var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// ID identifies an instance for good: the logical cluster it lives in and its UID. A name that
+// is used again makes another ID.
+type ID struct {
+	// Cluster is the logical cluster name, for example "2hx1zq5kq0a8v3mw"; never a path.
+	Cluster string
+	// UID is metadata.uid of the tenant's object.
+	UID types.UID
+}
+
+// Namespace is the namespace of the instance's placement: "sb-" and 26 lower-case base32
+// characters of SHA-256(cluster, 0x00, UID). It is computed and never read from an object, so
+// that nothing a tenant can write decides where a request goes.
+func (id ID) Namespace() string {
+	sum := sha256.Sum256([]byte(id.Cluster + "\x00" + string(id.UID)))
+	return namespacePrefix + base32Lower.EncodeToString(sum[:])[:hashLength]
+}
+
+// IsNamespace tells whether a namespace's name has the form of a placement's.
+func IsNamespace(name string) bool {
+	hash, ok := strings.CutPrefix(name, namespacePrefix)
+	return ok && len(hash) == hashLength && strings.Trim(hash, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// Labels are the labels of the placement's objects.
+func (id ID) Labels(template string) map[string]string {
+	return map[string]string{
+		LabelInstanceUID: string(id.UID),
+		LabelCluster:     id.Cluster,
+		LabelTemplate:    template,
+		LabelManagedBy:   ManagedBy,
+	}
+}
+
+// ErrForeign is the error of Check: the object is not part of the placement.
+var ErrForeign = errors.New("object does not belong to this instance")
+
+// Check tells whether an object is part of the instance's placement: it lies in the computed
+// namespace and carries the instance's UID. Without it, a graph's status that points at
+// another namespace, or at a Service that somebody else made, would lead the data plane there.
+func (id ID) Check(obj metav1.Object) error {
+	if ns := obj.GetNamespace(); ns != id.Namespace() {
+		return fmt.Errorf("%w: it lies in namespace %q", ErrForeign, ns)
+	}
+	if uid := obj.GetLabels()[LabelInstanceUID]; uid != string(id.UID) {
+		return fmt.Errorf("%w: label %s is missing or another's", ErrForeign, LabelInstanceUID)
+	}
+	return nil
+}
+
+// Owner tells which instance an object on the runtime cluster belongs to, by its labels and
+// annotations; ok is false when it belongs to none. Trust it only for objects that tenants
+// cannot write, which is all of the runtime cluster.
+func Owner(obj metav1.Object) (id ID, instance types.NamespacedName, ok bool) {
+	labels, annotations := obj.GetLabels(), obj.GetAnnotations()
+	id = ID{Cluster: labels[LabelCluster], UID: types.UID(labels[LabelInstanceUID])}
+	instance = types.NamespacedName{
+		Namespace: annotations[AnnotationInstanceNamespace],
+		Name:      annotations[AnnotationInstanceName],
+	}
+	return id, instance, id.Cluster != "" && id.UID != "" && instance.Name != ""
+}

@@ -1,0 +1,101 @@
+# Sandbar. `make` alone prints what there is.
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+# The local stack that a target uses: dev for people, test for tests, so that one does not
+# disturb the other.
+STACK ?= dev
+FUZZTIME ?= 10s
+GO ?= go
+TOOL := $(GO) tool -modfile=hack/tools/go.mod
+STACKCMD := $(GO) -C hack/stack run .
+MODULES := . hack/stack
+
+##@ Start here
+.PHONY: demo
+demo: deps ## Do what a newcomer would, on a real kcp, a real Kubernetes node and kro (STACK=dev)
+	@$(GO) run ./hack/demo --stack $(STACK)
+
+.PHONY: test
+test: ## All checks and tests; what CI runs
+	@$(MAKE) --no-print-directory verify lint test-unit test-stack
+	@$(MAKE) --no-print-directory STACK=test test-integration test-e2e
+	@$(MAKE) --no-print-directory STACK=test down
+
+##@ The local stack
+.PHONY: up
+up: deps ## Build what is missing and start kcp, a Kubernetes node and kro (STACK=dev)
+	@$(STACKCMD) up --name $(STACK)
+
+.PHONY: down
+down: ## Stop all of it and leave nothing (STACK=dev)
+	@$(STACKCMD) down --name $(STACK)
+
+.PHONY: status
+status: ## Show what runs and where (STACK=dev)
+	@$(STACKCMD) status --name $(STACK)
+
+##@ Tests
+.PHONY: test-unit
+test-unit: deps ## Unit tests of all modules, with the race detector
+	@for m in $(MODULES); do (cd $$m && echo "== unit tests in $$m" && $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -v /e2e)) || exit 1; done
+
+.PHONY: test-integration
+test-integration: up ## Tests of single parts against the real kcp, API server and kro
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -tags integration \
+		$$($(GO) list -tags integration ./providers/... ./install/... ./templates/... ./tenant/... ./dataplane/...)
+
+.PHONY: test-e2e
+test-e2e: up ## The promises of the whole, tenant to pod, each named
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 40m -tags e2e ./e2e/... \
+		| grep -v '^=== '
+
+.PHONY: test-stack
+test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)
+	@cd hack/stack && STACK_E2E=1 $(GO) test -count=1 -timeout 15m -run 'TestRoot' ./...
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME (10s) each
+	@hack/fuzz.sh $(FUZZTIME)
+
+##@ Benchmarks
+.PHONY: bench
+bench: bench-create ## All benchmarks
+
+.PHONY: bench-create
+bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
+	@eval "$$($(STACKCMD) env --name $(STACK))" && $(GO) run ./bench/create --stack $(STACK)
+
+##@ Development
+.PHONY: build
+build: ## Build the binaries into bin/
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: ## Generate deepcopy functions and CRDs
+	@$(TOOL) controller-gen object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
+
+.PHONY: verify
+verify: deps ## Fail when generated files or modules are stale
+	@hack/verify.sh
+
+.PHONY: lint
+lint: deps ## golangci-lint over all modules
+	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+
+.PHONY: vuln
+vuln: ## govulncheck (needs the Go vulnerability database over the network)
+	@$(TOOL) govulncheck ./...
+
+.PHONY: fmt
+fmt: ## Format all Go code
+	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint fmt -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+
+.PHONY: deps
+deps:
+	@hack/deps.sh
+
+.PHONY: help
+help: ## This text
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing need, or names them where it cannot.
+set -euo pipefail
+missing=()
+for pair in gcc:gcc curl:curl ip:iproute2 git:git; do
+  command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+  echo "missing: ${missing[*]} (Debian's names); install them and try again" >&2
+  exit 1
+fi
+echo "installing ${missing[*]}" >&2
+apt-get update -qq >/dev/null && apt-get install -y -qq "${missing[@]}" >/dev/null

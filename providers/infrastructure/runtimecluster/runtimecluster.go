@@ -1,0 +1,101 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package runtimecluster opens the runtime cluster for the controllers: one client and one
+// cache that sees only what Sandbar made. It decides what is cached and nothing else; who may
+// do what on the runtime cluster is decided by the credential in the given configuration.
+package runtimecluster
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// kroOwnedLabel marks the CRDs that kro made from a ResourceGraphDefinition.
+const kroOwnedLabel = "kro.run/owned"
+
+// New opens the runtime cluster. Add the result to a manager, which starts its cache.
+//
+// The cache holds, without managed fields:
+//   - objects of every kind that carry the label of an instance (placement.LabelInstanceUID),
+//   - all ResourceGraphDefinitions,
+//   - the CRDs that kro made,
+//   - the ConfigMap sandbar-platform in sandbar-system.
+//
+// Whatever else the cluster holds is invisible to the client's reads: use the API reader for a
+// live answer. Unstructured objects are read from the cache like typed ones. There is no
+// client-side rate limit: the API server's own fairness is the limit.
+func New(cfg *rest.Config) (cluster.Cluster, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	options, err := cacheOptions()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst = -1, 0
+	c, err := cluster.New(cfg, func(o *cluster.Options) {
+		o.Scheme = scheme
+		o.Cache = options
+		o.Client = client.Options{Cache: &client.CacheOptions{Unstructured: true}}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the runtime cluster: %w", err)
+	}
+	return c, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme,
+		apiextensionsv1.AddToScheme,
+		krov1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the runtime cluster's scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+func cacheOptions() (cache.Options, error) {
+	ofAnInstance, err := labels.NewRequirement(placement.LabelInstanceUID, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("building the selector of placements: %w", err)
+	}
+	return cache.Options{
+		DefaultLabelSelector: labels.NewSelector().Add(*ofAnInstance),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&krov1alpha1.ResourceGraphDefinition{}: {Label: labels.Everything()},
+			&apiextensionsv1.CustomResourceDefinition{}: {
+				Label: labels.SelectorFromSet(labels.Set{kroOwnedLabel: "true"}),
+			},
+			&corev1.ConfigMap{}: {
+				Label: labels.Everything(),
+				Field: fields.OneTermEqualSelector("metadata.name", placement.PlatformConfigMap),
+				Namespaces: map[string]cache.Config{
+					placement.SystemNamespace: {},
+				},
+			},
+		},
+	}, nil
+}

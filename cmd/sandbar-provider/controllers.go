@@ -1,0 +1,123 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
+)
+
+type controllersOptions struct {
+	exportName     string
+	leaderElect    bool
+	metricsAddress string
+	probeAddress   string
+}
+
+func (o *controllersOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.exportName, "export-name", "sandbar.dev", "name of the APIExport in the provider workspace")
+	fs.BoolVar(&o.leaderElect, "leader-elect", true,
+		"take a Lease in the provider workspace first, so that one of several replicas is active")
+	fs.StringVar(&o.metricsAddress, "controllers-metrics-address", "127.0.0.1:8081",
+		"address of the controllers' Prometheus metrics; 0 for none")
+	fs.StringVar(&o.probeAddress, "controllers-probe-address", "127.0.0.1:8082",
+		"address of the controllers' /healthz and /readyz; 0 for none")
+}
+
+func newControllersCommand() *cobra.Command {
+	var conn connections
+	var opts controllersOptions
+	cmd := &cobra.Command{
+		Use:   "controllers",
+		Short: "Make Templates into APIs and instances into placements",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := conn.validate(); err != nil {
+				return err
+			}
+			conn.setUpLogging()
+			kcp, rt, err := conn.configs()
+			if err != nil {
+				return err
+			}
+			return runControllers(cmd.Context(), opts, kcp, rt)
+		},
+	}
+	conn.addFlags(cmd.Flags())
+	opts.addFlags(cmd.Flags())
+	return cmd
+}
+
+// runControllers runs all controllers until the context ends.
+func runControllers(ctx context.Context, opts controllersOptions, kcp, rt *rest.Config) error {
+	mgr, err := newManager(opts, kcp)
+	if err != nil {
+		return fmt.Errorf("connecting to the provider workspace: %w", err)
+	}
+	cluster, err := runtimecluster.New(rt)
+	if err != nil {
+		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+	}
+	if err := mgr.Add(cluster); err != nil {
+		return fmt.Errorf("adding the runtime cluster: %w", err)
+	}
+	if err := platform.Register(mgr, cluster, platform.Options{ExportName: opts.exportName}); err != nil {
+		return fmt.Errorf("registering the platform controller: %w", err)
+	}
+	if err := template.Register(mgr, cluster, template.Options{ExportName: opts.exportName}); err != nil {
+		return fmt.Errorf("registering the template controller: %w", err)
+	}
+	if err := instance.Register(mgr, cluster, instance.Options{ExportName: opts.exportName}); err != nil {
+		return fmt.Errorf("registering the instance controllers: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(opts controllersOptions, kcp *rest.Config) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, rbacv1.AddToScheme, sandbarv1alpha1.AddToScheme,
+		kcpapisv1alpha1.AddToScheme, kcpapisv1alpha2.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	mgr, err := ctrl.NewManager(kcp, ctrl.Options{
+		Scheme:                  scheme,
+		Metrics:                 metricsserver.Options{BindAddress: opts.metricsAddress},
+		HealthProbeBindAddress:  opts.probeAddress,
+		LeaderElection:          opts.leaderElect,
+		LeaderElectionID:        "sandbar-controllers",
+		LeaderElectionNamespace: placement.SystemNamespace,
+		// The process ends when the manager does, so the next leader need not wait.
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
+}

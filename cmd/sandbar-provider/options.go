@@ -1,0 +1,75 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// connections are the two clusters of the provider: its workspace in kcp and its runtime.
+type connections struct {
+	kcpKubeconfig     string
+	runtimeKubeconfig string
+	verbosity         int
+}
+
+func (c *connections) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.kcpKubeconfig, "kcp-kubeconfig", "",
+		"kubeconfig of the provider's identity in the provider workspace, as init writes it (required)")
+	fs.StringVar(&c.runtimeKubeconfig, "runtime-kubeconfig", "",
+		"kubeconfig of the runtime cluster; empty means the cluster that this process runs in")
+	fs.IntVarP(&c.verbosity, "verbosity", "v", 0,
+		"log verbosity: 0 state changes, 1 decisions, up to 10 for everything that the libraries have to say")
+}
+
+func (c *connections) validate() error {
+	if c.kcpKubeconfig == "" {
+		return errors.New("--kcp-kubeconfig is required; sandbar-provider init --out DIR writes one")
+	}
+	return nil
+}
+
+// configs loads both. There is no limit on this side of the connection: the servers have
+// priority and fairness of their own, and a limit here delays whoever comes last.
+func (c *connections) configs() (kcp, runtime *rest.Config, err error) {
+	kcp, err = clientcmd.BuildConfigFromFlags("", c.kcpKubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading --kcp-kubeconfig: %w", err)
+	}
+	if c.runtimeKubeconfig == "" {
+		runtime, err = rest.InClusterConfig()
+	} else {
+		runtime, err = clientcmd.BuildConfigFromFlags("", c.runtimeKubeconfig)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
+	}
+	kcp.QPS, runtime.QPS = -1, -1
+	kcp.UserAgent, runtime.UserAgent = "sandbar-provider/"+version, "sandbar-provider/"+version
+	return kcp, runtime, nil
+}
+
+// setUpLogging makes one JSON log on stderr of what we, controller-runtime and client-go say.
+func (c *connections) setUpLogging() *slog.Logger {
+	// logr's V(n) is slog's level -n.
+	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-c.verbosity)})
+	log := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	var level klog.Level
+	if err := level.Set(fmt.Sprint(c.verbosity)); err != nil {
+		panic(err) // an integer is always a level
+	}
+	return slog.New(handler)
+}

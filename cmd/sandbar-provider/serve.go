@@ -1,0 +1,79 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/sandbar-dev/sandbar/dataplane"
+)
+
+func newServeCommand() *cobra.Command {
+	var conn connections
+	opts := dataplane.NewOptions()
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the verbs of the tenants' instances; any number of replicas",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kcp, rt, err := prepareServe(&conn, opts)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), opts, kcp, rt)
+		},
+	}
+	conn.addFlags(cmd.Flags())
+	opts.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// newRunCommand is controllers and serve in one process, for one machine.
+func newRunCommand() *cobra.Command {
+	var conn connections
+	var controllers controllersOptions
+	opts := dataplane.NewOptions()
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run controllers and serve in one process",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kcp, rt, err := prepareServe(&conn, opts)
+			if err != nil {
+				return err
+			}
+			group, ctx := errgroup.WithContext(cmd.Context())
+			group.Go(func() error { return runControllers(ctx, controllers, kcp, rt) })
+			group.Go(func() error { return serve(ctx, opts, kcp, rt) })
+			return group.Wait()
+		},
+	}
+	conn.addFlags(cmd.Flags())
+	controllers.addFlags(cmd.Flags())
+	opts.AddFlags(cmd.Flags())
+	return cmd
+}
+
+func prepareServe(conn *connections, opts *dataplane.Options) (kcp, rt *rest.Config, err error) {
+	if err := conn.validate(); err != nil {
+		return nil, nil, err
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, nil, err
+	}
+	opts.Logger = conn.setUpLogging()
+	return conn.configs()
+}
+
+func serve(ctx context.Context, opts *dataplane.Options, kcp, rt *rest.Config) error {
+	server, err := dataplane.New(opts, kcp, rt)
+	if err != nil {
+		return err
+	}
+	return server.Run(ctx)
+}

@@ -1,0 +1,91 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// identity tells a process from a later one with the same number. The form is that of
+// hack/stack/unit, so that stack down ends the provider too.
+type identity struct {
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"startTicks"`
+}
+
+func (s *Stack) identityFile() string { return filepath.Join(s.Dir, "units", "provider.pid.json") }
+
+func writeIdentity(path string, pid int) error {
+	ticks, err := startTicks(pid)
+	if err != nil {
+		return fmt.Errorf("recording the provider's process: %w", err)
+	}
+	data, err := json.Marshal(identity{PID: pid, StartTicks: ticks})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// StopProvider ends the stack's provider if one runs: it is asked first and killed when it
+// does not drain in time.
+func (s *Stack) StopProvider() error {
+	data, err := os.ReadFile(s.identityFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the provider's process: %w", err)
+	}
+	var id identity
+	if err := json.Unmarshal(data, &id); err != nil {
+		return fmt.Errorf("reading %s: %w", s.identityFile(), err)
+	}
+	for i, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if !id.alive() {
+			break
+		}
+		if err := syscall.Kill(id.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("ending the provider (process %d): %w", id.PID, err)
+		}
+		for end := time.Now().Add([]time.Duration{15 * time.Second, 5 * time.Second}[i]); id.alive() && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond) // another's child has no event to wait for
+		}
+	}
+	return os.Remove(s.identityFile())
+}
+
+// Stop ends the provider.
+func (p *Provider) Stop() error { return p.Stack.StopProvider() }
+
+func (id identity) alive() bool {
+	ticks, err := startTicks(id.PID)
+	return err == nil && ticks == id.StartTicks
+}
+
+// startTicks is the 22nd field of /proc/PID/stat (proc_pid_stat(5)); a zombie counts as gone.
+func startTicks(pid int) (uint64, error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The command's name, in parentheses, may hold anything.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	if len(fields) < 20 || fields[0] == "Z" {
+		return 0, os.ErrProcessDone
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}

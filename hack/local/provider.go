@@ -1,0 +1,284 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ProviderOptions says how the provider runs.
+type ProviderOptions struct {
+	// Verbosity of the provider's log, 0 to 10.
+	Verbosity int
+	// Log receives what is being done, a line each. Defaults to nothing.
+	Log io.Writer
+}
+
+// Provider is a provider that runs on a stack as a process of its own.
+type Provider struct {
+	Stack *Stack
+	// URL is the base URL of the data plane.
+	URL string
+	// CA verifies URL; CAFile is the same as a file.
+	CA     *x509.CertPool
+	CAFile string
+	// Workspace is the provider's workspace.
+	Workspace string
+	// Dir holds its kubeconfigs and certificates, LogDir its log.
+	Dir, LogDir string
+
+	opts    ProviderOptions
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	metrics [2]string // addresses
+	args    []string
+}
+
+// readyTimeout is how long the provider may take to become ready. It needs seconds; kcp and
+// the runtime may be busy starting.
+const readyTimeout = 2 * time.Minute
+
+// StartProvider builds the provider, prepares workspace and runtime with init, starts it and
+// waits until the data plane is ready. A provider of the same stack that runs already is
+// stopped first.
+func (s *Stack) StartProvider(ctx context.Context, opts ProviderOptions) (*Provider, error) {
+	if opts.Log == nil {
+		opts.Log = io.Discard
+	}
+	dir := filepath.Join(s.Dir, "provider")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the provider's folder: %w", err)
+	}
+	p := &Provider{Stack: s, Workspace: "root:sandbar", Dir: dir, LogDir: dir, opts: opts}
+	if err := s.StopProvider(); err != nil {
+		return nil, err
+	}
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return p, p.Start(ctx)
+}
+
+// prepare builds the binary, makes a certificate, chooses ports and runs init.
+func (p *Provider) prepare(ctx context.Context) error {
+	certs, err := newCertificates(p.Dir)
+	if err != nil {
+		return err
+	}
+	p.CAFile = certs.ca
+	pem, err := os.ReadFile(certs.ca)
+	if err != nil {
+		return fmt.Errorf("reading the CA: %w", err)
+	}
+	p.CA = x509.NewCertPool()
+	p.CA.AppendCertsFromPEM(pem)
+
+	ports, err := p.ports()
+	if err != nil {
+		return err
+	}
+	p.URL = "https://localhost:" + ports[0]
+	p.metrics = [2]string{"127.0.0.1:" + ports[1], "127.0.0.1:" + ports[2]}
+	p.args = []string{
+		"run",
+		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
+		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-controllers.kubeconfig"),
+		"--listen-address", "127.0.0.1:" + ports[0],
+		"--tls-cert-file", certs.cert, "--tls-key-file", certs.key,
+		"--metrics-address", p.metrics[0],
+		"--controllers-metrics-address", p.metrics[1],
+		"--controllers-probe-address", "127.0.0.1:" + ports[3],
+		"--leader-elect=false",
+		"--verbosity", strconv.Itoa(p.opts.Verbosity),
+	}
+	if err := p.build(ctx); err != nil {
+		return err
+	}
+	return p.init(ctx)
+}
+
+// ports are the provider's ports: data plane, its metrics, the controllers' metrics, their
+// probes. They are chosen once per stack and kept, so that a URL stays what it was.
+func (p *Provider) ports() ([]string, error) {
+	file := filepath.Join(p.Dir, "ports")
+	if data, err := os.ReadFile(file); err == nil {
+		if kept := strings.Fields(string(data)); len(kept) == 4 {
+			return kept, nil
+		}
+	}
+	var ports []string
+	for range 4 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer l.Close()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		ports = append(ports, port)
+	}
+	return ports, os.WriteFile(file, []byte(strings.Join(ports, " ")+"\n"), 0o600)
+}
+
+func (p *Provider) binary() string { return filepath.Join(p.Dir, "sandbar-provider") }
+
+func (p *Provider) build(ctx context.Context) error {
+	fmt.Fprintln(p.opts.Log, "building sandbar-provider")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary(), "./cmd/sandbar-provider")
+	cmd.Dir = p.Stack.root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building sandbar-provider: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// InitArgs are the arguments of sandbar-provider init for this stack.
+func (p *Provider) InitArgs() []string {
+	return []string{
+		"init",
+		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
+		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
+		"--workspace", p.Workspace,
+		"--dataplane-url", p.URL, "--dataplane-ca-file", p.CAFile,
+		"--image", "runner=localhost/sandbar/runner:dev",
+		"--image", "node=localhost/sandbar/toolchain-node:dev",
+		"--image", "redis=localhost/sandbar/redis:dev",
+		"--provider-cidr", "10.99.0.0/16",
+		"--out", p.Dir,
+	}
+}
+
+func (p *Provider) init(ctx context.Context) error {
+	fmt.Fprintln(p.opts.Log, "sandbar-provider init")
+	cmd := exec.CommandContext(ctx, p.binary(), p.InitArgs()...)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("sandbar-provider init: %w\n%s", err, out.String())
+	}
+	return nil
+}
+
+// Start starts the provider's process and waits until the data plane says that it is ready.
+func (p *Provider) Start(ctx context.Context) error {
+	fmt.Fprintln(p.opts.Log, "starting sandbar-provider run")
+	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the provider's log: %w", err)
+	}
+	defer log.Close()
+	// Not bound to ctx: the provider goes on when a demo that started it ends.
+	p.cmd = exec.Command(p.binary(), p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("starting the provider: %w", err)
+	}
+	p.exited = make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	if err := writeIdentity(p.Stack.identityFile(), p.cmd.Process.Pid); err != nil {
+		return err
+	}
+	return p.waitReady(ctx)
+}
+
+// LogFile is the provider's log.
+func (p *Provider) LogFile() string { return filepath.Join(p.LogDir, "provider.log") }
+
+// TLS returns a client configuration that trusts the data plane.
+func (p *Provider) TLS() *tls.Config {
+	return &tls.Config{RootCAs: p.CA, MinVersion: tls.VersionTLS12}
+}
+
+func (p *Provider) waitReady(ctx context.Context) error {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.TLS(), DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := client.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-p.exited:
+			return fmt.Errorf("the provider ended; the end of its log:\n%s", tail(p.LogFile()))
+		case <-ctx.Done():
+			return fmt.Errorf("the provider is not ready: %w; the end of its log:\n%s", ctx.Err(), tail(p.LogFile()))
+		case <-ticker.C:
+		}
+	}
+}
+
+// Kill ends the provider at once (SIGKILL) and returns when it is gone.
+func (p *Provider) Kill() error { return p.signal(syscall.SIGKILL) }
+
+// Terminate asks the provider to end (SIGTERM) and returns when it is gone.
+func (p *Provider) Terminate() error { return p.signal(syscall.SIGTERM) }
+
+func (p *Provider) signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling the provider: %w", err)
+	}
+	<-p.exited
+	return nil
+}
+
+// Metrics returns all metrics of the process as text.
+func (p *Provider) Metrics(ctx context.Context) (string, error) {
+	var all strings.Builder
+	for _, address := range p.metrics {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			return "", err
+		}
+		resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+		if err != nil {
+			return "", fmt.Errorf("reading the metrics: %w", err)
+		}
+		_, err = io.Copy(&all, io.LimitReader(resp.Body, 16<<20))
+		resp.Body.Close()
+		if err != nil {
+			return "", fmt.Errorf("reading the metrics: %w", err)
+		}
+	}
+	return all.String(), nil
+}
+
+// tail returns the end of a file, for an error.
+func tail(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4 << 10
+	if len(data) > most {
+		data = data[len(data)-most:]
+	}
+	return string(data)
+}

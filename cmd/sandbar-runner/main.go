@@ -1,0 +1,75 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sandbar-runner runs inside a development sandbox: it keeps the app
+// running and serves the control contract that runner/README.md describes.
+//
+//	sandbar-runner               serve, configured by the environment
+//	sandbar-runner install DIR   copy itself to DIR/sandbar-runner
+//	sandbar-runner healthcheck   exit 0 when the runner answers
+//	sandbar-runner version       print the version
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/sandbar-dev/sandbar/runner"
+)
+
+// version is set when a release is linked.
+var version = "dev"
+
+// errUsage makes main print how the program is called.
+var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | version]")
+
+func main() {
+	switch err := run(os.Args[1:]); {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "sandbar-runner:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		return serve()
+	case args[0] == "install" && len(args) == 2:
+		return runner.Install(args[1])
+	case args[0] == "healthcheck" && len(args) == 1:
+		url, err := runner.HealthURL(os.Environ())
+		if err != nil {
+			return err
+		}
+		return runner.CheckHealth(context.Background(), url)
+	case args[0] == "version" && len(args) == 1:
+		fmt.Println(version)
+		return nil
+	default:
+		return errUsage
+	}
+}
+
+func serve() error {
+	// First, while no other program of this user runs in the container.
+	if err := runner.HideMemory(); err != nil {
+		return err
+	}
+	config, err := runner.ConfigFromEnv(os.Environ())
+	if err != nil {
+		return err
+	}
+	config.Version = version
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return runner.Run(ctx, config, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+}

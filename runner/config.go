@@ -1,0 +1,193 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/ringlog"
+	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/workspace"
+)
+
+// The environment that configures the runner. All of it is the runner's own: no
+// variable that begins with envPrefix reaches the app.
+const (
+	envPrefix = "SANDBAR_"
+
+	envWorkdir      = envPrefix + "WORKDIR"
+	envStartCommand = envPrefix + "START_COMMAND"
+	envPort         = envPrefix + "PORT"
+	envControlAddr  = envPrefix + "CONTROL_ADDR"
+	envTokenFile    = envPrefix + "CONTROL_TOKEN_FILE"
+	envToken        = envPrefix + "CONTROL_TOKEN"
+	envLogBytes     = envPrefix + "LOG_BYTES"
+	envStopGrace    = envPrefix + "STOP_GRACE"
+	envSyncBytes    = envPrefix + "MAX_SYNC_BYTES"
+	envSyncFiles    = envPrefix + "MAX_SYNC_FILES"
+	envFileBytes    = envPrefix + "MAX_FILE_BYTES"
+)
+
+const (
+	defaultWorkdir     = "/workspace"
+	defaultPort        = 3000
+	defaultControlAddr = ":7070"
+
+	// defaultSyncBytes is the greatest body of one POST /sync.
+	defaultSyncBytes = 32 << 20
+
+	// maxTokenFile bounds what is read of the token file.
+	maxTokenFile = 8 << 10
+
+	// maxLogBytes bounds what an operator may set: the log is held in memory.
+	maxLogBytes = 256 << 20
+
+	// maxStopGrace bounds what an operator may set; the kubelet kills a pod 30 s after
+	// its end began, unless the pod says otherwise.
+	maxStopGrace = time.Minute
+)
+
+// Config is what a runner needs to know.
+type Config struct {
+	// Workdir is the workspace and the app's working directory. It is made if it
+	// is missing.
+	Workdir string
+	// StartCommand is run by /bin/sh -c; empty: nothing is started. It has to
+	// stay in the foreground: when it ends, what it left behind is stopped.
+	StartCommand string
+	// Port is where the app listens; the app gets it as PORT.
+	Port int
+	// ControlAddr is where the control contract is served.
+	ControlAddr string
+	// Token is what callers must present.
+	Token TokenHash
+	// LogBytes is the memory for the app's newest output.
+	LogBytes int
+	// StopGrace is the time between TERM and KILL.
+	StopGrace time.Duration
+	// SyncBytes bounds the body of one sync, Workspace its files.
+	SyncBytes int64
+	Workspace workspace.Limits
+	// ChildEnv is the app's whole environment.
+	ChildEnv []string
+	// Version is reported in /status.
+	Version string
+}
+
+// ConfigFromEnv reads the configuration from environ, which has the form of
+// [os.Environ]. It fails when a value is malformed, and always when there is no
+// token: a runner without one would obey anybody. No error contains a value of
+// the token.
+func ConfigFromEnv(environ []string) (Config, error) {
+	env := map[string]string{}
+	c := Config{}
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		switch {
+		case strings.HasPrefix(name, envPrefix):
+			env[name] = value
+		case name != "PORT":
+			c.ChildEnv = append(c.ChildEnv, pair)
+		}
+	}
+	limits := workspace.DefaultLimits()
+	var errs [7]error
+	var port, logBytes, syncFiles int64
+	port, errs[0] = number(env, envPort, defaultPort, 1, math.MaxUint16)
+	logBytes, errs[1] = number(env, envLogBytes, ringlog.DefaultCapacity, ringlog.MinCapacity, maxLogBytes)
+	c.SyncBytes, errs[2] = number(env, envSyncBytes, defaultSyncBytes, 1, math.MaxInt32)
+	syncFiles, errs[3] = number(env, envSyncFiles, int64(limits.Files), 1, math.MaxInt32)
+	c.Workspace.FileBytes, errs[4] = number(env, envFileBytes, limits.FileBytes, 1, math.MaxInt32)
+	c.StopGrace, errs[5] = grace(env)
+	c.Token, errs[6] = readToken(env)
+	c.Port, c.LogBytes, c.Workspace.Files = int(port), int(logBytes), int(syncFiles)
+	c.Workdir = text(env, envWorkdir, defaultWorkdir)
+	c.StartCommand = env[envStartCommand]
+	c.ControlAddr = text(env, envControlAddr, defaultControlAddr)
+	c.ChildEnv = append(c.ChildEnv, "PORT="+strconv.Itoa(c.Port))
+	return c, errors.Join(errs[:]...)
+}
+
+func text(env map[string]string, name, fallback string) string {
+	if value := env[name]; value != "" {
+		return value
+	}
+	return fallback
+}
+
+// number reads an integer within [least, most].
+func number(env map[string]string, name string, fallback, least, most int64) (int64, error) {
+	value := env[name]
+	if value == "" {
+		return fallback, nil
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s must be an integer from %d to %d", name, least, most)
+	}
+	return n, nil
+}
+
+func grace(env map[string]string) (time.Duration, error) {
+	value := env[envStopGrace]
+	if value == "" {
+		return supervise.DefaultGrace, nil
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d <= 0 || d > maxStopGrace {
+		return 0, fmt.Errorf("%s must be a duration above 0s and up to %s", envStopGrace, maxStopGrace)
+	}
+	return d, nil
+}
+
+// readToken takes the token from the file, if one is named, else from the
+// environment.
+func readToken(env map[string]string) (TokenHash, error) {
+	name, value := envToken, env[envToken]
+	if path := env[envTokenFile]; path != "" {
+		name = envTokenFile
+		f, err := os.Open(path)
+		if err != nil {
+			return TokenHash{}, fmt.Errorf("reading %s: %w", envTokenFile, err)
+		}
+		defer f.Close()
+		buf := make([]byte, maxTokenFile)
+		n, err := f.Read(buf)
+		if err != nil && n == 0 {
+			return TokenHash{}, fmt.Errorf("reading %s: %w", envTokenFile, err)
+		}
+		value = strings.TrimRight(string(buf[:n]), "\r\n")
+	}
+	hash, err := HashToken(value)
+	if err != nil {
+		return TokenHash{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return hash, nil
+}
+
+// HealthURL returns the URL of /healthz as seen from inside the container, for
+// the control address that environ configures.
+func HealthURL(environ []string) (string, error) {
+	addr := defaultControlAddr
+	for _, pair := range environ {
+		if value, ok := strings.CutPrefix(pair, envControlAddr+"="); ok && value != "" {
+			addr = value
+		}
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", envControlAddr, err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + pathHealthz, nil
+}

@@ -1,0 +1,128 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/workspace"
+)
+
+// apiError is the body of every answer that is not a success.
+type apiError struct {
+	status  int
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Applied []string `json:"applied,omitempty"`
+}
+
+func (e *apiError) Error() string { return e.Code + ": " + e.Message }
+
+func malformed(format string, args ...any) *apiError {
+	return &apiError{
+		status: http.StatusBadRequest, Code: "MalformedRequest", Message: fmt.Sprintf(format, args...),
+	}
+}
+
+func tooLarge(limit int64) *apiError {
+	return &apiError{
+		status: http.StatusRequestEntityTooLarge, Code: "RequestTooLarge",
+		Message: fmt.Sprintf("the body is larger than the limit of %d bytes; send it in several batches", limit),
+	}
+}
+
+var (
+	errUnauthorized = &apiError{
+		status: http.StatusUnauthorized, Code: "Unauthorized",
+		Message: "the header " + TokenHeader + " is missing or wrong",
+	}
+	errNotFound = &apiError{
+		status: http.StatusNotFound, Code: "NotFound", Message: "there is no such endpoint",
+	}
+	errBusy = &apiError{
+		status: http.StatusTooManyRequests, Code: "TooManyRequests",
+		Message: "too many requests of this kind are in progress; try again",
+	}
+	errInternal = &apiError{
+		status: http.StatusInternalServerError, Code: "InternalError", Message: "the runner failed; its log says more",
+	}
+)
+
+// workspaceStatus has the HTTP status of each kind of workspace error.
+var workspaceStatus = map[workspace.Code]int{
+	workspace.CodeInvalidPath:      http.StatusBadRequest,
+	workspace.CodeInvalidBatch:     http.StatusBadRequest,
+	workspace.CodeConflict:         http.StatusConflict,
+	workspace.CodeTooManyFiles:     http.StatusRequestEntityTooLarge,
+	workspace.CodeFileTooLarge:     http.StatusRequestEntityTooLarge,
+	workspace.CodeNoSpace:          http.StatusInsufficientStorage,
+	workspace.CodePartiallyApplied: http.StatusInternalServerError,
+	workspace.CodeFailed:           http.StatusInternalServerError,
+}
+
+// classify is the one place that decides what an error is to a caller.
+func classify(err error) *apiError {
+	var (
+		known *apiError
+		batch *workspace.Error
+		start *supervise.StartError
+	)
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &batch):
+		return &apiError{
+			status: workspaceStatus[batch.Code], Code: string(batch.Code),
+			Message: batch.Error(), Applied: batch.Applied,
+		}
+	case errors.As(err, &start):
+		return &apiError{status: http.StatusInternalServerError, Code: "StartFailed", Message: start.Error()}
+	case errors.Is(err, supervise.ErrNotConfigured):
+		return &apiError{status: http.StatusConflict, Code: "NotConfigured", Message: err.Error()}
+	case errors.Is(err, supervise.ErrStopped):
+		return &apiError{status: http.StatusServiceUnavailable, Code: "ShuttingDown", Message: err.Error()}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &apiError{
+			status: http.StatusGatewayTimeout, Code: "RestartTimeout",
+			Message: "the app did not stop and start in time; the restart goes on",
+		}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &apiError{
+			status: http.StatusRequestTimeout, Code: "RequestTimeout",
+			Message: fmt.Sprintf("the body did not arrive within %s", bodyTimeout),
+		}
+	default:
+		return errInternal
+	}
+}
+
+// writeError answers with err. Nothing is sent when the answer has begun.
+func writeError(w http.ResponseWriter, err error) {
+	e := classify(err)
+	if e.status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, e.status, e)
+}
+
+// writeJSON answers with a value that is known to marshal.
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	// A stranger's connection must not be held by an answer that nobody reads. It
+	// fails where a connection has no deadlines, and none can be set.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	w.WriteHeader(status)
+	// A client that is gone is nobody to tell.
+	_ = json.NewEncoder(w).Encode(value)
+}

@@ -1,0 +1,77 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// BinaryName is the name under which [Install] leaves the runner.
+	BinaryName = "sandbar-runner"
+
+	binaryMode = 0o755
+
+	// healthTimeout bounds one health check.
+	healthTimeout = 3 * time.Second
+)
+
+// Install copies the running program into dir, as an init container does, so that
+// a toolchain image need not contain it. A reader finds the whole program or none.
+func Install(dir string) (err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the own program: %w", err)
+	}
+	from, err := os.Open(program)
+	if err != nil {
+		return fmt.Errorf("reading the own program: %w", err)
+	}
+	defer from.Close()
+	to, err := os.CreateTemp(dir, "."+BinaryName+"-*")
+	if err != nil {
+		return fmt.Errorf("installing: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(to.Name())
+		}
+	}()
+	_, err = io.Copy(to, from)
+	if err = errors.Join(err, to.Chmod(binaryMode), to.Sync(), to.Close()); err != nil {
+		return fmt.Errorf("installing: %w", err)
+	}
+	if err := os.Rename(to.Name(), filepath.Join(dir, BinaryName)); err != nil {
+		return fmt.Errorf("installing: %w", err)
+	}
+	return nil
+}
+
+// CheckHealth returns nil when a runner answers at url.
+func CheckHealth(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("checking health: %w", err)
+	}
+	// Never through a proxy that the app's environment names.
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("checking health: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("checking health: the runner answered %d", response.StatusCode)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/ringlog"
+)
+
+// logOffsetHeader tells at which offset an answer of GET /logs begins.
+const logOffsetHeader = "X-Sandbox-Log-Offset"
+
+// logQuery is what a caller asks of GET /logs.
+type logQuery struct {
+	follow, timestamps bool
+	streams            ringlog.Stream
+	// start finds the offset to begin at.
+	start func(*ringlog.Ring) (int64, error)
+}
+
+// logs sends the log as plain text. The app is never slowed by it: the reader
+// copies from the ring at its own pace, and finds a gap if it was too slow.
+func (s *server) logs(w http.ResponseWriter, r *http.Request) error {
+	query, err := parseLogQuery(r.URL.Query(), time.Now())
+	if err != nil {
+		return err
+	}
+	offset, err := query.start(s.ring)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set(logOffsetHeader, strconv.FormatInt(offset, 10))
+	w.WriteHeader(http.StatusOK)
+
+	stream := logStream{
+		reader:   s.ring.Reader(offset, query.streams),
+		renderer: ringlog.Renderer{Timestamps: query.timestamps},
+		out:      w, control: http.NewResponseController(w),
+	}
+	if query.follow {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.draining, cancel)()
+		stream.follow(ctx)
+	}
+	// What is there now ends the answer: all of it without follow, and with it what
+	// came until the runner drained.
+	_, end := s.ring.Bounds()
+	stream.send(end)
+	return nil
+}
+
+// logStream is one answer of GET /logs.
+type logStream struct {
+	reader   *ringlog.Reader
+	renderer ringlog.Renderer
+	batch    ringlog.Batch
+	text     []byte
+	out      http.ResponseWriter
+	control  *http.ResponseController
+}
+
+// follow sends what is there and what comes, until ctx ends or the client is gone.
+func (l *logStream) follow(ctx context.Context) {
+	// A client that waits for the first line learns at once that it is connected.
+	if l.control.Flush() != nil {
+		return
+	}
+	for l.send(math.MaxInt64) == nil && l.reader.Wait(ctx) == nil {
+	}
+}
+
+// send sends what lies before limit.
+func (l *logStream) send(limit int64) error {
+	for l.reader.Fill(&l.batch, limit) {
+		l.text = l.renderer.Append(l.text[:0], &l.batch)
+		if len(l.text) == 0 {
+			continue
+		}
+		if err := l.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+			return err
+		}
+		if _, err := l.out.Write(l.text); err != nil {
+			return err
+		}
+		if err := l.control.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseLogQuery reads the parameters of GET /logs. A parameter that it does not
+// know is ignored, as HTTP servers do.
+func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
+	q := logQuery{streams: ringlog.All}
+	var err error
+	if q.follow, err = flag(values, "follow"); err != nil {
+		return q, err
+	}
+	if q.timestamps, err = flag(values, "timestamps"); err != nil {
+		return q, err
+	}
+	switch values.Get("stream") {
+	case "", "all":
+	case "stdout":
+		q.streams = ringlog.Stdout
+	case "stderr":
+		q.streams = ringlog.Stderr
+	default:
+		return q, malformed("stream must be stdout, stderr or all")
+	}
+	if values.Has("offset") {
+		if values.Has("tail") || values.Has("since") {
+			return q, malformed("offset cannot be combined with tail or since")
+		}
+		q.start, err = fromOffset(values.Get("offset"))
+		return q, err
+	}
+	q.start, err = fromTailAndSince(values, q.streams, now)
+	return q, err
+}
+
+func fromOffset(value string) (func(*ringlog.Ring) (int64, error), error) {
+	offset, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || offset < 0 {
+		return nil, malformed("offset must be an integer of at least 0")
+	}
+	return func(ring *ringlog.Ring) (int64, error) {
+		if _, next := ring.Bounds(); offset > next {
+			return 0, &apiError{
+				status: http.StatusRequestedRangeNotSatisfiable, Code: "OffsetOutOfRange",
+				Message: fmt.Sprintf("the log ends at offset %d; offsets begin anew when the runner starts", next),
+			}
+		}
+		return offset, nil
+	}, nil
+}
+
+// fromTailAndSince begins where both hold, and at the oldest line without either.
+func fromTailAndSince(
+	values url.Values, streams ringlog.Stream, now time.Time,
+) (func(*ringlog.Ring) (int64, error), error) {
+	tail := math.MaxInt
+	if value := values.Get("tail"); value != "" {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return nil, malformed("tail must be an integer of at least 0")
+		}
+		tail = n
+	}
+	var since time.Time
+	if value := values.Get("since"); value != "" {
+		if d, err := time.ParseDuration(value); err == nil && d >= 0 {
+			since = now.Add(-d)
+		} else if since, err = time.Parse(time.RFC3339, value); err != nil {
+			return nil, malformed("since must be a duration such as 10m or a time such as 2006-01-02T15:04:05Z")
+		}
+	}
+	return func(ring *ringlog.Ring) (int64, error) {
+		offset, _ := ring.Bounds()
+		if tail != math.MaxInt {
+			offset = max(offset, ring.Tail(tail, streams))
+		}
+		if !since.IsZero() {
+			offset = max(offset, ring.Since(since))
+		}
+		return offset, nil
+	}, nil
+}
+
+// flag reads a boolean; a name without a value is true.
+func flag(values url.Values, name string) (bool, error) {
+	if !values.Has(name) {
+		return false, nil
+	}
+	value := values.Get(name)
+	if value == "" {
+		return true, nil
+	}
+	set, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, malformed("%s must be true or false", name)
+	}
+	return set, nil
+}

@@ -1,0 +1,131 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/ringlog"
+	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/workspace"
+)
+
+const (
+	// shell runs the start command.
+	shell = "/bin/sh"
+
+	workdirMode = 0o755
+
+	// finishTimeout bounds the end of the requests that are in flight once the app
+	// is stopped; then their connections are closed.
+	finishTimeout = 2 * time.Second
+)
+
+// Run serves the control contract and keeps the app running until ctx ends. It
+// then takes no more connections, stops the app, lets log follows send what the
+// app said at its end, and returns nil. It returns an error when the runner cannot
+// begin or cannot serve.
+//
+// It reaps every child of the process, so nothing else may start one meanwhile.
+func Run(ctx context.Context, config Config, logger *slog.Logger) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.ControlAddr)
+	if err != nil {
+		return fmt.Errorf("listening for control requests: %w", err)
+	}
+	defer listener.Close()
+	return run(ctx, config, logger, listener)
+}
+
+func run(ctx context.Context, config Config, logger *slog.Logger, listener net.Listener) error {
+	if err := os.MkdirAll(config.Workdir, workdirMode); err != nil {
+		return fmt.Errorf("making the workspace: %w", err)
+	}
+	files, err := workspace.Open(config.Workdir, config.Workspace)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	reaper, err := supervise.NewReaper()
+	if err != nil {
+		return err
+	}
+	defer reaper.Close()
+
+	ring := ringlog.New(config.LogBytes)
+	supervisor := supervise.New(reaper, supervise.Options{
+		Args: command(config.StartCommand), Dir: config.Workdir, Env: config.ChildEnv,
+		Grace: config.StopGrace, Drain: drainInto(ring, logger), Logger: logger,
+	})
+	draining, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer drain()
+	serving := newServer(server{
+		config: config, logger: logger, workspace: files, ring: ring,
+		supervisor: supervisor, draining: draining,
+	}).httpServer()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	supervised := make(chan struct{})
+	go func() {
+		defer close(supervised)
+		supervisor.Run(ctx)
+	}()
+	served := make(chan error, 1)
+	go func() {
+		err := serving.Serve(listener)
+		cancel() // a runner that cannot be reached is of no use
+		served <- err
+	}()
+	logger.Info("the runner serves", "address", listener.Addr().String(), "version", config.Version)
+
+	<-ctx.Done()
+	logger.Info("the runner shuts down")
+	// Shutdown closes the listener at once and then waits, so it runs beside the
+	// stopping of the app.
+	finished := make(chan struct{})
+	finishing, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	go func() {
+		defer close(finished)
+		_ = serving.Shutdown(finishing)
+	}()
+	<-supervised
+	drain()
+	late := time.AfterFunc(finishTimeout, giveUp)
+	defer late.Stop()
+	<-finished
+	_ = serving.Close()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving control requests: %w", err)
+	}
+	return nil
+}
+
+// command returns the arguments for a start command; none for none.
+func command(start string) []string {
+	if start == "" {
+		return nil
+	}
+	return []string{shell, "-c", start}
+}
+
+// drainInto returns the function that moves the app's output into the ring.
+func drainInto(ring *ringlog.Ring, logger *slog.Logger) func(*os.File, int, uint32) {
+	return func(pipe *os.File, fd int, attempt uint32) {
+		source := ringlog.Source{Stream: ringlog.Stdout, Attempt: attempt}
+		if fd == 2 {
+			source.Stream = ringlog.Stderr
+		}
+		if err := ring.Drain(source, pipe); err != nil {
+			logger.Error("the app's output cannot be read any more", "stream", source.Stream, "error", err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/ringlog"
+	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/workspace"
+)
+
+const (
+	pathHealthz = "/healthz"
+
+	// readHeaderTimeout and maxHeaderBytes bound what a caller can hold before it
+	// has shown a token.
+	readHeaderTimeout = 10 * time.Second
+	maxHeaderBytes    = 32 << 10
+	idleTimeout       = 90 * time.Second
+
+	// strangerTimeout bounds the reading of a body that nobody asked for, from a
+	// caller without a token.
+	strangerTimeout = 10 * time.Second
+
+	// bodyTimeout bounds the reading of one body: 32 MiB at 1 Mbit/s.
+	bodyTimeout = 5 * time.Minute
+
+	// writeTimeout bounds one write: an answer, or a piece of a stream. A stream
+	// ends when its reader has taken nothing for that long, and never before.
+	writeTimeout = 2 * time.Minute
+
+	// Requests in flight per kind; more get 429. Each log request costs up to
+	// about 300 KiB, each sync up to a few times the greatest file.
+	maxCalls = 64
+	maxLogs  = 128
+	maxSyncs = 4
+)
+
+// server answers the control contract.
+type server struct {
+	config     Config
+	logger     *slog.Logger
+	workspace  *workspace.Workspace
+	ring       *ringlog.Ring
+	supervisor *supervise.Supervisor
+	began      time.Time
+	// draining ends when the log follows shall end.
+	draining context.Context
+
+	routes map[string]route
+}
+
+// route is one endpoint. A slot is held while the handler runs.
+type route struct {
+	method string
+	slots  chan struct{}
+	handle func(http.ResponseWriter, *http.Request) error
+}
+
+func newServer(s server) *server {
+	s.began = time.Now()
+	calls := make(chan struct{}, maxCalls)
+	s.routes = map[string]route{
+		"/readyz":  {http.MethodGet, calls, s.readyz},
+		"/status":  {http.MethodGet, calls, s.status},
+		"/logs":    {http.MethodGet, make(chan struct{}, maxLogs), s.logs},
+		"/sync":    {http.MethodPost, make(chan struct{}, maxSyncs), s.sync},
+		"/restart": {http.MethodPost, calls, s.restart},
+	}
+	return &s
+}
+
+// httpServer wraps the handler with the limits that hold before it runs. There is
+// no WriteTimeout: it would cut every log follow.
+func (s *server) httpServer() *http.Server {
+	return &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// It would log what callers sent.
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+}
+
+// ServeHTTP does what is common to all requests, in order: alive, who, what, how
+// many.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer s.recover(w)
+	limitBody(w, r, strangerTimeout)
+
+	// Open, because a kubelet cannot send a token. It says nothing but "alive".
+	if r.URL.Path == pathHealthz && r.Method == http.MethodGet {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+		return
+	}
+	// Before routing: without the token nobody learns which endpoints there are.
+	if !s.config.Token.permits(r) {
+		writeError(w, errUnauthorized)
+		return
+	}
+	limitBody(w, r, bodyTimeout)
+	target, ok := s.routes[r.URL.Path]
+	if r.URL.Path == pathHealthz {
+		target, ok = route{method: http.MethodGet}, true
+	}
+	if !ok {
+		writeError(w, errNotFound)
+		return
+	}
+	if r.Method != target.method {
+		w.Header().Set("Allow", target.method)
+		writeError(w, &apiError{
+			status: http.StatusMethodNotAllowed, Code: "MethodNotAllowed",
+			Message: fmt.Sprintf("%s takes %s only", r.URL.Path, target.method),
+		})
+		return
+	}
+	select {
+	case target.slots <- struct{}{}:
+		defer func() { <-target.slots }()
+	default:
+		writeError(w, errBusy)
+		return
+	}
+	if err := target.handle(w, r); err != nil {
+		if classify(err) == errInternal {
+			s.logger.Error("a request failed", "path", r.URL.Path, "error", err)
+		}
+		writeError(w, err)
+	}
+}
+
+// limitBody bounds the time in which the body must arrive. A request without one
+// gets no deadline: net/http also reads to notice that a caller has gone, takes a
+// deadline for that, and would end every log follow by it.
+func limitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	// It fails where a connection has no deadlines, and none can be set.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+}
+
+// recover answers a request whose handler panicked, and keeps the process, which
+// the app depends on. The value may hold parts of a body; its type and the stack
+// do not.
+func (s *server) recover(w http.ResponseWriter) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	if value == http.ErrAbortHandler {
+		panic(value)
+	}
+	s.logger.Error("a request panicked", "type", fmt.Sprintf("%T", value), "stack", string(debug.Stack()))
+	writeError(w, errInternal)
+}

@@ -1,0 +1,133 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/supervise"
+)
+
+// capabilities lists what this runner can do beyond the first version of the
+// contract, for clients that meet several versions.
+var capabilities = []string{"logs.follow", "logs.offset", "restart", "sync.json"}
+
+// probeTimeout bounds one try to connect to the app, which is on this machine.
+const probeTimeout = 500 * time.Millisecond
+
+// statusReply is the body of GET /status.
+type statusReply struct {
+	State         supervise.State `json:"state"`
+	Message       string          `json:"message,omitempty"`
+	PID           int             `json:"pid,omitempty"`
+	Attempt       uint32          `json:"attempt"`
+	Restarts      int             `json:"restarts"`
+	StartTime     *time.Time      `json:"startTime,omitempty"`
+	NextStartTime *time.Time      `json:"nextStartTime,omitempty"`
+	LastExit      *supervise.Exit `json:"lastExit,omitempty"`
+
+	Port          int    `json:"port"`
+	PortReachable bool   `json:"portReachable"`
+	PortMessage   string `json:"portMessage,omitempty"`
+
+	Workspace    workspaceReply `json:"workspace"`
+	Logs         logsReply      `json:"logs"`
+	Capabilities []string       `json:"capabilities"`
+	Runner       runnerReply    `json:"runner"`
+}
+
+type workspaceReply struct {
+	Revision int64 `json:"revision"`
+}
+
+// logsReply has the offsets of the oldest byte that can be read and of the next
+// one. They begin anew with the runner, whose start time tells one from another.
+type logsReply struct {
+	FirstOffset int64 `json:"firstOffset"`
+	NextOffset  int64 `json:"nextOffset"`
+}
+
+type runnerReply struct {
+	Version   string    `json:"version"`
+	StartTime time.Time `json:"startTime"`
+}
+
+func (s *server) status(w http.ResponseWriter, r *http.Request) error {
+	app := s.supervisor.Status()
+	reply := statusReply{
+		State: app.State, Message: app.Message, PID: app.PID, Attempt: app.Attempt,
+		Restarts: app.Restarts, LastExit: app.LastExit,
+		StartTime: present(app.StartTime), NextStartTime: present(app.NextStart),
+		Port:         s.config.Port,
+		Workspace:    workspaceReply{Revision: s.workspace.Revision()},
+		Capabilities: capabilities,
+		Runner:       runnerReply{Version: s.config.Version, StartTime: s.began},
+	}
+	reply.PortReachable, reply.PortMessage = probe(r.Context(), s.config.Port)
+	reply.Logs.FirstOffset, reply.Logs.NextOffset = s.ring.Bounds()
+	writeJSON(w, http.StatusOK, reply)
+	return nil
+}
+
+// readyz tells whether the app answers where the preview looks for it.
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) error {
+	reachable, message := probe(r.Context(), s.config.Port)
+	if !reachable {
+		return &apiError{status: http.StatusServiceUnavailable, Code: "NotReady", Message: message}
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+	return nil
+}
+
+// present returns nil for the zero time, which JSON would show as the year 1.
+func present(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// probe tells whether the app's port accepts connections from outside of the pod,
+// and if not, what to do.
+func probe(ctx context.Context, port int) (bool, string) {
+	if outside := outsideAddress(); outside != "" && accepts(ctx, outside, port) {
+		return true, ""
+	} else if !accepts(ctx, "127.0.0.1", port) && !accepts(ctx, "::1", port) {
+		return false, "nothing listens on port " + strconv.Itoa(port) + " yet"
+	} else if outside == "" {
+		return true, ""
+	}
+	// The default of many development servers, and a riddle to everyone who then
+	// sees no preview.
+	return false, "the app listens on the loopback address only; make it listen on 0.0.0.0"
+}
+
+// outsideAddress returns an address of this machine that others can reach, or
+// nothing when there is none.
+func outsideAddress() string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return ""
+	}
+	for _, address := range addresses {
+		if network, ok := address.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+			return network.IP.String()
+		}
+	}
+	return ""
+}
+
+func accepts(ctx context.Context, host string, port int) bool {
+	dialer := net.Dialer{Timeout: probeTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
+}

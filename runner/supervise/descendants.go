@@ -1,0 +1,100 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// proc is one line of the process table.
+type proc struct {
+	pid, parent int
+	state       byte
+}
+
+// gone is true for a process that runs no more and only waits to be reaped.
+func (p proc) gone() bool { return p.state == 'Z' || p.state == 'X' }
+
+// descendants returns the PIDs of the live processes that descend from root,
+// nearest first, without the subtrees of the processes in except.
+func descendants(root int, except map[int]bool) ([]int, error) {
+	table, err := processes()
+	if err != nil {
+		return nil, err
+	}
+	children := make(map[int][]proc, len(table))
+	for _, p := range table {
+		children[p.parent] = append(children[p.parent], p)
+	}
+	var found []int
+	for pending := []int{root}; len(pending) > 0; pending = pending[1:] {
+		for _, child := range children[pending[0]] {
+			if except[child.pid] || child.pid == root {
+				continue
+			}
+			pending = append(pending, child.pid)
+			if !child.gone() {
+				found = append(found, child.pid)
+			}
+		}
+	}
+	return found, nil
+}
+
+// processes reads the process table from /proc.
+func processes() ([]proc, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var table []proc
+	for _, name := range names {
+		if _, err := strconv.Atoi(name); err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join("/proc", name, "stat"))
+		if err != nil {
+			continue // it has ended since
+		}
+		if p, err := parseStat(stat); err == nil {
+			table = append(table, p)
+		}
+	}
+	return table, nil
+}
+
+var errStat = errors.New("malformed process status")
+
+// parseStat reads the beginning of /proc/PID/stat: "pid (name) state ppid …". The
+// name is the process's own choice and may hold spaces and parentheses, a whole
+// forged line for one, so the fields after it are counted from the last one.
+func parseStat(stat []byte) (proc, error) {
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 1 || end < open {
+		return proc{}, errStat
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 2 || len(fields[0]) != 1 {
+		return proc{}, errStat
+	}
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
+	if err != nil || pid <= 0 {
+		return proc{}, errStat
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	if err != nil || parent < 0 {
+		return proc{}, errStat
+	}
+	return proc{pid: pid, parent: parent, state: fields[0][0]}, nil
+}

@@ -1,0 +1,240 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"unicode/utf8"
+)
+
+// restartMode is what a sync asks for after it was applied.
+type restartMode string
+
+const (
+	restartNever  restartMode = "never"
+	restartAuto   restartMode = "auto"
+	restartAlways restartMode = "always"
+)
+
+// changes takes the entries of a sync one by one. [workspace.Batch] is one.
+type changes interface {
+	Write(path string, content []byte, executable *bool) error
+	Delete(path string) error
+}
+
+// syncFile is one element of files.
+type syncFile struct {
+	Path       string `json:"path"`
+	Content    string `json:"content"`
+	Encoding   string `json:"encoding"`
+	Executable *bool  `json:"executable"`
+}
+
+// decodeSync reads the body of POST /sync and hands its entries to to as they come,
+// so that one file is in memory at a time, and not the batch. The caller must not
+// apply anything before decodeSync has returned without an error: what is wrong
+// may be the last byte.
+func decodeSync(body io.Reader, to changes) (restartMode, error) {
+	d := syncDecoder{json: json.NewDecoder(&utf8Reader{from: body}), to: to}
+	d.json.DisallowUnknownFields()
+	mode, err := d.object()
+	if err != nil {
+		return "", refuse(err)
+	}
+	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
+		return "", refuse(or(err, malformed("there is more after the JSON object")))
+	}
+	return mode, nil
+}
+
+type syncDecoder struct {
+	json *json.Decoder
+	to   changes
+}
+
+// object reads the one object that the body is.
+func (d *syncDecoder) object() (restartMode, error) {
+	if err := d.expect('{', "the body must be a JSON object"); err != nil {
+		return "", err
+	}
+	mode := restartNever
+	seen := map[string]bool{}
+	for d.json.More() {
+		token, err := d.json.Token()
+		if err != nil {
+			return "", err
+		}
+		key, _ := token.(string) // within an object it is one
+		if seen[key] {
+			return "", malformed("the field %q is there twice", shorten(key))
+		}
+		seen[key] = true
+		switch key {
+		case "files":
+			err = d.each("files", d.file)
+		case "deletePaths":
+			err = d.each("deletePaths", d.deletePath)
+		case "restart":
+			mode, err = d.restart()
+		default:
+			err = malformed("the field %q is unknown", shorten(key))
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	_, err := d.json.Token() // the closing brace
+	return mode, err
+}
+
+// each reads an array; null is an empty one, which is what some clients send.
+func (d *syncDecoder) each(field string, element func() error) error {
+	token, err := d.json.Token()
+	if err != nil || token == nil {
+		return err
+	}
+	if token != json.Delim('[') {
+		return malformed("%s must be an array", field)
+	}
+	for d.json.More() {
+		if err := element(); err != nil {
+			return err
+		}
+	}
+	_, err = d.json.Token() // the closing bracket
+	return err
+}
+
+func (d *syncDecoder) file() error {
+	var f *syncFile
+	if err := d.json.Decode(&f); err != nil {
+		return err
+	}
+	if f == nil {
+		return malformed("an element of files is null")
+	}
+	content := []byte(f.Content)
+	switch f.Encoding {
+	case "", "utf-8":
+	case "base64":
+		var err error
+		if content, err = base64.StdEncoding.Strict().DecodeString(f.Content); err != nil {
+			return malformed("the content of %q is not valid base64", shorten(f.Path))
+		}
+	default:
+		return malformed("the encoding of %q must be utf-8 or base64", shorten(f.Path))
+	}
+	return d.to.Write(f.Path, content, f.Executable)
+}
+
+func (d *syncDecoder) deletePath() error {
+	var path *string
+	if err := d.json.Decode(&path); err != nil {
+		return err
+	}
+	if path == nil {
+		return malformed("an element of deletePaths is null")
+	}
+	return d.to.Delete(*path)
+}
+
+func (d *syncDecoder) restart() (restartMode, error) {
+	var mode *restartMode
+	if err := d.json.Decode(&mode); err != nil {
+		return "", err
+	}
+	switch {
+	case mode == nil || *mode == "":
+		return restartNever, nil
+	case *mode == restartNever || *mode == restartAuto || *mode == restartAlways:
+		return *mode, nil
+	default:
+		return "", malformed("restart must be never, auto or always")
+	}
+}
+
+func (d *syncDecoder) expect(delim json.Delim, otherwise string) error {
+	token, err := d.json.Token()
+	if err == nil && token != delim {
+		err = malformed("%s", otherwise)
+	}
+	return err
+}
+
+// refuse turns an error of reading or decoding into one for the caller.
+func refuse(err error) error {
+	var (
+		size      *http.MaxBytesError
+		syntax    *json.SyntaxError
+		wrongType *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &size):
+		return tooLarge(size.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case errors.As(err, &syntax):
+		return malformed("the body is not valid JSON at byte %d: %v", syntax.Offset, syntax)
+	case errors.As(err, &wrongType):
+		return malformed("the field %q must not be a JSON %s", shorten(wrongType.Field), wrongType.Value)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed("the body ends in the middle of the JSON object")
+	case errors.Is(err, errNotUTF8):
+		return malformed("the body is not valid UTF-8; send binary content with the encoding base64")
+	}
+	return err
+}
+
+// or returns err, unless it is nil.
+func or(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// shorten bounds what is repeated of a body in a message.
+func shorten(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+var errNotUTF8 = errors.New("not valid UTF-8")
+
+// utf8Reader fails on bytes that are not UTF-8. Package json would replace them
+// silently, and a binary file would arrive damaged.
+type utf8Reader struct {
+	from io.Reader
+	// tail has the beginning of a character that the last read cut.
+	tail []byte
+}
+
+func (u *utf8Reader) Read(p []byte) (int, error) {
+	n, err := u.from.Read(p)
+	read := append(u.tail, p[:n]...)
+	for len(read) > 0 {
+		if read[0] < utf8.RuneSelf {
+			read = read[1:]
+			continue
+		}
+		if !utf8.FullRune(read) && !errors.Is(err, io.EOF) {
+			break // the next read has the rest, or there is a better reason to fail
+		}
+		r, size := utf8.DecodeRune(read)
+		if r == utf8.RuneError && size == 1 {
+			return 0, errNotUTF8
+		}
+		read = read[size:]
+	}
+	u.tail = append([]byte(nil), read...)
+	return n, err
+}

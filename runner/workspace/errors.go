@@ -1,0 +1,106 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workspace
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Code says what kind of failure an [Error] is. The values are part of the
+// runner's HTTP contract.
+type Code string
+
+const (
+	// CodeInvalidPath: the path may not name anything in a workspace.
+	CodeInvalidPath Code = "InvalidPath"
+	// CodeInvalidBatch: the batch contradicts itself.
+	CodeInvalidBatch Code = "InvalidBatch"
+	// CodeConflict: the tree has something else where the batch needs a
+	// directory or a file.
+	CodeConflict Code = "Conflict"
+	// CodeTooManyFiles: more entries than [Limits.Files].
+	CodeTooManyFiles Code = "TooManyFiles"
+	// CodeFileTooLarge: a file of more than [Limits.FileBytes].
+	CodeFileTooLarge Code = "FileTooLarge"
+	// CodeNoSpace: the volume is full, or its quota is.
+	CodeNoSpace Code = "InsufficientStorage"
+	// CodePartiallyApplied: a commit failed in the middle and could not be
+	// undone; [Error.Applied] has the paths that remain changed.
+	CodePartiallyApplied Code = "PartiallyApplied"
+	// CodeFailed: the file system refused for another reason. Nothing was
+	// changed.
+	CodeFailed Code = "WorkspaceFailure"
+)
+
+// maxQuotedPath bounds how much of a refused path comes back in a message.
+const maxQuotedPath = 200
+
+// Error is the failure of a batch.
+type Error struct {
+	Code Code
+	// Path is the path of the batch that failed; empty when no single one did.
+	Path    string
+	Message string
+	// Applied names the paths that remain changed, for [CodePartiallyApplied].
+	Applied []string
+	// Err is the cause, if the file system was it.
+	Err error
+}
+
+func (e *Error) Error() string {
+	message := e.Message
+	if e.Err != nil {
+		// Only the error number: what the kernel or package os adds to it are
+		// names inside the staging directory, which tell nobody anything.
+		cause := e.Err
+		var errno unix.Errno
+		if errors.As(e.Err, &errno) {
+			cause = errno
+		}
+		message = fmt.Sprintf("%s: %v", message, cause)
+	}
+	if e.Path == "" {
+		return message
+	}
+	path := e.Path
+	if len(path) > maxQuotedPath {
+		path = path[:maxQuotedPath] + "…"
+	}
+	return fmt.Sprintf("%q: %s", path, message)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// failed describes an error of the file system while handling path. What is an
+// [*Error] already stays as it is.
+func failed(path, doing string, err error) *Error {
+	var known *Error
+	if errors.As(err, &known) {
+		return known
+	}
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return &Error{Code: CodeNoSpace, Path: path, Message: "no space is left in the workspace", Err: err}
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		return &Error{
+			Code: CodeConflict, Path: path, Err: err,
+			Message: "a directory of the path is a symlink or a file; delete it in the same batch to replace it",
+		}
+	case errors.Is(err, unix.EXDEV):
+		return &Error{
+			Code: CodeConflict, Path: path, Err: err,
+			Message: "the path lies on another volume than the workspace",
+		}
+	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return &Error{
+			Code: CodeConflict, Path: path, Err: err,
+			Message: "a directory is there; delete it in the same batch to replace it by a file",
+		}
+	default:
+		return &Error{Code: CodeFailed, Path: path, Message: doing, Err: err}
+	}
+}

@@ -2,7 +2,7 @@
 # Installs the Debian packages that building and testing need, or names them where it cannot.
 set -euo pipefail
 missing=()
-for pair in gcc:gcc curl:curl ip:iproute2 git:git; do
+for pair in gcc:gcc curl:curl jq:jq git:git; do
   command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -166,3 +166,15 @@ func (s *Stack) PID(ctx context.Context, part string) (int, error) {
 	}
 	return 0, fmt.Errorf("stack %s has no running part %q", s.Name, part)
 }
+
+// Tools is the folder with kubectl.
+func (s *Stack) Tools() string {
+	data, err := os.ReadFile(filepath.Join(s.Dir, "stack.json"))
+	var state struct {
+		Bin string `json:"bin"`
+	}
+	if err != nil || json.Unmarshal(data, &state) != nil {
+		return ""
+	}
+	return state.Bin
+}

@@ -1,0 +1,207 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/hack/local"
+)
+
+// scene is the tenant's side: alice, her workspace, her project.
+type scene struct {
+	say   *narrator
+	stack *local.Stack
+	admin shell // kcp's administrator
+	alice shell // the tenant, with her own token only
+	file  string
+}
+
+// newScene copies the sample project, so that the demo can edit it, and writes the file with
+// the environment that a person needs to go on alone.
+func newScene(say *narrator, stack *local.Stack, provider *local.Provider) (*scene, error) {
+	dir := filepath.Join(stack.Dir, "demo")
+	examples, err := filepath.Abs("examples")
+	if err != nil {
+		return nil, err
+	}
+	project := filepath.Join(dir, "project")
+	if err := errors.Join(os.RemoveAll(project), os.MkdirAll(dir, 0o700), copyProject(filepath.Join(examples, "web"), project)); err != nil {
+		return nil, fmt.Errorf("copying the sample project: %w", err)
+	}
+	auth := filepath.Join(dir, "auth")
+	if err := os.WriteFile(auth, []byte("Authorization: Bearer "+stack.Token("alice")+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	workspace, err := inWorkspace(stack, "alice", dir)
+	if err != nil {
+		return nil, err
+	}
+	vars := []string{
+		"KUBECONFIG=" + workspace,
+		"CURL_CA_BUNDLE=" + provider.CAFile,
+		"AUTH=" + auth,
+		"PATH=" + stack.Tools() + ":" + os.Getenv("PATH"),
+	}
+	file := filepath.Join(dir, "env")
+	text := "export " + strings.Join(vars, "\nexport ") + "\nexport URL=$(kubectl get sandboxrunner web -o jsonpath='{.status.dataPlane.url}')\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), vars...)
+	return &scene{
+		say: say, stack: stack, file: file,
+		admin: shell{say, examples, append(os.Environ(), "ADMIN="+stack.Kubeconfig("kcp-admin"), "PATH="+stack.Tools()+":"+os.Getenv("PATH"))},
+		alice: shell{say, project, append(env, "EXAMPLES="+examples)},
+	}, nil
+}
+
+func (s *scene) workspace(ctx context.Context) error {
+	s.say.chapter("An administrator of kcp gives alice a workspace")
+	server := strings.TrimSuffix(s.stack.KCPAdmin("root").Host, "/clusters/root")
+	s.admin.env = append(s.admin.env, "KCP="+server)
+	for _, command := range []string{
+		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root apply -f tenant/workspace.yaml",
+		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/alice --timeout=60s",
+		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root:alice apply -f tenant/admin.yaml",
+	} {
+		if err := retry(ctx, func() error { return s.admin.run(ctx, command) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scene) sandbox(ctx context.Context) error {
+	s.say.chapter("alice binds the API in her workspace and creates a sandbox")
+	s.say.note("from here on everything happens with alice's own token; she has no credential of the runtime cluster")
+	for _, command := range []string{
+		"kubectl apply -f $EXAMPLES/tenant/apibinding.yaml",
+		"kubectl wait --for=condition=InitialBindingCompleted apibinding/sandbar.dev --timeout=60s",
+		"kubectl apply -f $EXAMPLES/tenant/sandboxrunner.yaml",
+	} {
+		if err := retry(ctx, func() error { return s.alice.run(ctx, command) }); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	if err := s.alice.run(ctx, "kubectl wait --for=condition=Ready sandboxrunner/web --timeout=120s"); err != nil {
+		return err
+	}
+	s.say.note("waited %v", time.Since(start).Round(10*time.Millisecond))
+	if err := s.alice.run(ctx, "kubectl get sandboxrunner web"); err != nil {
+		return err
+	}
+	url, err := s.alice.output(ctx, "kubectl get sandboxrunner web -o jsonpath='{.status.dataPlane.url}'")
+	s.alice.env = append(s.alice.env, "URL="+url)
+	return err
+}
+
+func (s *scene) push(ctx context.Context) error {
+	s.say.chapter("She pushes her project")
+	return s.alice.run(ctx, `for f in *.*; do jq -n --arg path "$f" --rawfile content "$f" '{$path, $content}'; done |
+jq -s '{files: ., restart: "auto"}' | curl -fsS -H @$AUTH --data @- $URL/sync`)
+}
+
+func (s *scene) logs(ctx context.Context) error {
+	s.say.chapter("She watches the log")
+	lines, stop, err := s.alice.follow(ctx, "curl -fsSN -H @$AUTH \"$URL/log?follow=true\"")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := s.await(lines, "listening on"); err != nil {
+		return err
+	}
+	if err := s.alice.run(ctx, "curl -fsS -H @$AUTH \"$URL/proxy/log?text=a+line+from+the+app\""); err != nil {
+		return err
+	}
+	return s.await(lines, "a line from the app")
+}
+
+// await shows lines of the log until one holds the text.
+func (s *scene) await(lines <-chan string, text string) error {
+	timeout := time.NewTimer(30 * time.Second)
+	defer timeout.Stop()
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return fmt.Errorf("the log ended before a line with %q", text)
+			}
+			s.alice.show("log | " + line)
+			if strings.Contains(line, text) {
+				return nil
+			}
+		case <-timeout.C:
+			return fmt.Errorf("no line with %q in the log", text)
+		}
+	}
+}
+
+func (s *scene) preview(ctx context.Context) error {
+	s.say.chapter("She opens the preview")
+	return s.alice.run(ctx, "curl -fsS -H @$AUTH $URL/proxy/ | grep -E '<h1>|process'")
+}
+
+func (s *scene) edit(ctx context.Context) error {
+	s.say.chapter("She edits a file and sees it")
+	for _, command := range []string{
+		"echo \"Edited by alice at $(date +%T)\" > message.txt",
+		`jq -n --rawfile content message.txt '{files: [{path: "message.txt", $content}]}' | curl -fsS -H @$AUTH --data @- $URL/sync`,
+		"curl -fsS -H @$AUTH $URL/proxy/ | grep -E '<h1>|process'",
+	} {
+		if err := s.alice.run(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scene) restart(ctx context.Context) error {
+	s.say.chapter("She restarts the process")
+	if err := s.alice.run(ctx, "curl -fsS -X POST -H @$AUTH $URL/restart"); err != nil {
+		return err
+	}
+	return retry(ctx, func() error { return s.alice.run(ctx, "curl -fsS -H @$AUTH $URL/proxy/version") })
+}
+
+func (s *scene) next(stack string, took time.Duration) {
+	s.say.chapter("Your turn")
+	s.say.note("everything is still running; it took %v", took.Round(time.Second))
+	fmt.Fprintf(s.say.out, "\n  Three commands to try next:\n")
+	s.say.command("source " + s.file)
+	s.say.command("curl -N -H @$AUTH \"$URL/log?follow=true\"")
+	if stack == "dev" {
+		s.say.command("make down")
+	} else {
+		s.say.command("make down STACK=" + stack)
+	}
+}
+
+// retry tries a command again for a while: a workspace, a new API and an app that starts serve
+// a moment after they are said to be there.
+func retry(ctx context.Context, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// Problem is one reason why a Template cannot be what it says.
+type Problem struct {
+	// Field is the path of the field in the Template, for example
+	// "spec.dataPlane.endpoints.log.serviceRef".
+	Field string
+	// Detail says what is wrong and what would be right.
+	Detail string
+}
+
+func (p Problem) String() string { return p.Field + ": " + p.Detail }
+
+// SuspendedField is what every graph's spec must say of the field "suspended".
+const SuspendedField = "boolean | default=false"
+
+// StatusVerb is the verb that only the instance's own status may answer.
+const StatusVerb = "status"
+
+// componentsSegment stands where a verb would in the path of a component's verb.
+const componentsSegment = "components"
+
+// graphSchema is what the checks need of a graph; kro checks the rest.
+type graphSchema struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Group      string         `json:"group"`
+	Scope      string         `json:"scope"`
+	Spec       map[string]any `json:"spec"`
+	Status     map[string]any `json:"status"`
+}
+
+var (
+	kindPattern    = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]{0,62}$`)
+	versionPattern = regexp.MustCompile(`^v[0-9]+(alpha[0-9]+|beta[0-9]+)?$`)
+)
+
+// Check looks for whatever in a Template cannot hold, apart from what kro checks in the graph
+// itself. It returns nil when there is nothing; otherwise problems in the order of their fields.
+func Check(spec *sandbarv1alpha1.TemplateSpec) []Problem {
+	schema, problems := parseGraph(spec.Graph.Raw)
+	if schema == nil {
+		return problems
+	}
+	problems = append(problems, checkSchema(schema)...)
+	problems = append(problems, checkDataPlane(&spec.DataPlane, schema.Status)...)
+	slices.SortStableFunc(problems, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
+	return problems
+}
+
+func parseGraph(raw []byte) (*graphSchema, []Problem) {
+	var graph struct {
+		Schema *graphSchema `json:"schema"`
+	}
+	if err := json.Unmarshal(raw, &graph); err != nil {
+		return nil, []Problem{{"spec.graph", "is not the spec of a ResourceGraphDefinition: " + err.Error()}}
+	}
+	if graph.Schema == nil {
+		return nil, []Problem{{"spec.graph.schema", "is missing; it names the kind and its fields"}}
+	}
+	return graph.Schema, nil
+}
+
+// checkSchema checks the part of the graph that tenants see.
+func checkSchema(schema *graphSchema) []Problem {
+	var problems []Problem
+	add := func(field, format string, args ...any) {
+		problems = append(problems, Problem{"spec.graph.schema." + field, fmt.Sprintf(format, args...)})
+	}
+	if schema.Group != sandbarv1alpha1.GroupName {
+		add("group", "must be %s, not %q: the export offers no other group", sandbarv1alpha1.GroupName, schema.Group)
+	}
+	if !kindPattern.MatchString(schema.Kind) {
+		add("kind", "must be a kind such as SandboxRunner, at most 63 letters and digits, not %q", schema.Kind)
+	}
+	if schema.Kind == "Template" || schema.Kind == "InfrastructureProvider" {
+		add("kind", "%s is a kind of Sandbar's own; choose another", schema.Kind)
+	}
+	if !versionPattern.MatchString(schema.APIVersion) {
+		add("apiVersion", "must be a version such as v1alpha1, not %q", schema.APIVersion)
+	}
+	if schema.Scope != "" && schema.Scope != "Namespaced" {
+		add("scope", "must be Namespaced, not %q: an instance is placed in a namespace of its own", schema.Scope)
+	}
+	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
+		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
+	}
+	for _, name := range reservedStatusFields {
+		if _, ok := schema.Status[name]; ok {
+			add("status."+name, "is set by Sandbar; give the field another name")
+		}
+	}
+	return problems
+}
+
+// reservedStatusFields are the status fields that Sandbar or kro write themselves.
+var reservedStatusFields = []string{"activity", "conditions", "dataPlane", "observedGeneration", "phase", "state"}
+
+// normalized makes one form of the ways to space a kro marker.
+func normalized(marker string) string {
+	typ, markers, _ := strings.Cut(marker, "|")
+	return strings.TrimSpace(typ) + " | " + strings.Join(strings.Fields(markers), " ")
+}
+
+// checkRef checks that a path leads to an object {name, namespace} in the graph's status.
+func checkRef(field, path string, status map[string]any) []Problem {
+	fail := func(format string, args ...any) []Problem {
+		return []Problem{{field, fmt.Sprintf(format, args...)}}
+	}
+	steps := strings.Split(path, ".")
+	if len(steps) < 2 || steps[0] != "status" {
+		return fail("%q must be a path in the graph's status, such as status.controlServiceRef", path)
+	}
+	at := status
+	for i, step := range steps[1:] {
+		value, ok := at[step]
+		parent := strings.Join(steps[:i+1], ".")
+		if !ok {
+			return fail("%s is not a status field of the graph (%s has: %s)", path, parent, fieldsOf(at))
+		}
+		if at, ok = value.(map[string]any); !ok {
+			return fail("%s must be an object with name and namespace in the graph's status", path)
+		}
+	}
+	for _, name := range []string{"name", "namespace"} {
+		if _, ok := at[name].(string); !ok {
+			return fail("%s must be an object with name and namespace in the graph's status; it has no %s", path, name)
+		}
+	}
+	return nil
+}
+
+func fieldsOf(object map[string]any) string {
+	if len(object) == 0 {
+		return "no fields"
+	}
+	names := make([]string, 0, len(object))
+	for name := range object {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// checkLabel checks a verb's or a component's name, which is one segment of a path.
+func checkLabel(field, what, name string) []Problem {
+	if len(validation.IsDNS1123Label(name)) == 0 {
+		return nil
+	}
+	return []Problem{{field, fmt.Sprintf("the name of a %s must be a DNS label: at most 63 lower-case letters, digits and inner hyphens", what)}}
+}

@@ -1,0 +1,225 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package contract
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// located is an endpoint with the place where the Template declares it.
+type located struct {
+	sandbarv1alpha1.Endpoint
+
+	field string
+	verb  string
+}
+
+func checkDataPlane(dp *sandbarv1alpha1.DataPlane, status map[string]any) []Problem {
+	const field = "spec.dataPlane"
+	var problems []Problem
+	if dp.TokenSecretRef != "" {
+		problems = append(problems, checkRef(field+".tokenSecretRef", dp.TokenSecretRef, status)...)
+	}
+	all := locate(dp)
+	for _, e := range all {
+		problems = append(problems, checkEndpoint(e, status)...)
+	}
+	for name, component := range dp.Components {
+		at := field + ".components." + name
+		problems = append(problems, checkLabel(at, "component", name)...)
+		if len(component.Endpoints) == 0 {
+			problems = append(problems, Problem{at + ".endpoints", "must have at least one verb"})
+		}
+	}
+	problems = append(problems, checkRoles(dp, all)...)
+	return append(problems, checkPairs(all)...)
+}
+
+// locate lists all endpoints, sorted by where they are declared.
+func locate(dp *sandbarv1alpha1.DataPlane) []located {
+	var all []located
+	add := func(prefix string, endpoints map[string]sandbarv1alpha1.Endpoint) {
+		for verb, e := range endpoints {
+			all = append(all, located{Endpoint: e, field: prefix + ".endpoints." + verb, verb: verb})
+		}
+	}
+	add("spec.dataPlane", dp.Endpoints)
+	for name, component := range dp.Components {
+		add("spec.dataPlane.components."+name, component.Endpoints)
+	}
+	slices.SortFunc(all, func(a, b located) int { return strings.Compare(a.field, b.field) })
+	return all
+}
+
+func checkEndpoint(e located, status map[string]any) []Problem {
+	problems := checkVerb(e)
+	targets := 0
+	for _, target := range []string{e.ServiceRef, e.PodRef, e.From} {
+		if target != "" {
+			targets++
+		}
+	}
+	if targets != 1 {
+		return append(problems, Problem{e.field, "must have exactly one of serviceRef, podRef and from"})
+	}
+	switch {
+	case e.ServiceRef != "":
+		return append(problems, checkServiceEndpoint(e, status)...)
+	case e.PodRef != "":
+		return append(problems, checkPodEndpoint(e, status)...)
+	default:
+		return append(problems, checkStatusEndpoint(e)...)
+	}
+}
+
+// checkVerb keeps verbs away from names that mean something else: in a path, or as the
+// subresource under which the verb is authorized.
+func checkVerb(e located) []Problem {
+	problems := checkLabel(e.field, "verb", e.verb)
+	switch {
+	case e.verb == componentsSegment:
+		problems = append(problems, Problem{e.field, "is reserved: …/components/<component>/<verb> leads to a component's verbs"})
+	case e.verb == "scale":
+		problems = append(problems, Problem{e.field, "is reserved: Kubernetes gives the subresource scale a meaning of its own"})
+	case e.verb == StatusVerb && e.From != FromInstanceStatus:
+		// <resource>/status is the subresource that tenants must never write.
+		problems = append(problems, Problem{e.field, "must have from: " + FromInstanceStatus + "; the subresource status is the instance's own"})
+	}
+	return problems
+}
+
+func checkServiceEndpoint(e located, status map[string]any) []Problem {
+	problems := checkRef(e.field+".serviceRef", e.ServiceRef, status)
+	problems = append(problems, checkMethods(e)...)
+	if e.Port == "" {
+		problems = append(problems, Problem{e.field + ".port", "must name a port of the Service"})
+	}
+	problems = append(problems, unwanted(e, "serviceRef", map[string]bool{
+		"podSubresource": e.PodSubresource != "", "container": e.Container != "",
+	})...)
+	if e.Upgrade && !slices.Contains(e.Methods, "GET") {
+		problems = append(problems, Problem{e.field + ".upgrade", "needs the method GET: an upgrade is a GET"})
+	}
+	return problems
+}
+
+func checkPodEndpoint(e located, status map[string]any) []Problem {
+	problems := checkRef(e.field+".podRef", e.PodRef, status)
+	problems = append(problems, checkMethods(e)...)
+	if e.PodSubresource != "log" {
+		problems = append(problems, Problem{e.field + ".podSubresource", "must be log"})
+	}
+	for _, method := range e.Methods {
+		if method != "GET" && method != "HEAD" {
+			problems = append(problems, Problem{e.field + ".methods", "a pod's log can only be read: GET"})
+			break
+		}
+	}
+	return append(problems, unwanted(e, "podRef", map[string]bool{
+		"port": e.Port != "", "upstreamPath": e.UpstreamPath != "", "upgrade": e.Upgrade,
+	})...)
+}
+
+func checkStatusEndpoint(e located) []Problem {
+	problems := unwanted(e, "from", map[string]bool{
+		"port": e.Port != "", "upstreamPath": e.UpstreamPath != "", "upgrade": e.Upgrade, "stream": e.Stream,
+		"podSubresource": e.PodSubresource != "", "container": e.Container != "",
+	})
+	if e.From != FromInstanceStatus {
+		problems = append(problems, Problem{e.field + ".from", "must be " + FromInstanceStatus})
+	}
+	for _, method := range e.Methods {
+		if method != "GET" && method != "HEAD" {
+			problems = append(problems, Problem{e.field + ".methods", "the status can only be read: GET"})
+			break
+		}
+	}
+	return problems
+}
+
+func checkMethods(e located) []Problem {
+	if len(e.Methods) == 0 {
+		return []Problem{{e.field + ".methods", "must name at least one HTTP method"}}
+	}
+	return nil
+}
+
+// unwanted reports fields that mean nothing beside the endpoint's target.
+func unwanted(e located, target string, set map[string]bool) []Problem {
+	var problems []Problem
+	for name, isSet := range set {
+		if isSet {
+			problems = append(problems, Problem{e.field + "." + name, "means nothing beside " + target + "; remove it"})
+		}
+	}
+	return problems
+}
+
+// checkRoles refuses a status path that is to be two things at once: it cannot name a Service
+// here and a Secret there.
+func checkRoles(dp *sandbarv1alpha1.DataPlane, all []located) []Problem {
+	roles := map[string]string{}
+	if dp.TokenSecretRef != "" {
+		roles[dp.TokenSecretRef] = "the Secret of tokenSecretRef"
+	}
+	var problems []Problem
+	claim := func(field, path, role string) {
+		if path == "" {
+			return
+		}
+		if other, ok := roles[path]; ok && other != role {
+			problems = append(problems, Problem{field, fmt.Sprintf("%s is %s already; it cannot be %s too", path, other, role)})
+			return
+		}
+		roles[path] = role
+	}
+	for _, e := range all {
+		claim(e.field+".serviceRef", e.ServiceRef, "a Service")
+		claim(e.field+".podRef", e.PodRef, "a Pod")
+	}
+	return problems
+}
+
+// checkPairs refuses two verbs of which one contains the other. Whoever may call the outer one
+// reaches the inner one through its tail, without the right to it: the grant of the inner verb
+// would say nothing. A verb of a component and the instance's verb of the same name are one
+// right, so they may overlap.
+func checkPairs(all []located) []Problem {
+	var problems []Problem
+	for _, outer := range all {
+		for _, inner := range all {
+			if outer.verb == inner.verb || !contains(outer.Endpoint, inner.Endpoint) {
+				continue
+			}
+			problems = append(problems, Problem{outer.field + ".upstreamPath", fmt.Sprintf(
+				"%s contains %s of verb %s at the same port with the same method: who may call %s could call %s; give them paths of their own",
+				upstreamPath(outer.Endpoint), upstreamPath(inner.Endpoint), inner.verb, outer.verb, inner.verb)})
+		}
+	}
+	return problems
+}
+
+func contains(outer, inner sandbarv1alpha1.Endpoint) bool {
+	if outer.ServiceRef == "" || outer.ServiceRef != inner.ServiceRef || outer.Port != inner.Port {
+		return false
+	}
+	if !sets.New(outer.Methods...).HasAny(inner.Methods...) {
+		return false
+	}
+	o, i := strings.TrimSuffix(upstreamPath(outer), "/"), strings.TrimSuffix(upstreamPath(inner), "/")
+	return i == o || strings.HasPrefix(i, o+"/")
+}
+
+func upstreamPath(e sandbarv1alpha1.Endpoint) string {
+	if e.UpstreamPath == "" {
+		return "/"
+	}
+	return e.UpstreamPath
+}

@@ -82,7 +82,7 @@ verify: deps ## Fail when generated files or modules are stale
 
 .PHONY: lint
 lint: deps ## golangci-lint over all modules
-	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: vuln
 vuln: ## govulncheck (needs the Go vulnerability database over the network)

@@ -61,16 +61,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 			nowhere := *box
 			nowhere.tn = &tenant{path: "root:e2e-does-not-exist"}
 			for _, v := range verbsOfRunner {
-				real := c.wantStatus(http.StatusForbidden, v.method, box.base()+v.verb, []byte("{}"))
+				actual := c.wantStatus(http.StatusForbidden, v.method, box.base()+v.verb, []byte("{}"))
 				missing := c.wantStatus(http.StatusForbidden, v.method, nothing.base()+v.verb, []byte("{}"))
 				unknown := c.wantStatus(http.StatusForbidden, v.method, nowhere.base()+v.verb, []byte("{}"))
-				a := strings.ReplaceAll(real.Message, "web", "X")
+				a := strings.ReplaceAll(actual.Message, "web", "X")
 				b := strings.ReplaceAll(missing.Message, "nothing", "X")
 				if a != b {
-					t.Errorf("%s tells an instance from none: %q and %q", v.verb, real.Message, missing.Message)
+					t.Errorf("%s tells an instance from none: %q and %q", v.verb, actual.Message, missing.Message)
 				}
 				if strings.ReplaceAll(a, tn.path, "W") != strings.ReplaceAll(strings.ReplaceAll(unknown.Message, "web", "X"), nowhere.tn.path, "W") {
-					t.Errorf("%s tells a workspace from none: %q and %q", v.verb, real.Message, unknown.Message)
+					t.Errorf("%s tells a workspace from none: %q and %q", v.verb, actual.Message, unknown.Message)
 				}
 			}
 			c.wantStatus(http.StatusForbidden, http.MethodGet, "/dataplane/clusters/"+tn.path+"/templates", nil)

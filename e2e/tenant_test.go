@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -276,10 +275,4 @@ func randomHex(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b)
 	return hex.EncodeToString(b)
-}
-
-func as(config *rest.Config, token string) *rest.Config {
-	c := rest.AnonymousClientConfig(config)
-	c.BearerToken = token
-	return c
 }

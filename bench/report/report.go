@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -96,7 +97,7 @@ func Write(out io.Writer, dir, name string, samples map[string][]float64, lines 
 func environment() map[string]string {
 	env := map[string]string{
 		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
-		"cpus": fmt.Sprint(runtime.NumCPU()),
+		"cpus": strconv.Itoa(runtime.NumCPU()),
 	}
 	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		env["kernel"], _, _ = strings.Cut(strings.TrimSpace(string(data)), "-")

@@ -4,6 +4,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func startTicks(pid int) (uint64, error) {
 		return 0, err
 	}
 	// The command's name, in parentheses, may hold anything.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	if len(fields) < 20 || fields[0] == "Z" {
 		return 0, os.ErrProcessDone
 	}

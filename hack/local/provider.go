@@ -88,7 +88,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 	p.CA = x509.NewCertPool()
 	p.CA.AppendCertsFromPEM(pem)
 
-	ports, err := p.ports()
+	ports, err := p.ports(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 
 // ports are the provider's ports: data plane, its metrics, the controllers' metrics, their
 // probes. They are chosen once per stack and kept, so that a URL stays what it was.
-func (p *Provider) ports() ([]string, error) {
+func (p *Provider) ports(ctx context.Context) ([]string, error) {
 	file := filepath.Join(p.Dir, "ports")
 	if data, err := os.ReadFile(file); err == nil {
 		if kept := strings.Fields(string(data)); len(kept) == 4 {
@@ -123,7 +123,7 @@ func (p *Provider) ports() ([]string, error) {
 	}
 	var ports []string
 	for range 4 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}
@@ -183,7 +183,7 @@ func (p *Provider) Start(ctx context.Context) error {
 	}
 	defer log.Close()
 	// Not bound to ctx: the provider goes on when a demo that started it ends.
-	p.cmd = exec.Command(p.binary(), p.args...)
+	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.binary(), p.args...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.cmd.Start(); err != nil {

@@ -35,7 +35,7 @@ type Stack struct {
 }
 
 // Find finds a running stack by name. The error says how to start one.
-func Find(_ context.Context, name string) (*Stack, error) {
+func Find(ctx context.Context, name string) (*Stack, error) {
 	dir, err := stateDir(name)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func Find(_ context.Context, name string) (*Stack, error) {
 	if _, err := os.Stat(filepath.Join(dir, "stack.json")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("stack %q does not run: make up STACK=%s starts it", name, name)
 	}
-	root, err := checkout()
+	root, err := checkout(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func stateDir(name string) (string, error) {
 }
 
 // checkout finds the folder of the root go.mod.
-func checkout() (string, error) {
-	out, err := exec.Command("go", "env", "GOMOD").Output()
+func checkout(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("finding the checkout: %w", err)
 	}

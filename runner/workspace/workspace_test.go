@@ -1,0 +1,536 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tree is a workspace, or what lies in one: a text is a file, a text that begins
+// with "+" an executable one, "->" a symlink, and a name that ends in "/" an empty
+// directory.
+type tree map[string]string
+
+func (want tree) make(t *testing.T, dir string) {
+	t.Helper()
+	for name, content := range want {
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		target, link := strings.CutPrefix(content, "->")
+		content, executable := strings.CutPrefix(content, "+")
+		switch {
+		case strings.HasSuffix(name, "/"):
+			must(t, os.MkdirAll(path, 0o755))
+		case link:
+			must(t, os.Symlink(target, path))
+		case executable:
+			must(t, os.WriteFile(path, []byte(content), 0o755))
+		default:
+			must(t, os.WriteFile(path, []byte(content), 0o644))
+		}
+	}
+}
+
+// treeOf reads a directory, without the staging directory, which must be clean.
+func treeOf(t *testing.T, dir string) tree {
+	t.Helper()
+	got := tree{}
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		must(t, err)
+		name, err := filepath.Rel(dir, path)
+		must(t, err)
+		switch {
+		case name == ".":
+		case name == StagingName:
+			entries, err := os.ReadDir(path)
+			must(t, err)
+			for _, e := range entries {
+				if e.Name() != revisionFile && e.Name() != ignoreFile {
+					t.Errorf("%s is left in the staging directory", e.Name())
+				}
+			}
+			return fs.SkipDir
+		case d.IsDir():
+			if entries, _ := os.ReadDir(path); len(entries) == 0 {
+				got[name+"/"] = ""
+			}
+		case d.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			must(t, err)
+			got[name] = "->" + target
+		case d.Type() == fs.ModeNamedPipe:
+			got[name] = "|"
+		default:
+			content, err := os.ReadFile(path)
+			must(t, err)
+			info, err := d.Info()
+			must(t, err)
+			switch info.Mode() {
+			case 0o644:
+				got[name] = string(content)
+			case 0o755:
+				got[name] = "+" + string(content)
+			default:
+				got[name] = fmt.Sprintf("%s %s", info.Mode(), content)
+			}
+		}
+		return nil
+	}))
+	return got
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, dir string, limits Limits) *Workspace {
+	t.Helper()
+	w, err := Open(dir, limits)
+	must(t, err)
+	t.Cleanup(w.Close)
+	return w
+}
+
+// change is one entry of a batch.
+type change struct {
+	path, content string
+	executable    *bool
+	delete        bool
+}
+
+// apply runs a batch to its end.
+func apply(w *Workspace, changes []change) (Result, error) {
+	b, err := w.NewBatch()
+	if err != nil {
+		return Result{}, err
+	}
+	defer b.Discard()
+	for _, c := range changes {
+		if c.delete {
+			err = b.Delete(c.path)
+		} else {
+			err = b.Write(c.path, []byte(c.content), c.executable)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+	}
+	return b.Commit()
+}
+
+func TestBatch(t *testing.T) {
+	yes, no := true, false
+	for name, test := range map[string]struct {
+		before  tree
+		changes []change
+		result  Result
+		after   tree
+		code    Code
+	}{
+		"a new file gets its directories": {
+			changes: []change{{path: "a/b/c.txt", content: "hi"}},
+			result:  Result{Revision: 1, Changed: []string{"a/b/c.txt"}},
+			after:   tree{"a/b/c.txt": "hi"},
+		},
+		"binary content and empty files arrive as they are": {
+			changes: []change{{path: "bin", content: "\x00\xff\r\n"}, {path: "empty"}},
+			result:  Result{Revision: 1, Changed: []string{"bin", "empty"}},
+			after:   tree{"bin": "\x00\xff\r\n", "empty": ""},
+		},
+		"a file that is the same is left alone": {
+			before:  tree{"a": "same", "b": "old"},
+			changes: []change{{path: "a", content: "same"}, {path: "b", content: "new"}},
+			result:  Result{Revision: 1, Changed: []string{"b"}, Unchanged: 1},
+			after:   tree{"a": "same", "b": "new"},
+		},
+		"a batch that changes nothing is no revision": {
+			before:  tree{"a": "same"},
+			changes: []change{{path: "a", content: "same"}, {path: "gone", delete: true}},
+			result:  Result{Unchanged: 1},
+			after:   tree{"a": "same"},
+		},
+		"content of the same length but other bytes is a change": {
+			before:  tree{"a": "abc"},
+			changes: []change{{path: "a", content: "abd"}},
+			result:  Result{Revision: 1, Changed: []string{"a"}},
+			after:   tree{"a": "abd"},
+		},
+		"the executable bit is kept when nothing is said of it": {
+			before:  tree{"run.sh": "+old"},
+			changes: []change{{path: "run.sh", content: "new"}},
+			result:  Result{Revision: 1, Changed: []string{"run.sh"}},
+			after:   tree{"run.sh": "+new"},
+		},
+		"the executable bit alone is a change": {
+			before: tree{"on": "x", "off": "+x", "is": "+x"},
+			changes: []change{
+				{path: "on", content: "x", executable: &yes}, {path: "off", content: "x", executable: &no},
+				{path: "is", content: "x", executable: &yes},
+			},
+			result: Result{Revision: 1, Changed: []string{"on", "off"}, Unchanged: 1},
+			after:  tree{"on": "+x", "off": "x", "is": "+x"},
+		},
+		"a tree is deleted whole, and what it links to is not": {
+			before:  tree{"d/a": "1", "d/e/f": "2", "d/link": "->../keep", "keep/x": "3"},
+			changes: []change{{path: "d", delete: true}},
+			result:  Result{Revision: 1, Deleted: []string{"d"}},
+			after:   tree{"keep/x": "3"},
+		},
+		"a symlink is deleted itself": {
+			before:  tree{"link": "->keep", "keep/x": "3"},
+			changes: []change{{path: "link", delete: true}},
+			result:  Result{Revision: 1, Deleted: []string{"link"}},
+			after:   tree{"keep/x": "3"},
+		},
+		"deletes come first, so a directory can become a file": {
+			before:  tree{"d/a": "1"},
+			changes: []change{{path: "d", content: "file"}, {path: "d", delete: true}},
+			result:  Result{Revision: 1, Changed: []string{"d"}, Deleted: []string{"d"}},
+			after:   tree{"d": "file"},
+		},
+		"and a file a directory": {
+			before:  tree{"d": "file"},
+			changes: []change{{path: "d/a", content: "1"}, {path: "d", delete: true}},
+			result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
+			after:   tree{"d/a": "1"},
+		},
+		"and a symlink a directory": {
+			before:  tree{"d": "->keep", "keep/a": "same"},
+			changes: []change{{path: "d/a", content: "same"}, {path: "d", delete: true}},
+			result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
+			after:   tree{"d/a": "same", "keep/a": "same"},
+		},
+		"a symlink in the file's place is replaced and not followed": {
+			before:  tree{"link": "->keep", "keep": "safe"},
+			changes: []change{{path: "link", content: "safe"}},
+			result:  Result{Revision: 1, Changed: []string{"link"}},
+			after:   tree{"link": "safe", "keep": "safe"},
+		},
+		"a symlink on the way is refused even inside the workspace": {
+			before:  tree{"link": "->real", "real/a": "1"},
+			changes: []change{{path: "b", content: "2"}, {path: "link/a", content: "2"}},
+			after:   tree{"link": "->real", "real/a": "1"},
+			code:    CodeConflict,
+		},
+		"a symlink on the way is refused for a delete": {
+			before:  tree{"link": "->real", "real/a": "1"},
+			changes: []change{{path: "b", content: "2"}, {path: "link/a", delete: true}},
+			after:   tree{"link": "->real", "real/a": "1"},
+			code:    CodeConflict,
+		},
+		"a file on the way is refused": {
+			before:  tree{"f": "1"},
+			changes: []change{{path: "b", content: "2"}, {path: "f/a", content: "2"}},
+			after:   tree{"f": "1"},
+			code:    CodeConflict,
+		},
+		"a directory in the file's place is refused": {
+			before:  tree{"d/a": "1"},
+			changes: []change{{path: "b", content: "2"}, {path: "d", content: "2"}},
+			after:   tree{"d/a": "1"},
+			code:    CodeConflict,
+		},
+		"a file twice is refused": {
+			changes: []change{{path: "a", content: "1"}, {path: "a", content: "2"}},
+			after:   tree{},
+			code:    CodeInvalidBatch,
+		},
+		"a file that another needs as a directory is refused": {
+			changes: []change{{path: "a/b", content: "1"}, {path: "a", content: "2"}},
+			after:   tree{},
+			code:    CodeInvalidBatch,
+		},
+		"one bad path refuses the whole batch": {
+			changes: []change{{path: "a", content: "1"}, {path: "../b", content: "2"}},
+			after:   tree{},
+			code:    CodeInvalidPath,
+		},
+		"the staging directory is refused": {
+			changes: []change{{path: ".sandbar", delete: true}},
+			after:   tree{},
+			code:    CodeInvalidPath,
+		},
+		"a file above the limit is refused": {
+			changes: []change{{path: "a", content: strings.Repeat("x", 101)}},
+			after:   tree{},
+			code:    CodeFileTooLarge,
+		},
+		"a file at the limit is taken": {
+			changes: []change{{path: "a", content: strings.Repeat("x", 100)}},
+			result:  Result{Revision: 1, Changed: []string{"a"}},
+			after:   tree{"a": strings.Repeat("x", 100)},
+		},
+		"more entries than the limit are refused": {
+			changes: []change{{path: "a"}, {path: "b"}, {path: "c", delete: true}, {path: "d", delete: true}},
+			after:   tree{},
+			code:    CodeTooManyFiles,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			test.before.make(t, dir)
+			w := open(t, dir, Limits{Files: 3, FileBytes: 100})
+			result, err := apply(w, test.changes)
+			var refusal *Error
+			if errors.As(err, &refusal); err != nil && (refusal == nil || refusal.Code != test.code) || (err == nil) != (test.code == "") {
+				t.Errorf("the error is %v, want code %q", err, test.code)
+			}
+			if diff := cmp.Diff(test.result, result); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.after, treeOf(t, dir)); diff != "" {
+				t.Errorf("tree (-want +got):\n%s", diff)
+			}
+			if w.Revision() != test.result.Revision {
+				t.Errorf("the revision is %d, want %d", w.Revision(), test.result.Revision)
+			}
+		})
+	}
+}
+
+func TestLimitErrorsNameTheLimit(t *testing.T) {
+	w := open(t, t.TempDir(), Limits{Files: 1, FileBytes: 2})
+	for want, changes := range map[string][]change{
+		"2 bytes a file":           {{path: "a", content: "123"}},
+		"limit of 1 files":         {{path: "a"}, {path: "b"}},
+		"longer than 1024 bytes":   {{path: strings.Repeat("a", 1025)}},
+		"more than 64 names deep":  {{path: strings.Repeat("a/", 64) + "b"}},
+		"is longer than 255 bytes": {{path: strings.Repeat("a", 256)}},
+	} {
+		if _, err := apply(w, changes); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want it to contain %q", err, want)
+		}
+	}
+}
+
+func TestWritingReplacesAHardLinkAndNotWhatItLinksTo(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(outside, []byte("safe"), 0o644))
+	must(t, os.Link(outside, filepath.Join(dir, "a")))
+	_, err := apply(open(t, dir, DefaultLimits()), []change{{path: "a", content: "evil"}})
+	must(t, err)
+	if got, _ := os.ReadFile(outside); string(got) != "safe" {
+		t.Errorf("the file outside has %q now", got)
+	}
+}
+
+func TestSetIDBitsAreDropped(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("old"), 0o755))
+	must(t, os.Chmod(filepath.Join(dir, "a"), 0o755|os.ModeSetuid))
+	_, err := apply(open(t, dir, DefaultLimits()), []change{{path: "a", content: "new"}})
+	must(t, err)
+	if diff := cmp.Diff(tree{"a": "+new"}, treeOf(t, dir)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+// Opening a FIFO for reading waits for a writer, forever if there is none.
+func TestFIFOsDoNotBlock(t *testing.T) {
+	dir := t.TempDir()
+	must(t, unix.Mkfifo(filepath.Join(dir, "file"), 0o644))
+	must(t, unix.Mkfifo(filepath.Join(dir, "parent"), 0o644))
+	w := open(t, dir, DefaultLimits())
+	if _, err := apply(w, []change{{path: "parent/a", content: "x"}}); err == nil {
+		t.Error("a FIFO was taken for a directory")
+	}
+	_, err := apply(w, []change{{path: "file", content: "x"}})
+	must(t, err)
+	if diff := cmp.Diff(tree{"file": "x", "parent": "|"}, treeOf(t, dir)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+func TestStagingDirectoryMayVanishOrBeReplaced(t *testing.T) {
+	outside := t.TempDir()
+	for name, sabotage := range map[string]func(path string) error{
+		"deleted": func(string) error { return nil },
+		"a file":  func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		"a link":  func(path string) error { return os.Symlink(outside, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			w := open(t, dir, DefaultLimits())
+			must(t, os.RemoveAll(filepath.Join(dir, StagingName)))
+			must(t, sabotage(filepath.Join(dir, StagingName)))
+			_, err := apply(w, []change{{path: "a", content: "x"}})
+			must(t, err)
+			if diff := cmp.Diff(tree{"a": "x"}, treeOf(t, dir)); diff != "" {
+				t.Errorf("tree (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tree{}, treeOf(t, outside)); diff != "" {
+				t.Errorf("outside (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOpenRemovesWhatACrashLeftAndKeepsTheRevision(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, DefaultLimits())
+	for i := range 3 {
+		_, err := apply(w, []change{{path: "a", content: fmt.Sprint(i)}})
+		must(t, err)
+	}
+	b, err := w.NewBatch() // a batch that its runner does not live to discard
+	must(t, err)
+	must(t, b.Write("b", []byte("staged"), nil))
+
+	if again := open(t, dir, DefaultLimits()); again.Revision() != 3 {
+		t.Errorf("the revision is %d, want 3", again.Revision())
+	}
+	if diff := cmp.Diff(tree{"a": "2"}, treeOf(t, dir)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+	b.Discard()
+}
+
+func TestRevisionFileIsNotTrusted(t *testing.T) {
+	for name, content := range map[string]string{
+		"text":      "many",
+		"negative":  "-4",
+		"too great": "9223372036854775807",
+		"long":      strings.Repeat("1", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			tree{StagingName + "/" + revisionFile: content}.make(t, dir)
+			if got := open(t, dir, DefaultLimits()).Revision(); got != 0 {
+				t.Errorf("the revision is %d, want 0", got)
+			}
+		})
+	}
+}
+
+func TestTreesOfAnyDepthAreDeleted(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, DefaultLimits())
+	d, err := openTop(dir)
+	must(t, err)
+	for range 10 * removeDepth {
+		sub, _, err := d.openOrMakeDir("deep", 0o755)
+		must(t, err)
+		must(t, sub.create("file", 0o644, nil))
+		d.close()
+		d = sub
+	}
+	d.close()
+	_, err = apply(w, []change{{path: "deep", delete: true}})
+	must(t, err)
+	if diff := cmp.Diff(tree{}, treeOf(t, dir)); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+}
+
+// half applies the steps of a batch and then undoes them, as a failure of the next
+// step would.
+func half(t *testing.T, w *Workspace, changes []change, spoil func(*commit)) error {
+	t.Helper()
+	b, err := w.NewBatch()
+	must(t, err)
+	defer b.Discard()
+	c := commit{Batch: b}
+	for _, ch := range changes {
+		if ch.delete {
+			must(t, c.delete(ch.path))
+			continue
+		}
+		must(t, b.Write(ch.path, []byte(ch.content), nil))
+		must(t, c.write(b.writes[len(b.writes)-1]))
+	}
+	spoil(&c)
+	return c.undo(&Error{Code: CodeNoSpace, Path: "next", Message: "full"})
+}
+
+func TestFailureInTheMiddleIsUndone(t *testing.T) {
+	before := tree{"replaced": "old", "gone/a": "1", "gone/b": "+2", "link": "->gone", "becomes": "file"}
+	changes := []change{
+		{path: "gone", delete: true},
+		{path: "becomes", delete: true},
+		{path: "replaced", content: "new"},
+		{path: "link", content: "new"},
+		{path: "becomes/a/dir", content: "new"},
+		{path: "made/deep/file", content: "new"},
+	}
+	t.Run("whole", func(t *testing.T) {
+		dir := t.TempDir()
+		before.make(t, dir)
+		err := half(t, open(t, dir, DefaultLimits()), changes, func(*commit) {})
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Code != CodeNoSpace {
+			t.Errorf("the error is %v, want the cause", err)
+		}
+		if diff := cmp.Diff(before, treeOf(t, dir)); diff != "" {
+			t.Errorf("tree (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("or the error names what remains", func(t *testing.T) {
+		dir := t.TempDir()
+		before.make(t, dir)
+		err := half(t, open(t, dir, DefaultLimits()), changes, func(c *commit) {
+			for i := range c.steps {
+				if c.steps[i].path == "replaced" {
+					c.steps[i].lost = true
+				}
+			}
+		})
+		var refusal *Error
+		if !errors.As(err, &refusal) || refusal.Code != CodePartiallyApplied {
+			t.Fatalf("the error is %v, want code %s", err, CodePartiallyApplied)
+		}
+		if diff := cmp.Diff([]string{"replaced"}, refusal.Applied); diff != "" {
+			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestLargeFilesAreComparedWhole(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, DefaultLimits())
+	content := bytes.Repeat([]byte("x"), 3*compareChunk+7)
+	for i, last := range []byte{'x', 'x', 'y'} {
+		content[len(content)-1] = last
+		result, err := apply(w, []change{{path: "a", content: string(content)}})
+		must(t, err)
+		if got, want := len(result.Changed), []int{1, 0, 1}[i]; got != want {
+			t.Errorf("write %d changed %d files, want %d", i, got, want)
+		}
+	}
+}
+
+func BenchmarkCheckout3000(b *testing.B) {
+	dir := b.TempDir()
+	w, err := Open(dir, DefaultLimits())
+	must(b, err)
+	defer w.Close()
+	n := 0
+	for b.Loop() {
+		n++
+		changes := make([]change, 3000)
+		for i := range changes {
+			changes[i] = change{
+				path:    fmt.Sprintf("src/%d/%d/file-%d.ts", i%10, i%100, i),
+				content: fmt.Sprintf("%d %s", n, strings.Repeat("x", 4000)),
+			}
+		}
+		_, err := apply(w, changes)
+		must(b, err)
+	}
+}

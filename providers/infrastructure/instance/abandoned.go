@@ -1,0 +1,94 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// ownerIndex finds the placements of a tenant's object by cluster, namespace and name, without
+// the UID: that is how a placement whose object is gone is found.
+const ownerIndex = "sandbar.owner"
+
+func indexOwner(obj client.Object) []string {
+	id, name, ok := placement.Owner(obj)
+	if !ok {
+		return nil
+	}
+	return []string{ownerKey(request{cluster: id.Cluster, NamespacedName: name})}
+}
+
+func ownerKey(req request) string { return req.cluster + "|" + req.String() }
+
+// placementsOf lists the placements of a request's object, former ones included.
+func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	if err := r.runtime.client.List(ctx, &list, client.MatchingFields{ownerIndex: ownerKey(req)}); err != nil {
+		return nil, fmt.Errorf("listing the placements: %w", err)
+	}
+	provider := r.settings().provider
+	var ours []corev1.Namespace
+	for _, ns := range list.Items {
+		if ns.Labels[placement.LabelTemplate] == r.kind.template && ns.Annotations[annotationProvider] == provider {
+			ours = append(ours, ns)
+		}
+	}
+	return ours, nil
+}
+
+// removeAbandoned removes placements whose object left without its finalizer being honoured: a
+// tenant may strip it. kcp is asked first; where it gives no clear answer (the workspace or the
+// binding is gone, so that access is refused) the sweep decides.
+func (r *reconciler) removeAbandoned(ctx context.Context, req request, placements []corev1.Namespace) error {
+	live, err := r.tenants.live(ctx, req)
+	switch {
+	case apierrors.IsForbidden(err), errors.Is(err, errNoEndpoint):
+		log.FromContext(ctx).V(1).Info("leaving the placement to the sweep", "cause", err.Error())
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return fmt.Errorf("asking whether the instance exists: %w", err)
+	}
+	for i := range placements {
+		ns := &placements[i]
+		if live != nil && ns.Labels[placement.LabelInstanceUID] == string(live.GetUID()) {
+			continue
+		}
+		if err := r.removeNamespace(ctx, ns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeNamespace deletes a placement at once; kro's finalizer on the kro instance makes it
+// prune what lies elsewhere.
+func (r *reconciler) removeNamespace(ctx context.Context, ns *corev1.Namespace) error {
+	if ns.DeletionTimestamp != nil {
+		return nil
+	}
+	log.FromContext(ctx).Info("removing a placement whose instance is gone", "placement", ns.Name)
+	return r.runtime.delete(ctx, ns)
+}
+
+// delete deletes the object that was read and no later one of the same name.
+func (c runtimeCluster) delete(ctx context.Context, obj client.Object) error {
+	uid := obj.GetUID()
+	err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(obj), err)
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// Labels are enumerations that the operator decides (Templates) or this file; a label per
+// workspace or instance would grow without bound.
+var (
+	reconcilesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_reconciles_total",
+		Help: "Reconciles of instances by Template and outcome (ok, error).",
+	}, []string{"template", "outcome"})
+	kindRestartsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_kind_restarts_total",
+		Help: "How often the controller of a Template's kind was started again after it failed.",
+	}, []string{"template"})
+	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_sweep_rounds_total",
+		Help: "Sweeps by result (clean, deleted, skipped, refused).",
+	}, []string{"result"})
+	sweepOrphans = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sandbar_sweep_orphans",
+		Help: "Placements without an instance, as the last complete sweep found them.",
+	})
+	sweepDeletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandbar_sweep_deleted_total",
+		Help: "Placements that sweeps have deleted.",
+	})
+)
+
+func init() {
+	metrics.Registry.MustRegister(reconcilesTotal, kindRestartsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
+}
+
+func countReconcile(k kind, err error) {
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	reconcilesTotal.WithLabelValues(k.template, outcome).Inc()
+}
+
+// placementCount counts placements from the cache when it is asked; it keeps no state that
+// could drift.
+type placementCount struct {
+	runtime client.Reader
+}
+
+var placementsDesc = prometheus.NewDesc("sandbar_placements", "Placements on the runtime cluster by Template.", []string{"template"}, nil)
+
+// Describe implements prometheus.Collector.
+func (c placementCount) Describe(out chan<- *prometheus.Desc) { out <- placementsDesc }
+
+// Collect implements prometheus.Collector.
+func (c placementCount) Collect(out chan<- prometheus.Metric) {
+	var list corev1.NamespaceList
+	if err := c.runtime.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	counts := map[string]int{}
+	for _, ns := range list.Items {
+		counts[ns.Labels[placement.LabelTemplate]]++
+	}
+	for template, count := range counts {
+		out <- prometheus.MustNewConstMetric(placementsDesc, prometheus.GaugeValue, float64(count), template)
+	}
+}

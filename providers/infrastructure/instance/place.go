@@ -1,0 +1,198 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// fieldOwner owns what the provider writes, on both sides.
+const fieldOwner = "sandbar"
+
+// errTerminating means that the placement's namespace is being deleted although its instance
+// lives. Its end is an event; until then nothing can be made in it.
+var errTerminating = errors.New("the placement is being removed")
+
+// runtimeCluster is what the reconciler needs of the runtime cluster.
+type runtimeCluster struct {
+	// client reads from the cache and writes.
+	client client.Client
+	// live reads from the API server.
+	live client.Reader
+}
+
+// place makes the namespace with everything that isolates it. Nothing of a tenant's may run
+// before all of it exists: the kro instance is made afterwards.
+func (r *reconciler) place(ctx context.Context, s *scope) error {
+	ingress, err := buildIngress(s)
+	if err != nil {
+		return err
+	}
+	egress, err := buildEgress(s)
+	if err != nil {
+		return err
+	}
+	if _, err := r.runtime.apply(ctx, buildNamespace(s), &corev1.Namespace{}); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	apply := func(desired, current client.Object) {
+		group.Go(func() error {
+			_, err := r.runtime.apply(ctx, desired, current)
+			return err
+		})
+	}
+	apply(buildQuota(s), &corev1.ResourceQuota{})
+	apply(buildLimits(s), &corev1.LimitRange{})
+	apply(ingress, &networkingv1.NetworkPolicy{})
+	apply(egress, &networkingv1.NetworkPolicy{})
+	group.Go(func() error { return r.runtime.ensureToken(ctx, s) })
+	return group.Wait()
+}
+
+// compose makes the kro instance and returns it as it now is.
+func (r *reconciler) compose(ctx context.Context, s *scope) (*unstructured.Unstructured, error) {
+	current := s.newObject()
+	written, err := r.runtime.apply(ctx, buildInstance(s), current)
+	if err != nil || written != nil {
+		return written, err
+	}
+	return current, nil
+}
+
+// apply makes an object what it should be. It compares with the cache, reading into current,
+// and writes only a difference; it returns the API server's answer, or nil when nothing was
+// written.
+func (c runtimeCluster) apply(ctx context.Context, desired, current client.Object) (*unstructured.Unstructured, error) {
+	what := fmt.Sprintf("%s %s", desired.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(desired))
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
+	switch {
+	case err == nil && current.GetDeletionTimestamp() != nil:
+		return nil, fmt.Errorf("applying %s: %w", what, errTerminating)
+	case err == nil && !differs(desired, current):
+		return nil, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading %s: %w", what, err)
+	}
+	config, err := applyConfiguration(desired)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", what, err)
+	}
+	err = c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
+		client.FieldOwner(fieldOwner), client.ForceOwnership)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil, fmt.Errorf("applying %s: %w", what, errTerminating)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("applying %s: %w", what, err)
+	}
+	return config, nil
+}
+
+// ensureToken makes the control token's Secret once and never changes a token that is there.
+func (c runtimeCluster) ensureToken(ctx context.Context, s *scope) error {
+	secret, current := buildToken(s), &corev1.Secret{}
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(secret), current)
+	if apierrors.IsNotFound(err) {
+		err = c.client.Create(ctx, secret, client.FieldOwner(fieldOwner))
+		switch {
+		case err == nil:
+			return nil
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			return fmt.Errorf("creating the control token: %w", errTerminating)
+		case !apierrors.IsAlreadyExists(err):
+			return fmt.Errorf("creating the control token: %w", err)
+		}
+		// The cache sees labelled Secrets only, and it may lag: ask for what there is.
+		err = c.live.Get(ctx, client.ObjectKeyFromObject(secret), current)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the control token: %w", err)
+	}
+	return c.repairToken(ctx, secret, current)
+}
+
+// repairToken gives a Secret its labels back, and a token if it has none.
+func (c runtimeCluster) repairToken(ctx context.Context, desired, current *corev1.Secret) error {
+	hasToken := len(current.Data[placement.ControlTokenKey]) > 0
+	if hasToken && !differs(desired, current) {
+		return nil
+	}
+	repaired := current.DeepCopy()
+	repaired.Labels = merged(current.Labels, desired.Labels)
+	repaired.Annotations = merged(current.Annotations, desired.Annotations)
+	if !hasToken {
+		repaired.Data = desired.Data
+	}
+	if err := c.client.Patch(ctx, repaired, client.MergeFrom(current), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("repairing the control token: %w", err)
+	}
+	return nil
+}
+
+func merged(into, from map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, into)
+	maps.Copy(out, from)
+	return out
+}
+
+// differs tells whether an object lacks one of the desired labels or annotations or has another
+// spec. What others added to its metadata, kro's labels and finalizer above all, is theirs.
+func differs(desired, current client.Object) bool {
+	if !contains(current.GetLabels(), desired.GetLabels()) || !contains(current.GetAnnotations(), desired.GetAnnotations()) {
+		return true
+	}
+	switch d := desired.(type) {
+	case *corev1.ResourceQuota:
+		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.ResourceQuota).Spec)
+	case *corev1.LimitRange:
+		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.LimitRange).Spec)
+	case *networkingv1.NetworkPolicy:
+		return !equality.Semantic.DeepEqual(d.Spec, current.(*networkingv1.NetworkPolicy).Spec)
+	case *unstructured.Unstructured:
+		return !equality.Semantic.DeepEqual(d.Object["spec"], current.(*unstructured.Unstructured).Object["spec"])
+	}
+	return false
+}
+
+func contains(all, some map[string]string) bool {
+	for key, value := range some {
+		if got, ok := all[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// applyConfiguration is an object without the fields that only its Go type brings along.
+func applyConfiguration(obj client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	config := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(config.Object, "metadata", "creationTimestamp")
+	if _, isInstance := obj.(*unstructured.Unstructured); !isInstance {
+		unstructured.RemoveNestedField(config.Object, "status")
+		if spec, ok := config.Object["spec"].(map[string]any); ok && len(spec) == 0 {
+			delete(config.Object, "spec")
+		}
+	}
+	return config, nil
+}

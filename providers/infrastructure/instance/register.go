@@ -1,0 +1,175 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+const (
+	defaultExportName    = "sandbar.dev"
+	defaultConcurrency   = 10
+	defaultSweepInterval = 10 * time.Minute
+	defaultSweepGrace    = 2 * time.Minute
+	defaultSecondLook    = 30 * time.Second
+
+	// kindRetryFirst and kindRetryMost bound the backoff of a kind that cannot be followed
+	// yet: right after its export the virtual workspace answers 404 for a moment, and after a
+	// restart of kcp nobody should wait long.
+	kindRetryFirst = 100 * time.Millisecond
+	kindRetryMost  = 10 * time.Second
+
+	// pendingRestarts is how many failed kinds may wait to be started again before the next
+	// one has to wait itself.
+	pendingRestarts = 64
+)
+
+// Options are the settings of the instance controllers. The zero value is fit for use.
+type Options struct {
+	// KCPConfig reaches kcp with the provider's identity. Its host is replaced by the URLs of
+	// the APIExportEndpointSlice. Defaults to the manager's configuration.
+	KCPConfig *rest.Config
+
+	// ExportName is the name of the APIExport and of its endpoint slice in the provider
+	// workspace. Defaults to "sandbar.dev".
+	ExportName string
+
+	// MaxConcurrentReconciles is how many instances of one kind are reconciled at once.
+	// Defaults to 10.
+	MaxConcurrentReconciles int
+
+	// SweepInterval is the time between two sweeps for placements without an instance.
+	// Defaults to 10 minutes.
+	SweepInterval time.Duration
+
+	// SweepGrace is how old a placement must be before a sweep may delete it. Defaults to 2
+	// minutes.
+	SweepGrace time.Duration
+
+	// SweepSecondLook is how long after the first look a sweep looks again; only what is
+	// missing both times is deleted. Defaults to 30 seconds.
+	SweepSecondLook time.Duration
+
+	// SweepMayDeleteMost lets one sweep delete more than half of ten or more placements. Set it
+	// for one start, after the log has said that a sweep was refused and you have checked that
+	// the instances are gone indeed.
+	SweepMayDeleteMost bool
+}
+
+func (o Options) withDefaults(mgr ctrl.Manager) Options {
+	if o.KCPConfig == nil {
+		o.KCPConfig = mgr.GetConfig()
+	}
+	o.ExportName = cmp.Or(o.ExportName, defaultExportName)
+	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
+	o.SweepInterval = cmp.Or(o.SweepInterval, defaultSweepInterval)
+	o.SweepGrace = cmp.Or(o.SweepGrace, defaultSweepGrace)
+	o.SweepSecondLook = cmp.Or(o.SweepSecondLook, defaultSecondLook)
+	return o
+}
+
+// Register adds the controllers of all kinds and the sweep to the manager of the provider
+// workspace. The runtime cluster (package runtimecluster) must be added to the same manager.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+	opts = opts.withDefaults(mgr)
+	for _, add := range []func() error{
+		func() error { return sandbarv1alpha1.AddToScheme(mgr.GetScheme()) },
+		func() error { return kcpapisv1alpha1.AddToScheme(mgr.GetScheme()) },
+		func() error {
+			return runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, ownerIndex, indexOwner)
+		},
+		func() error { return registerKinds(mgr, runtime, opts) },
+		func() error { return mgr.Add(newSweep(mgr, runtime, opts)) },
+		func() error { return registerPlacementCount(runtime.GetClient()) },
+	} {
+		if err := add(); err != nil {
+			return fmt.Errorf("registering the instance controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+	k := &kinds{
+		client:     mgr.GetClient(),
+		exportName: opts.ExportName,
+		restart:    make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
+		started:    make(chan struct{}),
+		running:    map[string]*runner{},
+	}
+	k.config = runnerConfig{
+		kcp:         opts.KCPConfig,
+		runtime:     runtime,
+		concurrency: opts.MaxConcurrentReconciles,
+		log:         mgr.GetLogger().WithName("instance"),
+		failed:      k.failed,
+	}
+	if err := mgr.Add(k); err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(mgr).
+		Named("instance-kinds").
+		For(&sandbarv1alpha1.Template{}).
+		// Its address, isolation and quota are part of every placement.
+		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
+		// Shards come and go with the first and the last binding on them.
+		Watches(&kcpapisv1alpha1.APIExportEndpointSlice{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
+		// A controller that ended by itself is started again.
+		WatchesRawSource(source.Channel(k.restart, &handler.TypedEnqueueRequestForObject[*sandbarv1alpha1.Template]{})).
+		WithOptions(controller.Options{
+			// One at a time: runners share the runtime cluster's informers.
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](kindRetryFirst, kindRetryMost),
+		}).
+		Complete(k)
+}
+
+func (k *kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list sandbarv1alpha1.TemplateList
+	if err := k.client.List(ctx, &list); err != nil {
+		k.config.log.Error(err, "could not list the Templates")
+		return nil
+	}
+	requests := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		requests[i].Name = list.Items[i].Name
+	}
+	return requests
+}
+
+// registerPlacementCount replaces the collector of a former registration, as tests make them.
+func registerPlacementCount(runtime client.Reader) error {
+	collector := placementCount{runtime: runtime}
+	err := metrics.Registry.Register(collector)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		metrics.Registry.Unregister(already.ExistingCollector)
+		err = metrics.Registry.Register(collector)
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kcp-dev/logicalcluster/v3"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[request]
+
+// watch makes a source of an informer that others use too. controller-runtime's own kind
+// source never takes its handler back, so that each stopped kind would leave two goroutines
+// and a growing buffer behind.
+func watch(informer cache.Informer, requestFor func(metav1.Object) (request, bool)) source.TypedSource[request] {
+	return source.TypedFunc[request](func(ctx context.Context, q queue) error {
+		enqueue := func(obj any, initial bool) {
+			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			accessor, err := meta.Accessor(obj)
+			if err != nil {
+				return
+			}
+			if req, ok := requestFor(accessor); ok {
+				add(q, req, initial)
+			}
+		}
+		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc:    enqueue,
+			UpdateFunc: func(_, obj any) { enqueue(obj, false) },
+			DeleteFunc: func(obj any) { enqueue(obj, false) },
+		})
+		if err != nil {
+			return fmt.Errorf("adding an event handler: %w", err)
+		}
+		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
+		return nil
+	})
+}
+
+// add enqueues a request. What merely exists waits behind what changes, so that a restart with
+// thousands of instances does not delay a new one.
+func add(q queue, req request, behindOthers bool) {
+	if pq, ok := q.(priorityqueue.PriorityQueue[request]); ok && behindOthers {
+		low := handler.LowPriority
+		pq.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, req)
+		return
+	}
+	q.Add(req)
+}
+
+// requestForTenant is the request of a tenant's own object.
+func requestForTenant(obj metav1.Object) (request, bool) {
+	req := request{cluster: logicalcluster.From(obj).String()}
+	req.Namespace, req.Name = obj.GetNamespace(), obj.GetName()
+	return req, req.cluster != ""
+}
+
+// requestForOwner is the request of the tenant's object that an object on the runtime cluster
+// stands for, if its kind is the Template's.
+func requestForOwner(template string) func(metav1.Object) (request, bool) {
+	return func(obj metav1.Object) (request, bool) {
+		id, name, ok := placement.Owner(obj)
+		if !ok || obj.GetLabels()[placement.LabelTemplate] != template {
+			return request{}, false
+		}
+		return request{cluster: id.Cluster, NamespacedName: name}, true
+	}
+}

@@ -1,0 +1,9 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build tools
+
+// Package tools pins the kro that hack/stack builds and runs.
+package tools
+
+import _ "github.com/kubernetes-sigs/kro/cmd/controller"

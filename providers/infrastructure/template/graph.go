@@ -1,0 +1,209 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+	krometadata "github.com/kubernetes-sigs/kro/pkg/metadata"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// annotationGraphHash tells which graph was applied last, so that a field that the Template no
+// longer has is noticed: kro's defaults make the stored graph larger than ours.
+const annotationGraphHash = "sandbar.dev/graph-sha256"
+
+// acceptGraph gives the graph to kro and waits until kro has accepted it and serves its CRD. ok
+// is false as long as it does not; then the condition says what kro says.
+func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan) (crd *apiextensionsv1.CustomResourceDefinition, ok bool, err error) {
+	report := func(status metav1.ConditionStatus, reason, format string, args ...any) {
+		setCondition(tmpl, sandbarv1alpha1.TemplateGraphAccepted, status, reason, format, args...)
+	}
+	waiting := func() {
+		report(metav1.ConditionUnknown, reasonWaitingForKro,
+			"kro is checking the graph; if this lasts, look whether kro runs on the runtime cluster")
+	}
+	rgd := &krov1alpha1.ResourceGraphDefinition{}
+	err = r.runtime.Get(ctx, types.NamespacedName{Name: tmpl.Name}, rgd)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, false, fmt.Errorf("reading ResourceGraphDefinition %s: %w", tmpl.Name, err)
+	}
+	exists := err == nil
+	if exists && !isOurs(rgd, tmpl.Name) {
+		report(metav1.ConditionFalse, reasonNameTaken, "the runtime cluster has a ResourceGraphDefinition %s that Sandbar did not make; "+
+			"delete it there, or give this Template another name", tmpl.Name)
+		return nil, false, nil
+	}
+	desired, err := desiredGraph(tmpl.Name, p.graph)
+	if err != nil {
+		return nil, false, err
+	}
+	if !exists || !rgd.DeletionTimestamp.IsZero() || differs(desired, rgd) {
+		refused, err := r.applyGraph(ctx, desired)
+		if refused != "" {
+			report(metav1.ConditionFalse, reasonRefused, "the runtime cluster refuses the graph: %s. Correct spec.graph and apply the Template again", refused)
+			return nil, false, err
+		}
+		waiting()
+		return nil, false, err
+	}
+	switch verdict, message := kroSays(rgd); verdict {
+	case metav1.ConditionUnknown:
+		waiting()
+		return nil, false, nil
+	case metav1.ConditionFalse:
+		report(metav1.ConditionFalse, reasonRefused, "kro refuses the graph: %s. Correct spec.graph and apply the Template again", message)
+		return nil, false, nil
+	}
+	crd, err = r.establishedCRD(ctx, tmpl.Name, p)
+	if err != nil || crd == nil {
+		waiting()
+		return nil, false, err
+	}
+	report(metav1.ConditionTrue, reasonAccepted, "kro serves %s on the runtime cluster", crd.Name)
+	return crd, true, nil
+}
+
+func isOurs(obj client.Object, template string) bool {
+	labels := obj.GetLabels()
+	return labels[placement.LabelManagedBy] == placement.ManagedBy && labels[placement.LabelTemplate] == template
+}
+
+func desiredGraph(name string, graph map[string]any) (*unstructured.Unstructured, error) {
+	raw, err := json.Marshal(graph)
+	if err != nil {
+		return nil, fmt.Errorf("writing the graph of Template %s: %w", name, err)
+	}
+	sum := sha256.Sum256(raw)
+	rgd := &unstructured.Unstructured{Object: map[string]any{"spec": graph}}
+	rgd.SetGroupVersionKind(krov1alpha1.GroupVersion.WithKind("ResourceGraphDefinition"))
+	rgd.SetName(name)
+	rgd.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: name})
+	rgd.SetAnnotations(map[string]string{annotationGraphHash: hex.EncodeToString(sum[:])})
+	return rgd, nil
+}
+
+// differs tells whether the stored graph is another than the desired one, be it that the
+// Template has changed or that somebody has edited the stored one.
+func differs(desired *unstructured.Unstructured, stored *krov1alpha1.ResourceGraphDefinition) bool {
+	if stored.Annotations[annotationGraphHash] != desired.GetAnnotations()[annotationGraphHash] {
+		return true
+	}
+	raw, err := json.Marshal(stored.Spec)
+	if err != nil {
+		return true
+	}
+	var have map[string]any
+	if err := json.Unmarshal(raw, &have); err != nil {
+		return true
+	}
+	return !covers(have, desired.Object["spec"])
+}
+
+// covers tells whether have has everything that want has; it may have defaults besides.
+func covers(have, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		have, ok := have.(map[string]any)
+		if !ok {
+			return len(want) == 0 && have == nil
+		}
+		for key, value := range want {
+			if !covers(have[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, ok := have.([]any)
+		if !ok || len(have) != len(want) {
+			return len(want) == 0 && !ok
+		}
+		for i := range want {
+			if !covers(have[i], want[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		// Empty values are left out when kro's types are written.
+		return reflect.DeepEqual(have, want) || (have == nil && (want == nil || reflect.ValueOf(want).IsZero()))
+	}
+}
+
+// applyGraph writes the graph. refused is the API server's message when the graph is no valid
+// ResourceGraphDefinition; then nothing was written.
+func (r *reconciler) applyGraph(ctx context.Context, desired *unstructured.Unstructured) (refused string, err error) {
+	err = r.runtime.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)
+	switch {
+	case err == nil:
+		return "", nil
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return err.Error(), nil
+	case apierrors.IsInternalError(err):
+		// The answer to a field that the schema does not have, but maybe to something that
+		// passes: report it, and try again.
+		return err.Error(), err
+	default:
+		return "", fmt.Errorf("applying ResourceGraphDefinition %s: %w", desired.GetName(), err)
+	}
+}
+
+// kroSays reads kro's verdict on the current generation of the graph.
+func kroSays(rgd *krov1alpha1.ResourceGraphDefinition) (metav1.ConditionStatus, string) {
+	for _, condition := range []krov1alpha1.ConditionType{
+		krov1alpha1.RGDConditionTypeGraphAccepted,
+		krov1alpha1.RGDConditionTypeKindReady,
+		krov1alpha1.RGDConditionTypeControllerReady,
+	} {
+		status, message := metav1.ConditionUnknown, ""
+		for _, c := range rgd.Status.Conditions {
+			if c.Type == condition && c.ObservedGeneration == rgd.Generation {
+				status = c.Status
+				if c.Message != nil {
+					message = *c.Message
+				}
+			}
+		}
+		if status != metav1.ConditionTrue {
+			return status, message
+		}
+	}
+	return metav1.ConditionTrue, ""
+}
+
+// establishedCRD returns the CRD that kro made of the graph once it is served, and nil before.
+func (r *reconciler) establishedCRD(ctx context.Context, template string, p *plan) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	name := p.gvr.GroupResource().String()
+	if err := r.runtime.Get(ctx, types.NamespacedName{Name: name}, crd); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	if crd.Labels[krometadata.ResourceGraphDefinitionNameLabel] != template || !crd.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+			return crd, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,72 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// instanceStatusProperties is the schema of sandbarv1alpha1.InstanceStatus. It is written by
+// hand because the type is no kind of its own; a test keeps the two alike.
+func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
+	str := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	return map[string]apiextensionsv1.JSONSchemaProps{
+		"observedGeneration": {
+			Type: "integer", Format: "int64",
+			Description: "The generation of the spec that this status speaks of.",
+		},
+		"phase": {
+			Type:        "string",
+			Description: "One word for people: Pending, Materializing, Ready, Suspended, Failed or Deleting. Programs read the conditions.",
+		},
+		"conditions": {
+			Type: "array", Description: "Placed, Composed and Ready.",
+			XListType: new("map"), XListMapKeys: []string{"type"},
+			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: conditionSchema()},
+		},
+		"dataPlane": {
+			Type: "object", Description: "Where the instance's verbs are served.", Required: []string{"url"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"url": {Type: "string", Description: "The base of the verbs: append /log, /sync, /proxy/ and so on."},
+				"verbs": {
+					Type: "array", Description: "The verbs that the instance has; those of a component as components/<component>/<verb>.",
+					XListType: new("set"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &str},
+				},
+			},
+		},
+		"activity": {
+			Type: "object", Description: "When the instance was last used.",
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"lastActiveTime": {Type: "string", Format: "date-time", Description: "When a data-plane request last reached the instance."},
+			},
+		},
+	}
+}
+
+// conditionSchema is the schema of metav1.Condition.
+func conditionSchema() *apiextensionsv1.JSONSchemaProps {
+	return &apiextensionsv1.JSONSchemaProps{
+		Type: "object", Required: []string{"lastTransitionTime", "message", "reason", "status", "type"},
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"lastTransitionTime": {Type: "string", Format: "date-time"},
+			"message":            {Type: "string", MaxLength: new(int64(32768))},
+			"observedGeneration": {Type: "integer", Format: "int64", Minimum: new(float64(0))},
+			"reason":             {Type: "string", MinLength: new(int64(1)), MaxLength: new(int64(1024))},
+			"status": {Type: "string", Enum: []apiextensionsv1.JSON{
+				{Raw: []byte(`"True"`)}, {Raw: []byte(`"False"`)}, {Raw: []byte(`"Unknown"`)},
+			}},
+			"type": {Type: "string", MaxLength: new(int64(316))},
+		},
+	}
+}
+
+// printerColumns are what kubectl get shows of every kind, before the graph's own columns.
+func printerColumns() []apiextensionsv1.CustomResourceColumnDefinition {
+	return []apiextensionsv1.CustomResourceColumnDefinition{
+		{Name: "Ready", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].status`},
+		{Name: "Phase", Type: "string", JSONPath: ".status.phase"},
+		{Name: "URL", Type: "string", JSONPath: ".status.dataPlane.url", Priority: 1},
+		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+	}
+}

@@ -1,0 +1,228 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	// policySettles is how long a withdrawn right may still be granted by kcp's caches.
+	policySettles = 2 * time.Second
+	// recount is how often tenants' instances without a placement are counted again, which no
+	// watch of ours sees go.
+	recount = 15 * time.Second
+	// listPage bounds one answer of a live list; the rest is told by its remaining count.
+	listPage = 500
+)
+
+// retire removes a Template and all that was made of it. While instances are left it only stops
+// new ones, and what is there keeps working.
+func (r *reconciler) retire(ctx context.Context, tmpl *sandbarv1alpha1.Template) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(tmpl, Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	entry, err := r.ownEntry(ctx, tmpl.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if entry != nil {
+		if wait, err := r.emptied(ctx, tmpl, entry); err != nil || wait != nil {
+			return value(wait), err
+		}
+	}
+	ready(tmpl, reasonDeleting, "no instance is left; the API and the graph are being removed")
+	if err := r.withdraw(ctx, tmpl, entry); err != nil {
+		return ctrl.Result{}, err
+	}
+	if gone, err := r.removeGraph(ctx, tmpl.Name); err != nil || !gone {
+		return ctrl.Result{}, err
+	}
+	if err := r.collectSchemas(ctx, tmpl, ""); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.setFinalizer(ctx, tmpl, false)
+}
+
+func value(result *ctrl.Result) ctrl.Result {
+	if result == nil {
+		return ctrl.Result{}
+	}
+	return *result
+}
+
+func ready(tmpl *sandbarv1alpha1.Template, reason, format string, args ...any) {
+	setCondition(tmpl, sandbarv1alpha1.TemplateReady, metav1.ConditionFalse, reason, format, args...)
+}
+
+// ownEntry is the export's entry that this Template made, known by its schema's label: the
+// status may be older than a crash.
+func (r *reconciler) ownEntry(ctx context.Context, template string) (*kcpapisv1alpha2.ResourceSchema, error) {
+	export := &kcpapisv1alpha2.APIExport{}
+	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.opts.ExportName}, export); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading APIExport %s: %w", r.opts.ExportName, err)
+	}
+	schemas, err := r.schemasOf(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	for i := range schemas {
+		for j := range export.Spec.Resources {
+			if export.Spec.Resources[j].Schema == schemas[i].Name {
+				return &export.Spec.Resources[j], nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// emptied stops new instances and returns nil once none is left, or how to wait for that.
+func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) (*ctrl.Result, error) {
+	stopped, err := r.setPolicy(ctx, entry.Name, tenantRules(entry.Name, &tmpl.Spec.DataPlane, allButCreate))
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	live, err := r.countInstances(ctx, tmpl, entry)
+	if err != nil {
+		ready(tmpl, reasonInUse, "the instances cannot be counted now, so the Template stays: %v", err)
+		return nil, err
+	}
+	if left := max(live, tmpl.Status.Instances); left > 0 {
+		ready(tmpl, reasonInUse, "%d %s left; the Template stays and they keep working until they are gone, and no new ones are taken. "+
+			"Delete them in their workspaces: the namespaces with the label %s=%s on the runtime cluster say which those are",
+			left, entry.Name, placement.LabelTemplate, tmpl.Name)
+		if live > tmpl.Status.Instances {
+			return &ctrl.Result{RequeueAfter: recount}, nil
+		}
+		return &ctrl.Result{}, nil
+	}
+	if stopped {
+		// One may have been created just before; look again when none can be any more.
+		ready(tmpl, reasonDeleting, "no instance is left; new ones are not taken any more")
+		return &ctrl.Result{RequeueAfter: policySettles}, nil
+	}
+	return nil, nil
+}
+
+// countPlacements counts what stands on the runtime cluster for instances of the Template.
+func (r *reconciler) countPlacements(ctx context.Context, template string) (int64, error) {
+	var list corev1.NamespaceList
+	// Only the length is used, so the cache's objects need not be copied.
+	err := r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: template}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return 0, fmt.Errorf("counting the placements of Template %s: %w", template, err)
+	}
+	return int64(len(list.Items)), nil
+}
+
+// countInstances counts the instances in all workspaces, live and on every shard. An export
+// without endpoints has no binding, and so no instance.
+func (r *reconciler) countInstances(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) (int64, error) {
+	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
+	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.opts.ExportName}, slice); err != nil {
+		return 0, fmt.Errorf("reading APIExportEndpointSlice %s: %w", r.opts.ExportName, err)
+	}
+	gvr := schema.GroupVersionResource{Group: entry.Group, Version: tmpl.Status.Version, Resource: entry.Name}
+	if gvr.Version == "" {
+		p, err := newPlan(tmpl)
+		if err != nil {
+			return 0, err
+		}
+		gvr.Version = p.gvr.Version
+	}
+	var total int64
+	for _, endpoint := range slice.Status.APIExportEndpoints {
+		count, err := r.countAt(ctx, endpoint.URL, gvr)
+		if err != nil {
+			return 0, fmt.Errorf("listing %s at %s: %w", gvr.Resource, endpoint.URL, err)
+		}
+		total += count
+	}
+	return total, nil
+}
+
+func (r *reconciler) countAt(ctx context.Context, url string, gvr schema.GroupVersionResource) (int64, error) {
+	cfg := rest.CopyConfig(r.kcpConfig)
+	cfg.Host = url + "/clusters/*"
+	c, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return 0, err
+	}
+	list, err := c.Resource(gvr).List(ctx, metav1.ListOptions{Limit: listPage})
+	if apierrors.IsNotFound(err) {
+		return 0, nil // the virtual workspace does not serve the kind: nobody has it
+	}
+	if err != nil {
+		return 0, err
+	}
+	count := int64(len(list.Items))
+	if list.RemainingItemCount != nil {
+		count += *list.RemainingItemCount
+	}
+	return count, nil
+}
+
+// withdraw takes the kind out of the export and the policy.
+func (r *reconciler) withdraw(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) error {
+	resource := tmpl.Status.Resource
+	if entry != nil {
+		resource = entry.Name
+		if _, err := r.setEntry(ctx, schema.GroupResource{Group: entry.Group, Resource: entry.Name}, ""); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	if resource == "" {
+		return nil // it never came so far
+	}
+	if _, err := r.setPolicy(ctx, resource, nil); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	setCondition(tmpl, sandbarv1alpha1.TemplateExported, metav1.ConditionFalse, reasonWithdrawn, "the Template is being deleted")
+	return nil
+}
+
+// removeGraph deletes the Template's ResourceGraphDefinition; gone is false until kro has let
+// it go.
+func (r *reconciler) removeGraph(ctx context.Context, name string) (gone bool, err error) {
+	rgd := &krov1alpha1.ResourceGraphDefinition{}
+	if err := r.runtime.Get(ctx, types.NamespacedName{Name: name}, rgd); err != nil {
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, fmt.Errorf("reading ResourceGraphDefinition %s: %w", name, err)
+	}
+	if !isOurs(rgd, name) {
+		return true, nil
+	}
+	if !rgd.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	err = r.runtime.Delete(ctx, rgd, client.Preconditions{UID: &rgd.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting ResourceGraphDefinition %s: %w", name, err)
+	}
+	return false, nil
+}

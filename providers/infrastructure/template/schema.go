@@ -1,0 +1,172 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	// category is what `kubectl get sandbar` lists in a tenant's workspace.
+	category = "sandbar"
+	// hashLength is how many hexadecimal digits of the content's SHA-256 name a schema.
+	hashLength = 8
+)
+
+// publishSchema makes the kind's schema as tenants see it. Schemas are immutable in kcp and
+// named by content here, so an unchanged one exists already.
+func (r *reconciler) publishSchema(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.CustomResourceDefinition) (name string, ok bool, err error) {
+	schema, err := buildSchema(tmpl, p, crd)
+	if err != nil {
+		return "", false, err
+	}
+	existing := &kcpapisv1alpha1.APIResourceSchema{}
+	err = r.kcp.Get(ctx, types.NamespacedName{Name: schema.Name}, existing)
+	if apierrors.IsNotFound(err) {
+		err = r.kcp.Create(ctx, schema)
+		// It is there but the cache has not seen it.
+		if apierrors.IsAlreadyExists(err) {
+			err = nil
+		}
+	}
+	if apierrors.IsInvalid(err) {
+		setCondition(tmpl, sandbarv1alpha1.TemplateSchemaPublished, metav1.ConditionFalse, reasonSchemaRefused,
+			"kcp refuses the schema: %v. Correct spec.graph.schema and apply the Template again", err)
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("publishing APIResourceSchema %s: %w", schema.Name, err)
+	}
+	setCondition(tmpl, sandbarv1alpha1.TemplateSchemaPublished, metav1.ConditionTrue, reasonPublished, "the schema is %s", schema.Name)
+	return schema.Name, true, nil
+}
+
+// buildSchema makes the schema of the kind out of the CRD that kro made. The spec is kro's. The
+// status is the graph's without what tenants must not see, and Sandbar's own fields.
+func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.CustomResourceDefinition) (*kcpapisv1alpha1.APIResourceSchema, error) {
+	crd = crd.DeepCopy()
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == p.gvr.Version })
+	if at < 0 || crd.Spec.Versions[at].Schema == nil || crd.Spec.Versions[at].Schema.OpenAPIV3Schema == nil {
+		return nil, fmt.Errorf("CustomResourceDefinition %s has no schema of version %s", crd.Name, p.gvr.Version)
+	}
+	version := crd.Spec.Versions[at]
+	root := version.Schema.OpenAPIV3Schema
+	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(&tmpl.Spec.DataPlane))
+	demandSpec(root)
+	version.Served, version.Storage = true, true
+	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+	version.AdditionalPrinterColumns = append(printerColumns(), p.schema.AdditionalPrinterColumns...)
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version}
+	crd.Spec.Conversion = nil
+	crd.Spec.Names.Categories = categories(crd.Spec.Names.Categories)
+
+	schema, err := kcpapisv1alpha1.CRDToAPIResourceSchema(crd, "v0")
+	if err != nil {
+		return nil, fmt.Errorf("making an APIResourceSchema of %s: %w", crd.Name, err)
+	}
+	content, err := json.Marshal(schema.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("writing the APIResourceSchema of %s: %w", crd.Name, err)
+	}
+	sum := sha256.Sum256(content)
+	schema.Name = "v" + hex.EncodeToString(sum[:])[:hashLength] + "." + crd.Name
+	schema.Labels = map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: tmpl.Name}
+	return schema, nil
+}
+
+// demandSpec closes a gap: an object without a spec would be admitted, without the defaults and
+// without the required fields of a spec.
+func demandSpec(root *apiextensionsv1.JSONSchemaProps) {
+	spec := root.Properties["spec"]
+	if len(spec.Required) > 0 {
+		root.Required = []string{"spec"}
+		return
+	}
+	spec.Default = &apiextensionsv1.JSON{Raw: []byte("{}")}
+	root.Properties["spec"] = spec
+}
+
+func categories(own []string) []string {
+	if slices.Contains(own, category) {
+		return own
+	}
+	return append(slices.Clone(own), category)
+}
+
+// publicStatus removes from the graph's status what is kro's and what the contract refers to,
+// and adds Sandbar's fields.
+func publicStatus(status apiextensionsv1.JSONSchemaProps, private []string) apiextensionsv1.JSONSchemaProps {
+	properties := map[string]apiextensionsv1.JSONSchemaProps{}
+	for name, property := range status.Properties {
+		properties[name] = *property.DeepCopy()
+	}
+	for _, path := range private {
+		removePath(properties, strings.Split(path, ".")[1:])
+	}
+	delete(properties, "state")
+	for name, property := range instanceStatusProperties() {
+		properties[name] = property
+	}
+	return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}
+}
+
+// removePath removes a property, and the objects around it that are empty without it.
+func removePath(properties map[string]apiextensionsv1.JSONSchemaProps, path []string) {
+	property, ok := properties[path[0]]
+	if !ok {
+		return
+	}
+	if len(path) > 1 {
+		removePath(property.Properties, path[1:])
+		if len(property.Properties) > 0 {
+			return
+		}
+	}
+	delete(properties, path[0])
+}
+
+// collectSchemas deletes the schemas of this Template that are not offered any more.
+func (r *reconciler) collectSchemas(ctx context.Context, tmpl *sandbarv1alpha1.Template, keep string) error {
+	schemas, err := r.schemasOf(ctx, tmpl.Name)
+	if err != nil {
+		return err
+	}
+	for i := range schemas {
+		if schemas[i].Name == keep {
+			continue
+		}
+		if err := r.kcp.Delete(ctx, &schemas[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting APIResourceSchema %s: %w", schemas[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *reconciler) schemasOf(ctx context.Context, template string) ([]kcpapisv1alpha1.APIResourceSchema, error) {
+	var list kcpapisv1alpha1.APIResourceSchemaList
+	err := r.kcp.List(ctx, &list, client.MatchingLabels{
+		placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: template,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the APIResourceSchemas of Template %s: %w", template, err)
+	}
+	return list.Items, nil
+}

@@ -1,0 +1,62 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"net/http"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// catalogue is what the catalogue of Templates answers.
+type catalogue struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Items      []catalogueItem `json:"items"`
+}
+
+// catalogueItem is what tenants see of a Template: never its graph, and nothing of the runtime
+// cluster.
+type catalogueItem struct {
+	Name        string `json:"name"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description,omitempty"`
+	Category    string `json:"category,omitempty"`
+	Version     string `json:"version"`
+	// InstanceAPIVersion, InstanceKind and Resource tell how to create an instance.
+	InstanceAPIVersion string `json:"instanceAPIVersion"`
+	InstanceKind       string `json:"instanceKind"`
+	Resource           string `json:"resource"`
+	// Verbs are the verbs of an instance, as in its status.dataPlane.verbs.
+	Verbs []string                       `json:"verbs"`
+	Agent *sandbarv1alpha1.AgentGuidance `json:"agent,omitempty"`
+}
+
+// serveCatalogue answers the Templates to whoever has access to the workspace. They are the
+// same for all; the workspace is there so that its own rules say who is a tenant.
+func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
+	if x.request.Method != http.MethodGet && x.request.Method != http.MethodHead {
+		return methodNotAllowed([]string{http.MethodGet, http.MethodHead})
+	}
+	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true}
+	if _, refused := h.authorizer.authorize(x.request.Context(), x.question); refused != nil {
+		return refused
+	}
+	list := catalogue{
+		APIVersion: "dataplane." + sandbarv1alpha1.GroupVersion.String(), Kind: "TemplateCatalogue",
+		Items: []catalogueItem{},
+	}
+	for _, k := range h.kinds.all() {
+		t := k.template
+		list.Items = append(list.Items, catalogueItem{
+			Name: t.Name, DisplayName: t.Spec.DisplayName, Description: t.Spec.Description,
+			Category: t.Spec.Category, Version: t.Spec.Version,
+			InstanceAPIVersion: k.resource.GroupVersion().String(), InstanceKind: t.Status.Kind,
+			Resource: k.resource.Resource, Verbs: k.verbs, Agent: t.Spec.Agent,
+		})
+	}
+	writeJSON(x, x.request, http.StatusOK, list)
+	return nil
+}

@@ -1,0 +1,182 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// handler serves the verbs.
+type handler struct {
+	router     router
+	kinds      *kinds
+	tenant     *tenant.Client
+	authorizer *authorizer
+	placer     *placer
+	limits     *limiter
+	transports *chooser
+	metrics    *metrics
+	log        *slog.Logger
+	buffers    bufferPool
+	// draining ends when the server begins to shut down; streams end with it.
+	draining context.Context //nolint:containedctx // the server's life, not a request's
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := newExchange(w, r, h.limits.limits.StallTimeout)
+	started := time.Now()
+	defer func() { h.finish(x, time.Since(started)) }()
+	if refused := h.serve(x); refused != nil {
+		x.fail(refused)
+	}
+}
+
+// serve takes a request through its steps. Whatever refuses it does so before a pod hears of it.
+//
+// The order leaks nothing: before the caller is authorized only the form of the request is
+// looked at; whether a verb, a method, an instance or a placement exists is told only to those
+// whom kcp has let through.
+func (h *handler) serve(x *exchange) (refused *refusal) {
+	if x.route, refused = h.router.parse(x.request.URL); refused != nil {
+		return refused
+	}
+	x.kind = h.kinds.find(x.route)
+	caller, refused := identify(x.request)
+	if refused != nil {
+		return refused
+	}
+	if x.route.catalogue {
+		return h.serveCatalogue(x, caller)
+	}
+	if x.question, refused = ask(x, caller); refused != nil {
+		return refused
+	}
+	permission, refused := h.authorizer.authorize(x.request.Context(), x.question)
+	if refused != nil {
+		return refused
+	}
+	endpoint, refused := x.endpoint()
+	if refused != nil {
+		return refused
+	}
+	if endpoint.From == contract.FromInstanceStatus {
+		return h.serveStatus(x, permission)
+	}
+	at, refused := h.place(x, permission)
+	if refused != nil {
+		return refused
+	}
+	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
+	leave, refused := h.admit(x, at)
+	if refused != nil {
+		return refused
+	}
+	defer leave()
+	to, refused := h.placer.resolve(at, x.route, endpoint)
+	if refused != nil {
+		return refused
+	}
+	return h.transport(x, at, to)
+}
+
+// ask puts the question that the request raises.
+func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
+	verb, ok := kubernetesVerb(x.request.Method)
+	if !ok {
+		return question{}, methodNotAllowed([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+	}
+	return question{
+		caller: caller, subresource: x.route.verb, verb: verb, declared: x.kind.declares(x.route), ref: x.route.ref(),
+	}, nil
+}
+
+func (r route) ref() tenant.Ref {
+	return tenant.Ref{
+		Workspace: r.workspace, Group: r.group, Version: r.version, Resource: r.resource,
+		Namespace: r.namespace, Name: r.name,
+	}
+}
+
+// endpoint finds the endpoint of the request in the kind's contract.
+func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal) {
+	if x.kind == nil {
+		return sandbarv1alpha1.Endpoint{}, notFound(causeNoVerb)
+	}
+	endpoint, ok := contract.Find(x.kind.dataPlane(), x.route.component, x.route.verb)
+	if !ok {
+		return endpoint, notFound(causeNoVerb)
+	}
+	allowed := allowedMethods(endpoint)
+	if !slices.Contains(allowed, x.request.Method) {
+		return endpoint, methodNotAllowed(allowed)
+	}
+	if isUpgrade(x.request.Header) {
+		if !endpoint.Upgrade {
+			return endpoint, refusedUpgrade("this verb takes no upgrades: send a plain request")
+		}
+		return endpoint, checkUpgrade(x.request)
+	}
+	return endpoint, nil
+}
+
+// allowedMethods lists an endpoint's methods, sorted. GET includes HEAD.
+func allowedMethods(e sandbarv1alpha1.Endpoint) []string {
+	methods := slices.Clone(e.Methods)
+	if e.From != "" && len(methods) == 0 {
+		methods = []string{http.MethodGet}
+	}
+	if slices.Contains(methods, http.MethodGet) {
+		methods = append(methods, http.MethodHead)
+	}
+	slices.Sort(methods)
+	return slices.Compact(methods)
+}
+
+// place finds the placement, and asks kcp once more when a cached answer does not fit what the
+// runtime cluster shows: the object may have been deleted and made again under its name.
+func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
+	at, refused := h.placer.find(x.kind, x.route, g)
+	if !mayBeStale(g, refused) {
+		return at, refused
+	}
+	g, refused = h.authorizer.again(x.request.Context(), x.question)
+	if refused != nil {
+		return nil, refused
+	}
+	return h.placer.find(x.kind, x.route, g)
+}
+
+// admit counts the request against the limits of its instance and workspace.
+func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal) {
+	if limit := h.limits.limits.BodyBytes; x.request.ContentLength > limit {
+		return nil, bodyTooLarge(limit)
+	}
+	release, refused := h.limits.admit(at.id.Cluster, string(at.id.UID), x.isStream)
+	if refused != nil {
+		return nil, refused
+	}
+	what := "request"
+	if x.isStream {
+		what = "stream"
+	}
+	gauge := h.metrics.inFlight.WithLabelValues(what)
+	gauge.Inc()
+	return func() { gauge.Dec(); release() }, nil
+}
+
+// finish counts and logs a request that has ended, also when the handler panicked to abort it.
+func (h *handler) finish(x *exchange, took time.Duration) {
+	x.finish()
+	h.metrics.observe(x, took)
+	logAccess(x.request.Context(), h.log, x, took)
+}

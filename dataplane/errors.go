@@ -1,0 +1,201 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons of a refusal, for metrics and access lines. They are enumerations: never add one
+// that carries a value.
+const (
+	causeMalformed     = "malformed"
+	causeNoIdentity    = "no_identity"
+	causeBadIdentity   = "bad_identity"
+	causeDenied        = "denied"
+	causeNoInstance    = "no_instance"
+	causeNoVerb        = "no_verb"
+	causeNotPlaced     = "not_placed"
+	causeDeleting      = "deleting"
+	causeAmbiguous     = "ambiguous_placement"
+	causeMethod        = "method"
+	causeUpgrade       = "upgrade"
+	causeNotReady      = "not_ready"
+	causeForeignRef    = "foreign_reference"
+	causeBodyTooLarge  = "body_too_large"
+	causeRate          = "rate"
+	causeInFlight      = "in_flight"
+	causeStreams       = "streams"
+	causeUnreachable   = "pod_unreachable"
+	causeBadAnswer     = "pod_bad_answer"
+	causeTimeout       = "pod_timeout"
+	causeStalled       = "client_stalled"
+	causeKcp           = "kcp_unavailable"
+	causeStarting      = "starting"
+	causeDraining      = "draining"
+	causeClientGone    = "client_gone"
+	causeCut           = "authorization_ended"
+	causeStreamCeiling = "stream_ceiling"
+	causeIdle          = "stream_idle"
+)
+
+// statusClientClosedRequest is what an access line says of a caller that left before the
+// answer began (nginx's convention). It is never sent.
+const statusClientClosedRequest = 499
+
+// refusal is the only kind of error that ends a request. Its message goes to the caller: it
+// says what to do next and names nothing that the caller may not know.
+type refusal struct {
+	code    int
+	reason  metav1.StatusReason
+	message string
+	// cause is one of the constants above.
+	cause string
+	// err is for the log only; it never reaches the caller.
+	err error
+	// retryAfter asks the caller to wait; zero means no header.
+	retryAfter time.Duration
+	// allow is the Allow header of a 405.
+	allow []string
+}
+
+func (e *refusal) Error() string {
+	if e.err != nil {
+		return fmt.Sprintf("%s: %v", e.cause, e.err)
+	}
+	return e.cause
+}
+
+func (e *refusal) Unwrap() error { return e.err }
+
+func malformed(message string) *refusal {
+	return &refusal{code: http.StatusBadRequest, reason: metav1.StatusReasonBadRequest, message: message, cause: causeMalformed}
+}
+
+func unauthorized(cause string) *refusal {
+	return &refusal{
+		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: cause,
+		message: "a bearer token that the workspace accepts is needed: send it as Authorization: Bearer",
+	}
+}
+
+// forbidden is one and the same for a caller without the right, a workspace that does not exist
+// and an object that the caller may not know of. Do not add details to it.
+func forbidden() *refusal {
+	return &refusal{
+		code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, cause: causeDenied,
+		message: "access denied: ask the workspace's administrator for the right to use this verb on the instance",
+	}
+}
+
+// notFound is one and the same for an instance that is not there, one that this provider did
+// not place and a verb that the kind does not have.
+func notFound(cause string) *refusal {
+	return &refusal{
+		code: http.StatusNotFound, reason: metav1.StatusReasonNotFound, cause: cause,
+		message: "no such instance or verb here: the instance's status.dataPlane lists its URL and verbs; one that was created a moment ago may need a few seconds",
+	}
+}
+
+func methodNotAllowed(allow []string) *refusal {
+	return &refusal{
+		code: http.StatusMethodNotAllowed, reason: metav1.StatusReasonMethodNotAllowed, cause: causeMethod, allow: allow,
+		message: "the verb does not take this method; it takes " + strings.Join(allow, ", "),
+	}
+}
+
+func notReady(cause, message string, err error) *refusal {
+	return &refusal{
+		code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: cause, message: message, err: err,
+		retryAfter: time.Second,
+	}
+}
+
+func tooMany(cause, message string, retryAfter time.Duration) *refusal {
+	return &refusal{
+		code: http.StatusTooManyRequests, reason: metav1.StatusReasonTooManyRequests, cause: cause,
+		message: message, retryAfter: retryAfter,
+	}
+}
+
+func bodyTooLarge(limit int64) *refusal {
+	return &refusal{
+		code: http.StatusRequestEntityTooLarge, reason: metav1.StatusReasonRequestEntityTooLarge, cause: causeBodyTooLarge,
+		message: fmt.Sprintf("the request's body is larger than %d bytes: send it in parts", limit),
+	}
+}
+
+func badGateway(cause, message string, err error) *refusal {
+	return &refusal{code: http.StatusBadGateway, reason: metav1.StatusReasonServiceUnavailable, cause: cause, message: message, err: err}
+}
+
+func gatewayTimeout(err error) *refusal {
+	return &refusal{
+		code: http.StatusGatewayTimeout, reason: metav1.StatusReasonTimeout, cause: causeTimeout, err: err,
+		message: "the instance did not answer in time: look at its log",
+	}
+}
+
+func unavailable(cause, message string, retryAfter time.Duration, err error) *refusal {
+	return &refusal{
+		code: http.StatusServiceUnavailable, reason: metav1.StatusReasonServiceUnavailable, cause: cause,
+		message: message, retryAfter: max(retryAfter, time.Second), err: err,
+	}
+}
+
+func stalled() *refusal {
+	return &refusal{
+		code: http.StatusRequestTimeout, reason: metav1.StatusReasonTimeout, cause: causeStalled,
+		message: "the request's body stopped arriving: send it again",
+	}
+}
+
+// writeRefusal answers with a metav1.Status. The header of the response may already hold what a
+// pod sent; it is cleared, so that no pod's header rides on our answer.
+func writeRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Message: e.message, Reason: e.reason, Code: int32(e.code),
+	}
+	header := w.Header()
+	clear(header)
+	if e.retryAfter > 0 {
+		seconds := int((e.retryAfter + time.Second - 1) / time.Second)
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
+		header.Set("Retry-After", strconv.Itoa(seconds))
+	}
+	if e.code == http.StatusUnauthorized {
+		header.Set("WWW-Authenticate", "Bearer")
+	}
+	if e.code == http.StatusMethodNotAllowed {
+		header.Set("Allow", strings.Join(e.allow, ", "))
+	}
+	writeJSON(w, r, e.code, status)
+}
+
+// writeJSON answers with JSON that no browser takes for anything else.
+func writeJSON(w http.ResponseWriter, r *http.Request, code int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		// Only our own types and decoded JSON come here; neither can fail to encode.
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Length", strconv.Itoa(len(data)+1))
+	w.WriteHeader(code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(append(data, '\n'))
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+)
+
+// Limits bound what one instance, one workspace and one server may use. The zero value of a
+// field means its default.
+type Limits struct {
+	// InstanceRequests is how many requests of one instance are in flight. Defaults to 64.
+	InstanceRequests int
+	// InstanceStreams is how many streams and upgraded connections one instance has.
+	// Defaults to 32.
+	InstanceStreams int
+	// WorkspaceRequests is how many requests of one workspace are in flight. Defaults to 256.
+	WorkspaceRequests int
+	// WorkspaceStreams is how many streams one workspace has. Defaults to 256.
+	WorkspaceStreams int
+	// WorkspaceRate is how many requests per second one workspace may start, over time.
+	// Defaults to 500.
+	WorkspaceRate float64
+	// WorkspaceBurst is how many it may start at once. Defaults to 1000.
+	WorkspaceBurst int
+	// BodyBytes is the largest body of a request. Defaults to 64 MiB.
+	BodyBytes int64
+	// HeaderBytes is the largest header of a request. Defaults to 32 KiB.
+	HeaderBytes int
+	// Connections is how many connections the server holds; more wait to be accepted.
+	// Upgraded connections count as streams instead. Defaults to 10,000.
+	Connections int
+	// HTTP2Streams is how many requests one HTTP/2 connection carries at once. Defaults to 100.
+	HTTP2Streams int
+	// ReadHeaderTimeout bounds how long a client takes to send a header. Defaults to 10 s.
+	ReadHeaderTimeout time.Duration
+	// IdleTimeout bounds how long a connection without requests is kept. Defaults to 90 s.
+	IdleTimeout time.Duration
+	// StallTimeout bounds how long a client may make no progress while it sends a body or
+	// takes an answer. It is no limit on how long either lasts. Defaults to 60 s.
+	StallTimeout time.Duration
+	// ResponseTimeout bounds how long a pod may take to begin its answer; streams have none.
+	// Defaults to 60 s.
+	ResponseTimeout time.Duration
+	// StreamIdle bounds how long an upgraded connection carries nothing either way. A
+	// followed log has no such limit. Defaults to 1 h.
+	StreamIdle time.Duration
+	// StreamDuration bounds how long a stream lasts. Defaults to 24 h.
+	StreamDuration time.Duration
+}
+
+// rateEntries bounds the workspaces whose rate is remembered. One that falls out starts with a
+// full burst again.
+const rateEntries = 16384
+
+func (l *Limits) setDefaults() {
+	setDefault(&l.InstanceRequests, 64)
+	setDefault(&l.InstanceStreams, 32)
+	setDefault(&l.WorkspaceRequests, 256)
+	setDefault(&l.WorkspaceStreams, 256)
+	setDefault(&l.WorkspaceRate, 500)
+	setDefault(&l.WorkspaceBurst, 1000)
+	setDefault(&l.BodyBytes, 64<<20)
+	setDefault(&l.HeaderBytes, 32<<10)
+	setDefault(&l.Connections, 10000)
+	setDefault(&l.HTTP2Streams, 100)
+	setDefault(&l.ReadHeaderTimeout, 10*time.Second)
+	setDefault(&l.IdleTimeout, 90*time.Second)
+	setDefault(&l.StallTimeout, time.Minute)
+	setDefault(&l.ResponseTimeout, time.Minute)
+	setDefault(&l.StreamIdle, time.Hour)
+	setDefault(&l.StreamDuration, 24*time.Hour)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// limiter admits requests. Its memory is bounded by the requests in flight and by rateEntries.
+type limiter struct {
+	limits Limits
+	rates  *lru.Cache[string, *rate.Limiter]
+
+	mu       sync.Mutex
+	inFlight map[slot]int
+}
+
+// slot is what is counted: requests or streams, of an instance or a workspace.
+type slot struct {
+	key    string
+	stream bool
+}
+
+func newLimiter(limits Limits) (*limiter, error) {
+	rates, err := lru.New[string, *rate.Limiter](rateEntries)
+	if err != nil {
+		return nil, fmt.Errorf("making the rate limits: %w", err)
+	}
+	return &limiter{limits: limits, rates: rates, inFlight: map[slot]int{}}, nil
+}
+
+// admit lets a request of an instance go on, or refuses it. release must be called when the
+// request has ended.
+func (l *limiter) admit(workspace, instance string, stream bool) (release func(), refused *refusal) {
+	if wait := l.wait(workspace); wait > 0 {
+		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %g requests per second", l.limits.WorkspaceRate), wait)
+	}
+	// The prefixes keep a workspace's name from being taken for a UID.
+	own, all := slot{"instance/" + instance, stream}, slot{"workspace/" + workspace, stream}
+	ownLimit, allLimit := l.limits.InstanceRequests, l.limits.WorkspaceRequests
+	cause, what := causeInFlight, "requests in flight"
+	if stream {
+		ownLimit, allLimit = l.limits.InstanceStreams, l.limits.WorkspaceStreams
+		cause, what = causeStreams, "streams"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight[own] >= ownLimit {
+		return nil, tooMany(cause, fmt.Sprintf("the instance has %d %s, which is its limit: end some first", ownLimit, what), time.Second)
+	}
+	if l.inFlight[all] >= allLimit {
+		return nil, tooMany(cause, fmt.Sprintf("the workspace has %d %s, which is its limit: end some first", allLimit, what), time.Second)
+	}
+	l.inFlight[own]++
+	l.inFlight[all]++
+	return sync.OnceFunc(func() { l.leave(own, all) }), nil
+}
+
+func (l *limiter) leave(slots ...slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range slots {
+		if l.inFlight[s]--; l.inFlight[s] == 0 {
+			delete(l.inFlight, s)
+		}
+	}
+}
+
+// wait tells how long a workspace must wait before it may start a request; zero for not at all.
+func (l *limiter) wait(workspace string) time.Duration {
+	bucket, ok := l.rates.Get(workspace)
+	if !ok {
+		bucket = rate.NewLimiter(rate.Limit(l.limits.WorkspaceRate), l.limits.WorkspaceBurst)
+		if other, found, _ := l.rates.PeekOrAdd(workspace, bucket); found {
+			bucket = other
+		}
+	}
+	reservation := bucket.Reserve()
+	delay := reservation.Delay()
+	if delay > 0 {
+		reservation.Cancel()
+	}
+	return delay
+}

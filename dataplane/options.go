@@ -1,0 +1,141 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Options configure the data plane. The zero value of a field means its default.
+type Options struct {
+	// ListenAddress is where verbs are served. Defaults to ":8443".
+	ListenAddress string
+	// CertFile and KeyFile are the PEM files of the serving certificate; they are read again
+	// when they change. Both are needed unless Insecure is set.
+	CertFile string
+	KeyFile  string
+	// Insecure serves plain HTTP. Callers' tokens then travel in the clear: only for
+	// loopback, or behind something that ends TLS on the same machine.
+	Insecure bool
+	// MetricsAddress is where /metrics, /livez and /readyz are served in plain HTTP.
+	// Defaults to "127.0.0.1:9090"; "0" serves none.
+	MetricsAddress string
+	// PathPrefix is where a hub mounts the data plane, for example
+	// "/services/providers/infrastructure". Paths without it are served all the same.
+	// Defaults to none.
+	PathPrefix string
+	// Transport says how requests reach pods. Defaults to TransportAuto.
+	Transport TransportMode
+	// AuthorizationMode says which right a caller needs. Defaults to AuthorizeBoth.
+	AuthorizationMode AuthorizationMode
+	// AuthorizationCacheSize is how many answers of kcp are kept. Defaults to 65,536.
+	AuthorizationCacheSize int
+	// AuthorizationConcurrency is how many callers are authorized at once. Defaults to 256.
+	AuthorizationConcurrency int
+	// DrainDelay is how long the server goes on accepting requests after it has become
+	// unready, so that load balancers notice. Defaults to 2 s.
+	DrainDelay time.Duration
+	// DrainTimeout is how long requests in flight may take to finish then. Defaults to 30 s.
+	DrainTimeout time.Duration
+	// Limits bound instances, workspaces and the server.
+	Limits Limits
+	// Logger gets access lines and everything else. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// SetDefaults fills in what is not set.
+func (o *Options) SetDefaults() {
+	setDefault(&o.ListenAddress, ":8443")
+	setDefault(&o.MetricsAddress, "127.0.0.1:9090")
+	setDefault(&o.Transport, TransportAuto)
+	setDefault(&o.AuthorizationMode, AuthorizeBoth)
+	setDefault(&o.AuthorizationCacheSize, 65536)
+	setDefault(&o.AuthorizationConcurrency, 256)
+	setDefault(&o.DrainDelay, 2*time.Second)
+	setDefault(&o.DrainTimeout, 30*time.Second)
+	o.Limits.setDefaults()
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+// AddFlags adds a flag for each option, with the option's default.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	o.SetDefaults()
+	fs.StringVar(&o.ListenAddress, "listen-address", o.ListenAddress, "where the data plane serves verbs")
+	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM file of the serving certificate; read again when it changes")
+	fs.StringVar(&o.KeyFile, "tls-key-file", o.KeyFile, "PEM file of the serving certificate's key")
+	fs.BoolVar(&o.Insecure, "insecure", o.Insecure, "serve plain HTTP: only for loopback or behind what ends TLS on the same machine")
+	fs.StringVar(&o.MetricsAddress, "dataplane-metrics-address", o.MetricsAddress, "where the data plane's /metrics, /livez and /readyz are served; 0 for nowhere")
+	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
+	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
+	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
+	fs.IntVar(&o.AuthorizationCacheSize, "authorization-cache-size", o.AuthorizationCacheSize, "how many of kcp's answers are kept")
+	fs.IntVar(&o.AuthorizationConcurrency, "authorization-concurrency", o.AuthorizationConcurrency, "how many callers are authorized at once")
+	fs.DurationVar(&o.DrainDelay, "drain-delay", o.DrainDelay, "how long requests are still accepted after the server has become unready")
+	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long requests in flight may take to finish at shutdown")
+	o.Limits.addFlags(fs)
+}
+
+func (l *Limits) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&l.InstanceRequests, "limit-instance-requests", l.InstanceRequests, "requests in flight of one instance")
+	fs.IntVar(&l.InstanceStreams, "limit-instance-streams", l.InstanceStreams, "streams of one instance")
+	fs.IntVar(&l.WorkspaceRequests, "limit-workspace-requests", l.WorkspaceRequests, "requests in flight of one workspace")
+	fs.IntVar(&l.WorkspaceStreams, "limit-workspace-streams", l.WorkspaceStreams, "streams of one workspace")
+	fs.Float64Var(&l.WorkspaceRate, "limit-workspace-rate", l.WorkspaceRate, "requests per second of one workspace")
+	fs.IntVar(&l.WorkspaceBurst, "limit-workspace-burst", l.WorkspaceBurst, "requests at once of one workspace")
+	fs.Int64Var(&l.BodyBytes, "limit-body-bytes", l.BodyBytes, "largest body of a request")
+	fs.IntVar(&l.HeaderBytes, "limit-header-bytes", l.HeaderBytes, "largest header of a request")
+	fs.IntVar(&l.Connections, "limit-connections", l.Connections, "connections of the server")
+	fs.DurationVar(&l.StreamIdle, "limit-stream-idle", l.StreamIdle, "how long an upgraded connection may carry nothing")
+	fs.DurationVar(&l.StreamDuration, "limit-stream-duration", l.StreamDuration, "how long a stream may last")
+}
+
+// Validate reports everything that is wrong with the options, not only the first.
+func (o *Options) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	_, _, err := net.SplitHostPort(o.ListenAddress)
+	check(err == nil, "listen-address %q is not host:port", o.ListenAddress)
+	if o.MetricsAddress != "0" {
+		_, _, err = net.SplitHostPort(o.MetricsAddress)
+		check(err == nil, "dataplane-metrics-address %q is neither host:port nor 0", o.MetricsAddress)
+	}
+	check((o.CertFile == "") == (o.KeyFile == ""), "tls-cert-file and tls-key-file must be set together")
+	check(o.Insecure != (o.CertFile != ""), "either tls-cert-file and tls-key-file or insecure must be set")
+	check(o.PathPrefix == "" || strings.HasPrefix(o.PathPrefix, "/") && !strings.HasSuffix(o.PathPrefix, "/"),
+		"path-prefix %q must begin with a slash and end without one", o.PathPrefix)
+	switch o.Transport {
+	case TransportDirect, TransportAPIServer, TransportAuto:
+	default:
+		check(false, "transport %q is none of direct, apiserver and auto", o.Transport)
+	}
+	switch o.AuthorizationMode {
+	case AuthorizeBoth, AuthorizeSubresource, AuthorizeInstanceGet:
+	default:
+		check(false, "authorization-mode %q is none of both, subresource and instanceGet", o.AuthorizationMode)
+	}
+	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
+	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
+	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
+	l := o.Limits
+	check(l.InstanceRequests > 0 && l.InstanceStreams > 0 && l.WorkspaceRequests > 0 && l.WorkspaceStreams > 0,
+		"limits of requests and streams must be positive")
+	check(l.WorkspaceRate > 0 && l.WorkspaceBurst > 0, "limit-workspace-rate and limit-workspace-burst must be positive")
+	check(l.BodyBytes > 0 && l.HeaderBytes >= 4096, "limit-body-bytes must be positive and limit-header-bytes at least 4096")
+	check(l.Connections > 0 && l.HTTP2Streams > 0, "limits of connections and HTTP/2 streams must be positive")
+	check(l.StreamIdle > 0 && l.StreamDuration > 0, "limits of streams must be positive")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,122 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// relayChunk is what one copy moves at most before the idle limit is looked at.
+	relayChunk = 1 << 20
+	// halfCloseIdle is the idle limit once one side has ended: what the other still has to say
+	// it says soon.
+	halfCloseIdle = 30 * time.Second
+)
+
+var errIdle = errors.New("nothing was sent either way for too long")
+
+// end is one side of a relay.
+type end struct {
+	conn net.Conn
+	// early was read from the side before the relay began; it goes first.
+	early []byte
+	// count is how much came from this side.
+	count *atomic.Int64
+}
+
+// relay copies bytes both ways between two connections. It knows nothing of what they mean.
+// Between plain TCP connections the kernel moves the bytes (splice): io.Copy sees to that as
+// long as no wrapper is put around either side, which is why limits are deadlines here.
+type relay struct {
+	// idle is how long neither side may send anything.
+	idle time.Duration
+
+	lastSent  atomic.Int64 // Unix nanoseconds
+	halfEnded atomic.Bool
+}
+
+// run relays until both sides have ended, one has failed, or ctx ends. It closes both
+// connections; when it returns no goroutine is left.
+func (r *relay) run(ctx context.Context, client, pod end) error {
+	closeBoth := func() { _ = client.conn.Close(); _ = pod.conn.Close() }
+	defer closeBoth()
+	defer context.AfterFunc(ctx, closeBoth)()
+	r.lastSent.Store(time.Now().UnixNano())
+	var (
+		wg       sync.WaitGroup
+		up, down error
+	)
+	one := func(src, dst end, err *error) {
+		if *err = r.copy(src, dst); *err != nil {
+			closeBoth() // frees the other direction
+		}
+	}
+	wg.Go(func() { one(client, pod, &up) })
+	one(pod, client, &down)
+	wg.Wait()
+	return errors.Join(up, down)
+}
+
+// copy moves what src sends to dst, and tells dst when src has no more.
+func (r *relay) copy(src, dst end) error {
+	if len(src.early) > 0 {
+		if _, err := dst.conn.Write(src.early); err != nil {
+			return fmt.Errorf("relaying: %w", err)
+		}
+		src.count.Add(int64(len(src.early)))
+	}
+	for {
+		limit := r.limit()
+		if err := src.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			return fmt.Errorf("relaying: %w", err)
+		}
+		n, err := io.CopyN(dst.conn, src.conn, relayChunk)
+		if n > 0 {
+			src.count.Add(n)
+			r.lastSent.Store(time.Now().UnixNano())
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return r.halfClose(dst)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if n == 0 && time.Since(time.Unix(0, r.lastSent.Load())) >= r.limit() {
+				return errIdle
+			}
+		default:
+			return fmt.Errorf("relaying: %w", err)
+		}
+	}
+}
+
+func (r *relay) limit() time.Duration {
+	if r.halfEnded.Load() {
+		return min(r.idle, halfCloseIdle)
+	}
+	return r.idle
+}
+
+// halfClose tells dst that nothing more comes, and leaves the way back open.
+func (r *relay) halfClose(dst end) error {
+	r.halfEnded.Store(true)
+	half, ok := dst.conn.(interface{ CloseWrite() error })
+	if !ok {
+		return net.ErrClosed
+	}
+	if err := half.CloseWrite(); err != nil {
+		return fmt.Errorf("closing one way: %w", err)
+	}
+	// The other direction waits with the long limit; it looks again now.
+	_ = dst.conn.SetReadDeadline(time.Now().Add(r.limit()))
+	return nil
+}

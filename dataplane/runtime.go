@@ -1,0 +1,179 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	// indexClaim finds the namespaces that claim to stand for an instance by its name.
+	indexClaim = "claim"
+	// indexService finds the EndpointSlices of a Service.
+	indexService = "service"
+)
+
+// runtimeCache is what the data plane knows of the runtime cluster, without a network hop: only
+// objects that carry the label of a placement, and of these only what routing needs.
+type runtimeCache struct {
+	namespaces cache.SharedIndexInformer
+	services   cache.SharedIndexInformer
+	slices     cache.SharedIndexInformer
+	secrets    cache.SharedIndexInformer
+	pods       cache.SharedIndexInformer
+}
+
+func newRuntimeCache(client kubernetes.Interface) (*runtimeCache, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(placed), informers.WithTransform(strip))
+	c := &runtimeCache{
+		namespaces: factory.Core().V1().Namespaces().Informer(),
+		services:   factory.Core().V1().Services().Informer(),
+		slices:     factory.Discovery().V1().EndpointSlices().Informer(),
+		secrets:    factory.Core().V1().Secrets().Informer(),
+		pods:       factory.Core().V1().Pods().Informer(),
+	}
+	if err := c.namespaces.AddIndexers(cache.Indexers{indexClaim: claimOf}); err != nil {
+		return nil, fmt.Errorf("indexing namespaces: %w", err)
+	}
+	if err := c.slices.AddIndexers(cache.Indexers{indexService: serviceOf}); err != nil {
+		return nil, fmt.Errorf("indexing endpoint slices: %w", err)
+	}
+	return c, nil
+}
+
+func (c *runtimeCache) informers() map[string]cache.SharedIndexInformer {
+	return map[string]cache.SharedIndexInformer{
+		"namespaces": c.namespaces, "services": c.services, "endpointslices": c.slices,
+		"secrets": c.secrets, "pods": c.pods,
+	}
+}
+
+// run keeps the cache until ctx ends; it returns when no goroutine of it is left.
+func (c *runtimeCache) run(ctx context.Context, log *slog.Logger) {
+	var wg sync.WaitGroup
+	for name, informer := range c.informers() {
+		wg.Go(func() { informer.RunWithContext(ctx) })
+		wg.Go(func() {
+			if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+				log.Debug("cache is filled", "objects", name)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// ready tells whether all of it is known.
+func (c *runtimeCache) ready() bool {
+	for _, informer := range c.informers() {
+		if !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// lookup reads one object; nil if there is none. What it returns is shared: never write to it.
+func lookup[T any](informer cache.SharedIndexInformer, key string) *T {
+	obj, found, err := informer.GetStore().GetByKey(key)
+	if err != nil || !found {
+		return nil
+	}
+	typed, _ := obj.(*T)
+	return typed
+}
+
+// claims returns the namespaces that stand for instances of a Template under one name.
+func (c *runtimeCache) claims(claim string) []*corev1.Namespace {
+	objs, err := c.namespaces.GetIndexer().ByIndex(indexClaim, claim)
+	if err != nil {
+		return nil // only for an index that does not exist
+	}
+	found := make([]*corev1.Namespace, 0, len(objs))
+	for _, obj := range objs {
+		if ns, ok := obj.(*corev1.Namespace); ok {
+			found = append(found, ns)
+		}
+	}
+	return found
+}
+
+// endpointSlices returns the slices of a Service.
+func (c *runtimeCache) endpointSlices(namespace, service string) []*discoveryv1.EndpointSlice {
+	objs, err := c.slices.GetIndexer().ByIndex(indexService, namespace+"/"+service)
+	if err != nil {
+		return nil // only for an index that does not exist
+	}
+	found := make([]*discoveryv1.EndpointSlice, 0, len(objs))
+	for _, obj := range objs {
+		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
+			found = append(found, slice)
+		}
+	}
+	return found
+}
+
+// claimKey is what two placements must not share: cluster, Template, namespace and name. None
+// of these can hold a slash.
+func claimKey(cluster, template, namespace, name string) string {
+	return cluster + "/" + template + "/" + namespace + "/" + name
+}
+
+func claimOf(obj any) ([]string, error) {
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return nil, nil
+	}
+	id, instance, ok := placement.Owner(ns)
+	if !ok {
+		return nil, nil
+	}
+	return []string{claimKey(id.Cluster, ns.Labels[placement.LabelTemplate], instance.Namespace, instance.Name)}, nil
+}
+
+func serviceOf(obj any) ([]string, error) {
+	slice, ok := obj.(*discoveryv1.EndpointSlice)
+	if !ok {
+		return nil, nil
+	}
+	return []string{slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]}, nil
+}
+
+// strip drops what routing does not read, above all every key of a Secret but the control
+// token: what is not in memory cannot leak from it.
+func strip(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+		o.SetOwnerReferences(nil)
+	}
+	switch o := obj.(type) {
+	case *corev1.Secret:
+		token, ok := o.Data[placement.ControlTokenKey]
+		o.Data, o.StringData, o.Annotations = nil, nil, nil
+		if ok {
+			o.Data = map[string][]byte{placement.ControlTokenKey: token}
+		}
+	case *corev1.Pod:
+		names := make([]corev1.Container, 0, len(o.Spec.Containers))
+		for _, c := range o.Spec.Containers {
+			names = append(names, corev1.Container{Name: c.Name})
+		}
+		o.Spec, o.Status, o.Annotations = corev1.PodSpec{Containers: names}, corev1.PodStatus{}, nil
+	case *corev1.Service:
+		o.Spec, o.Status, o.Annotations = corev1.ServiceSpec{Ports: o.Spec.Ports}, corev1.ServiceStatus{}, nil
+	}
+	return obj, nil
+}

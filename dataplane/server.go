@@ -1,0 +1,239 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// Server serves the data plane.
+type Server struct {
+	opts    Options
+	log     *slog.Logger
+	cache   *runtimeCache
+	kinds   *kinds
+	handler *handler
+	metrics *metrics
+	direct  *direct
+	// drain begins the shut-down; handler.draining is its context.
+	drain context.CancelFunc
+	// listening, if set, is told the addresses; for tests that listen on port 0.
+	listening func(verbs, metrics net.Addr)
+}
+
+// New makes a Server. kcpConfig leads to the provider workspace with the provider's identity,
+// which serves to watch Templates alone; of it, callers' reviews use only the address.
+// runtimeConfig leads to the runtime cluster. Nothing is sent until Run.
+func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the options: %w", err)
+	}
+	provider, err := dynamic.NewForConfig(unthrottled(kcpConfig))
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the provider workspace: %w", err)
+	}
+	runtimeConfig = unthrottled(runtimeConfig)
+	typed, err := kubernetes.NewForConfig(runtimeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the runtime cluster: %w", err)
+	}
+	dynamicRuntime, err := dynamic.NewForConfig(runtimeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the runtime cluster: %w", err)
+	}
+	asCaller, err := tenant.New(kcpConfig)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for callers: %w", err)
+	}
+	throughAPIServer, err := newAPIServer(runtimeConfig)
+	if err != nil {
+		return nil, err
+	}
+	return assemble(opts, provider, typed, dynamicRuntime, asCaller, throughAPIServer)
+}
+
+func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interface, dynamicRuntime dynamic.Interface,
+	asCaller *tenant.Client, throughAPIServer *apiServer,
+) (*Server, error) {
+	m := newMetrics()
+	cache, err := newRuntimeCache(typed)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := newKinds(provider, dynamicRuntime, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	authorizer, err := newAuthorizer(asCaller, opts, m)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := newLimiter(opts.Limits)
+	if err != nil {
+		return nil, err
+	}
+	draining, drain := context.WithCancel(context.Background())
+	toPods := newDirect(cache)
+	return &Server{
+		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, metrics: m, direct: toPods, drain: drain,
+		handler: &handler{
+			router: router{prefix: opts.PathPrefix}, kinds: kinds, tenant: asCaller, authorizer: authorizer,
+			placer: &placer{cache: cache}, limits: limits, metrics: m, log: opts.Logger, draining: draining,
+			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
+		},
+	}, nil
+}
+
+// unthrottled takes client-go's own rate limit off: five requests per second by default.
+func unthrottled(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
+	return cfg
+}
+
+// Run serves until ctx ends, then drains: it becomes unready, ends streams so that they are
+// opened elsewhere, goes on for DrainDelay, and lets requests in flight finish within
+// DrainTimeout. It returns nil after an orderly end.
+func (s *Server) Run(ctx context.Context) error {
+	// The caches live longer than ctx: requests that finish while draining need them.
+	caches, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCaches()
+	group, groupCtx := errgroup.WithContext(ctx)
+	background, backgroundCtx := errgroup.WithContext(caches)
+	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
+	background.Go(func() error { return s.kinds.run(backgroundCtx) })
+
+	verbs, err := s.listen(ctx, background, backgroundCtx)
+	if err != nil {
+		return err
+	}
+	servers := []*http.Server{verbs.server}
+	group.Go(verbs.serve)
+	addresses := [2]net.Addr{verbs.listener.Addr(), nil}
+	if s.opts.MetricsAddress != "0" {
+		private, err := s.listenPrivate(ctx)
+		if err != nil {
+			_ = verbs.listener.Close()
+			return err
+		}
+		servers = append(servers, private.server)
+		addresses[1] = private.listener.Addr()
+		group.Go(private.serve)
+	}
+	s.log.Info("data plane is listening", "address", addresses[0].String(), "tls", !s.opts.Insecure)
+	if s.listening != nil {
+		s.listening(addresses[0], addresses[1])
+	}
+	group.Go(func() error {
+		<-groupCtx.Done()
+		return s.shutDown(context.WithoutCancel(ctx), servers)
+	})
+	err = group.Wait()
+	stopCaches()
+	err = errors.Join(err, background.Wait())
+	s.handler.tenant.Close()
+	s.direct.CloseIdleConnections()
+	s.handler.transports.apiServer.CloseIdleConnections()
+	return err
+}
+
+func (s *Server) shutDown(ctx context.Context, servers []*http.Server) error {
+	s.log.Info("draining")
+	s.drain()
+	delay := time.NewTimer(s.opts.DrainDelay)
+	defer delay.Stop()
+	<-delay.C
+	ctx, cancel := context.WithTimeout(ctx, s.opts.DrainTimeout)
+	defer cancel()
+	var errs []error
+	for _, server := range servers {
+		if err := server.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("shutting down: %w", err), server.Close())
+		}
+	}
+	s.log.Info("drained")
+	return errors.Join(errs...)
+}
+
+// listening is an http.Server with its listener.
+type serving struct {
+	server   *http.Server
+	listener net.Listener
+	tls      bool
+}
+
+func (v serving) serve() error {
+	var err error
+	if v.tls {
+		err = v.server.ServeTLS(v.listener, "", "")
+	} else {
+		err = v.server.Serve(v.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serving: %w", err)
+}
+
+// listen opens the listener of the verbs.
+func (s *Server) listen(ctx context.Context, background *errgroup.Group, backgroundCtx context.Context) (serving, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.ListenAddress)
+	if err != nil {
+		return serving{}, fmt.Errorf("listening: %w", err)
+	}
+	bounded := newBoundedListener(listener, s.opts.Limits.Connections)
+	server := s.httpServer(s.probes(s.handler))
+	server.ConnState = bounded.observe
+	if s.opts.Insecure {
+		return serving{server: server, listener: bounded}, nil
+	}
+	certificate, err := certwatcher.New(s.opts.CertFile, s.opts.KeyFile)
+	if err != nil {
+		_ = listener.Close()
+		return serving{}, fmt.Errorf("reading the serving certificate: %w", err)
+	}
+	background.Go(func() error { return certificate.Start(backgroundCtx) })
+	server.TLSConfig = tlsConfig(certificate.GetCertificate)
+	return serving{server: server, listener: bounded, tls: true}, nil
+}
+
+// listenPrivate opens the listener of metrics and probes.
+func (s *Server) listenPrivate(ctx context.Context) (serving, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.MetricsAddress)
+	if err != nil {
+		return serving{}, fmt.Errorf("listening for metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.handler())
+	return serving{server: s.httpServer(s.probes(mux)), listener: listener}, nil
+}
+
+// httpServer makes a server with the limits. It has no write timeout: that would cut streams;
+// see exchange.Write for what bounds a client that takes nothing.
+func (s *Server) httpServer(h http.Handler) *http.Server {
+	l := s.opts.Limits
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: l.ReadHeaderTimeout,
+		IdleTimeout:       l.IdleTimeout,
+		MaxHeaderBytes:    l.HeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: l.HTTP2Streams, SendPingTimeout: l.IdleTimeout, PingTimeout: 15 * time.Second},
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}

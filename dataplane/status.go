@@ -1,0 +1,44 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"encoding/json"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// serveStatus answers the status of the tenant's own object, read as the caller. It is read
+// for each request: a cached status would show a state that is over. There is no runtime hop,
+// and an instance that is pending or being deleted has a status too.
+func (h *handler) serveStatus(x *exchange, g grant) *refusal {
+	id, refused := h.placer.locate(x.kind, x.route, g)
+	if mayBeStale(g, refused) {
+		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
+			return refused
+		}
+		id, refused = h.placer.locate(x.kind, x.route, g)
+	}
+	if refused != nil {
+		return refused
+	}
+	release, refused := h.limits.admit(id.Cluster, string(id.UID), false)
+	if refused != nil {
+		return refused
+	}
+	defer release()
+	var obj struct {
+		Status json.RawMessage `json:"status"`
+	}
+	got := h.tenant.Get(x.request.Context(), x.question.caller, x.question.ref, &obj)
+	h.metrics.kcpCalls.WithLabelValues("get", got.Outcome.String()).Inc()
+	if refused := judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
+		return refused
+	}
+	if len(obj.Status) == 0 {
+		obj.Status = json.RawMessage("{}")
+	}
+	writeJSON(x, x.request, 200, obj.Status)
+	return nil
+}

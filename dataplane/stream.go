@@ -1,0 +1,112 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	// recheckMin and recheckMax bound how long a stream goes on before its caller's right is
+	// looked at again; with allowTTL on top a withdrawn right ends a stream within 30 s. The
+	// spread keeps streams that began together from asking together.
+	recheckMin = 10 * time.Second
+	recheckMax = 20 * time.Second
+	// kcpTolerance is how long a stream outlives a kcp that does not answer.
+	kcpTolerance = 5 * time.Minute
+)
+
+var errCut = errors.New("the caller's right, or the instance, has ended")
+
+// supervise ends a stream when the caller's right or the instance ends, when the server drains,
+// or at the ceiling. The returned function must be called when the stream has ended. It costs a
+// stream no goroutine: timers run what there is to do.
+func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *place) (stop func()) {
+	ceiling := time.AfterFunc(h.limits.limits.StreamDuration, func() {
+		cancel(&refusal{code: http.StatusServiceUnavailable, cause: causeStreamCeiling, message: "the stream has reached its ceiling: open it again"})
+	})
+	undrain := context.AfterFunc(h.draining, func() {
+		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", time.Second, nil))
+	})
+	rechecks := &rechecker{h: h, ctx: ctx, cancel: cancel, question: x.question, route: x.route, kind: x.kind, id: at.id, lastGood: time.Now()}
+	rechecks.schedule()
+	return func() {
+		ceiling.Stop()
+		undrain()
+		rechecks.stop()
+	}
+}
+
+// rechecker looks at a stream's right again and again.
+type rechecker struct {
+	h        *handler
+	ctx      context.Context //nolint:containedctx // the stream's life
+	cancel   context.CancelCauseFunc
+	question question
+	route    route
+	kind     *kind
+	id       placement.ID
+	lastGood time.Time
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
+}
+
+func (c *rechecker) schedule() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.timer = time.AfterFunc(recheckMin+rand.N(recheckMax-recheckMin), c.check)
+	}
+}
+
+func (c *rechecker) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	c.timer.Stop()
+}
+
+func (c *rechecker) check() {
+	refused := c.stillAllowed()
+	switch {
+	case refused == nil:
+		c.lastGood = time.Now()
+	case refused.code >= http.StatusInternalServerError && time.Since(c.lastGood) < kcpTolerance:
+		// kcp restarts; a stream need not.
+	default:
+		c.cancel(&refusal{code: http.StatusForbidden, cause: causeCut, message: "access ended", err: errors.Join(errCut, refused)})
+		return
+	}
+	c.schedule()
+}
+
+func (c *rechecker) stillAllowed() *refusal {
+	g, refused := c.h.authorizer.authorize(c.ctx, c.question)
+	if refused != nil {
+		return refused
+	}
+	at, refused := c.h.placer.find(c.kind, c.route, g)
+	if mayBeStale(g, refused) {
+		if g, refused = c.h.authorizer.again(c.ctx, c.question); refused != nil {
+			return refused
+		}
+		at, refused = c.h.placer.find(c.kind, c.route, g)
+	}
+	if refused != nil {
+		return refused
+	}
+	if at.id != c.id {
+		return notFound(causeNotPlaced) // the name is another instance's now
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// TransportMode says how requests reach pods.
+type TransportMode string
+
+// Transport modes.
+const (
+	// TransportDirect dials a ready endpoint of the Service. It is the fast way and needs a
+	// route from the data plane to pods.
+	TransportDirect TransportMode = "direct"
+	// TransportAPIServer goes through the runtime API server's service proxy. It needs
+	// nothing but the API server, which was not made for much traffic and rewrites links in
+	// HTML pages; previews of whole sites want TransportDirect.
+	TransportAPIServer TransportMode = "apiserver"
+	// TransportAuto tries TransportDirect once, with the first endpoint that a request needs,
+	// and falls back to TransportAPIServer.
+	TransportAuto TransportMode = "auto"
+)
+
+const (
+	// maxPodHeaderBytes bounds the header of a pod's answer.
+	maxPodHeaderBytes = 64 << 10
+	// maxIdlePerTarget and maxIdle bound the connections to pods that are kept for reuse.
+	maxIdlePerTarget = 32
+	maxIdle          = 4096
+	// dialTimeout bounds one attempt to reach a pod.
+	dialTimeout = 3 * time.Second
+)
+
+// errNoEndpoint means that no pod of the Service is ready.
+var errNoEndpoint = errors.New("no endpoint of the service is ready")
+
+// transport carries requests to the ports of Services.
+type transport interface {
+	// address is the URL under which the target's port is reached; the request's path is
+	// appended to its path.
+	address(t *target) *url.URL
+	http.RoundTripper
+}
+
+// upstreamURL is the URL of a request: the address of the target, the endpoint's path and the
+// tail as it came. The tail has no segment that climbs (see climbs), so that nothing leaves the
+// endpoint's path.
+func upstreamURL(address *url.URL, t *target, tail, query string) *url.URL {
+	u := *address
+	escaped := strings.TrimSuffix(u.EscapedPath(), "/") + joinTail(t.upstreamPath, tail)
+	if path, err := url.PathUnescape(escaped); err == nil {
+		u.Path, u.RawPath = path, escaped
+	}
+	u.RawQuery = query
+	return &u
+}
+
+func joinTail(upstreamPath, tail string) string {
+	if tail == "" {
+		return upstreamPath
+	}
+	return strings.TrimSuffix(upstreamPath, "/") + tail
+}

@@ -1,0 +1,182 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// This is our own upgrade path and not httputil.ReverseProxy's, for what that one leaves out:
+// it loses bytes that the client sent right behind its request (they sit in the hijacked
+// buffer), it hides the pod's connection behind a reader so that the kernel cannot splice, it
+// passes the headers of a 101 unfiltered, and it knows no idle limit.
+
+const protocolWebSocket = "websocket"
+
+// maxRefusalBytes bounds what is copied of a pod's answer that refuses an upgrade.
+const maxRefusalBytes = 1 << 20
+
+var errBadSwitch = errors.New("pod switched to another protocol")
+
+func refusedUpgrade(message string) *refusal {
+	return &refusal{code: http.StatusBadRequest, reason: metav1.StatusReasonBadRequest, message: message, cause: causeUpgrade}
+}
+
+// checkUpgrade lets WebSocket handshakes pass and nothing else: an upgrade to h2c, say, would
+// give the caller a connection to the pod on which no further request is looked at.
+func checkUpgrade(r *http.Request) *refusal {
+	switch {
+	case r.ProtoMajor != 1 || r.Method != http.MethodGet:
+		return refusedUpgrade("an upgrade must be a GET over HTTP/1.1")
+	case len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocolWebSocket):
+		return refusedUpgrade("the only protocol to upgrade to is websocket")
+	case !headerHasToken(r.Header["Connection"], "upgrade"):
+		return refusedUpgrade("an upgrade needs the header Connection: Upgrade")
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		// A body before the switch is a way to smuggle a request.
+		return refusedUpgrade("an upgrade must not have a body")
+	}
+	return nil
+}
+
+func headerHasToken(values []string, token string) bool {
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upgrade carries a WebSocket handshake to the pod and, if the pod switches, relays bytes until
+// both sides have ended.
+func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
+	timer := time.AfterFunc(h.limits.limits.ResponseTimeout, func() { cancel(gatewayTimeout(nil)) })
+	defer timer.Stop()
+	var pod net.Conn
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
+	})
+	res, err := up.rt.RoundTrip(handshake(traced, x, to, up))
+	timer.Stop()
+	if err != nil {
+		return h.failed(ctx, x, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		return h.relayRefusal(x, to, up, res)
+	}
+	if !strings.EqualFold(res.Header.Get("Upgrade"), protocolWebSocket) || pod == nil {
+		return badGateway(causeBadAnswer, "the instance switched to another protocol than was asked for", errBadSwitch)
+	}
+	early, err := drain(res.Body, pod)
+	if err != nil {
+		return badGateway(causeBadAnswer, "the instance ended the connection", err)
+	}
+	removeHopByHop(res.Header)
+	filterResponse(res.Header, x.route, to, x.request.Host)
+	return h.switchProtocols(ctx, x, res.Header, pod, early)
+}
+
+// handshake makes the request to the pod.
+func handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
+	req := x.request.Clone(ctx)
+	req.RequestURI, req.Body, req.ContentLength = "", nil, 0
+	req.URL, req.Host = up.url, up.host
+	// The connection is for this handshake alone. Were it kept after an answer other than 101,
+	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
+	req.Close = true
+	removeHopByHop(req.Header)
+	filterRequest(req.Header, x.request, x.route, to)
+	// The app sees Host "localhost", with which a browser's Origin never agrees. Pages of
+	// other origins cannot come here: they do not have the caller's token.
+	req.Header.Del("Origin")
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", protocolWebSocket)
+	return req
+}
+
+// relayRefusal passes on the answer of a pod that does not switch, and closes both connections.
+func (h *handler) relayRefusal(x *exchange, to *target, up upstream, res *http.Response) *refusal {
+	if res.StatusCode >= 300 && res.StatusCode < 400 {
+		// A WebSocket client that follows it would take its token there (CVE-2020-8559).
+		return badGateway(causeBadAnswer, "the instance answered the upgrade with a redirect", errBadSwitch)
+	}
+	removeHopByHop(res.Header)
+	if err := h.answer(x, to, up, res); err != nil {
+		return h.failed(x.request.Context(), x, err)
+	}
+	header := x.Header()
+	for name, values := range res.Header {
+		header[name] = values
+	}
+	header.Set("Connection", "close")
+	x.WriteHeader(res.StatusCode)
+	_, _ = io.CopyN(x, res.Body, maxRefusalBytes)
+	return nil
+}
+
+// drain takes from a switched connection what net/http read of it beyond the 101, so that the
+// rest can be read from the connection itself. With a deadline in the past, the body gives what
+// is in its buffer and then, at the connection, fails at once without reading.
+func drain(body io.Reader, conn net.Conn) ([]byte, error) {
+	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
+	}
+	early, err := io.ReadAll(io.LimitReader(body, maxPodHeaderBytes))
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
+	}
+	return early, nil
+}
+
+// switchProtocols takes the caller's connection over, sends the 101 and relays. Once it has the
+// connection there is nobody left to tell of an error; it is noted for the access line.
+func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod net.Conn, early []byte) *refusal {
+	client, buffered, err := x.control.Hijack()
+	if err != nil {
+		return refusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
+	}
+	defer client.Close()
+	x.status.Store(http.StatusSwitchingProtocols)
+	header.Set("Connection", "Upgrade")
+	header.Set("Upgrade", protocolWebSocket)
+	_ = client.SetWriteDeadline(time.Now().Add(x.stall))
+	_, err = io.WriteString(buffered, "HTTP/1.1 101 Switching Protocols\r\n")
+	err = errors.Join(err, header.Write(buffered))
+	_, endErr := io.WriteString(buffered, "\r\n")
+	if err = errors.Join(err, endErr, buffered.Flush()); err != nil {
+		x.cause = causeClientGone
+		return nil
+	}
+	_ = client.SetDeadline(time.Time{})
+	// What the client sent right behind its request is in the buffer and nowhere else.
+	sent, err := buffered.Reader.Peek(buffered.Reader.Buffered())
+	if err != nil {
+		x.cause = causeClientGone
+		return nil
+	}
+	r := relay{idle: h.limits.limits.StreamIdle}
+	err = r.run(ctx, end{client, sent, &x.bytesIn}, end{pod, early, &x.bytesOut})
+	if errors.Is(err, errIdle) {
+		x.cause = causeIdle
+	}
+	return nil
+}

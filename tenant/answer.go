@@ -1,0 +1,49 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import "time"
+
+// Outcome is kcp's answer to a question.
+type Outcome int
+
+// Outcomes of Get and Review.
+const (
+	// Unavailable means that kcp gave no answer; Answer.Err says why. It must never be taken
+	// for any of the others. It is the zero value, so that a forgotten answer fails closed.
+	Unavailable Outcome = iota
+	// Allowed means that the object was read, or that the review allows.
+	Allowed
+	// Denied means that the caller may not, or has no access to the workspace.
+	Denied
+	// NotFound means that there is no such object, or no such workspace.
+	NotFound
+	// Unauthorized means that kcp does not know the caller.
+	Unauthorized
+)
+
+// String implements fmt.Stringer; the words are metric labels.
+func (o Outcome) String() string {
+	switch o {
+	case Allowed:
+		return "allowed"
+	case Denied:
+		return "denied"
+	case NotFound:
+		return "not_found"
+	case Unauthorized:
+		return "unauthorized"
+	default:
+		return "unavailable"
+	}
+}
+
+// Answer is an outcome with the cause of Unavailable.
+type Answer struct {
+	Outcome Outcome
+	// Err is why kcp is Unavailable; nil otherwise. It holds no credential.
+	Err error
+	// RetryAfter is what kcp asked for when it was too busy; zero otherwise.
+	RetryAfter time.Duration
+}

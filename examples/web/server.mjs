@@ -51,9 +51,13 @@ const server = createServer(async (req, res) => {
 });
 
 const sockets = new WebSocketServer({ server, path: '/echo', maxPayload: 1 << 20 });
-sockets.on('connection', (socket) => socket.on('message', (data, binary) => socket.send(data, { binary })));
+sockets.on('connection', (socket) => {
+  socket.on('message', (data, binary) => socket.send(data, { binary }));
+  // Without a listener a message that is too large would end the whole process.
+  socket.on('error', (err) => console.error(`websocket: ${err.message}`));
+});
 
-server.listen(port, '0.0.0.0', async () => console.log(`listening on ${port}: ${await read('message.txt')}`));
+server.listen(port, '0.0.0.0', async () => console.log(`listening on ${server.address().port}: ${await read('message.txt')}`));
 process.on('SIGTERM', () => {
   console.log('stopping');
   sockets.clients.forEach((socket) => socket.close(1001));

@@ -100,7 +100,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-controllers.kubeconfig"),
 		"--listen-address", "127.0.0.1:" + ports[0],
 		"--tls-cert-file", certs.cert, "--tls-key-file", certs.key,
-		"--metrics-address", p.metrics[0],
+		"--dataplane-metrics-address", p.metrics[0],
 		"--controllers-metrics-address", p.metrics[1],
 		"--controllers-probe-address", "127.0.0.1:" + ports[3],
 		"--leader-elect=false",

@@ -151,17 +151,21 @@ func (s *Stack) PID(ctx context.Context, part string) (int, error) {
 		return 0, err
 	}
 	var status struct {
-		Processes []struct {
-			Name    string `json:"name"`
-			HostPID int    `json:"hostPID"`
-		} `json:"processes"`
+		Units []struct {
+			Processes []struct {
+				Name    string `json:"name"`
+				HostPID int    `json:"hostPID"`
+			} `json:"processes"`
+		} `json:"units"`
 	}
 	if err := json.Unmarshal(out, &status); err != nil {
 		return 0, fmt.Errorf("reading the stack's status: %w", err)
 	}
-	for _, p := range status.Processes {
-		if p.Name == part && p.HostPID > 0 {
-			return p.HostPID, nil
+	for _, u := range status.Units {
+		for _, p := range u.Processes {
+			if p.Name == part && p.HostPID > 0 {
+				return p.HostPID, nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("stack %s has no running part %q", s.Name, part)

@@ -18,6 +18,10 @@ import (
 	"github.com/sandbar-dev/sandbar/hack/stack/unit"
 )
 
+// providerName is what hack/local calls the provider that it runs on the stack: one process of
+// the host, recorded as a unit's first process is, so that it ends with the stack.
+const providerName = "provider"
+
 // stopTimeout is how long the kernel may take to end a unit's processes.
 const stopTimeout = time.Minute
 
@@ -50,7 +54,7 @@ func (s *setup) remove(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, name := range []string{node.UnitName, kcp.UnitName} {
+	for _, name := range []string{providerName, node.UnitName, kcp.UnitName} {
 		if err := s.stopUnit(ctx, name); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func init() {
 	}
 }
 
-// errUsage is an error about how the command was called.
+// usageError is an error about how the command was called.
 type usageError struct{ message string }
 
 func (e usageError) Error() string { return e.message }
@@ -83,8 +83,7 @@ func Run(args []string) int {
 		return exitOK
 	}
 	fmt.Fprintf(os.Stderr, "stack: %v\n", err)
-	if usage, ok := errors.AsType[usageError](err); ok {
-		_ = usage
+	if _, ok := errors.AsType[usageError](err); ok {
 		printUsage(os.Stderr)
 		return exitUsage
 	}
@@ -120,10 +119,10 @@ func parse(name string, args []string) (*setup, []string, error) {
 	flags.StringVar(&stateRoot, "state", "", "")
 	flags.StringVar(&s.runtime, "runtime", "", "")
 	flags.StringVar(&s.output, "o", "", "")
-	if err := flags.Parse(args); err != nil {
+	rest, err := parseAnywhere(flags, args, name == "exec")
+	if err != nil {
 		return nil, nil, usageError{err.Error()}
 	}
-	var err error
 	if s.dir, err = state.DirFor(stateRoot, s.name); err != nil {
 		return nil, nil, usageError{err.Error()}
 	}
@@ -133,7 +132,23 @@ func parse(name string, args []string) (*setup, []string, error) {
 	if s.hack, err = parts.HackDir(); err != nil {
 		return nil, nil, err
 	}
-	return s, flags.Args(), nil
+	return s, rest, nil
+}
+
+// parseAnywhere takes flags from between the arguments too, unless what follows
+// the first argument belongs to another program.
+func parseAnywhere(flags *flag.FlagSet, args []string, firstEnds bool) ([]string, error) {
+	var rest []string
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		args = flags.Args()
+		if firstEnds || len(args) == 0 {
+			return append(rest, args...), nil
+		}
+		rest, args = append(rest, args[0]), args[1:]
+	}
 }
 
 func envOr(variable, fallback string) string {

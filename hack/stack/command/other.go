@@ -36,14 +36,13 @@ func build(ctx context.Context, s *setup, names []string) error {
 	return nil
 }
 
-// restart kills one process (the API server with a few seconds of etcd's
-// unflushed state, kcp with its tenants' open watches) and waits until the stack
-// is ready again: what the recovery tests need.
+// restart kills one process as a crash would and waits until the stack is ready
+// again: what the recovery tests need.
 func restart(ctx context.Context, s *setup, args []string) error {
 	if len(args) != 1 {
 		return usageError{"restart takes one process"}
 	}
-	st, err := s.loaded(ctx)
+	st, err := s.loaded()
 	if err != nil {
 		return err
 	}
@@ -82,8 +81,8 @@ func (s *stack) waitReady(ctx context.Context, unitName string) error {
 	return s.node().WaitReady(ctx)
 }
 
-// loaded returns a stack that is up, with the parts it was started from.
-func (s *setup) loaded(ctx context.Context) (*stack, error) {
+// loaded returns a stack that is up, with the tools it was started with.
+func (s *setup) loaded() (*stack, error) {
 	decided, err := s.dir.Load()
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("stack %s is not up", s.name)
@@ -91,11 +90,8 @@ func (s *setup) loaded(ctx context.Context) (*stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	built, err := parts.Build(ctx, s.hack, s.cache, parts.All)
-	if err != nil {
-		return nil, err
-	}
-	return &stack{setup: s, decided: decided, built: built}, nil
+	tool := func(_, name string) string { return filepath.Join(decided.Bin, name) }
+	return &stack{setup: s, decided: decided, bin: tool}, nil
 }
 
 func env(_ context.Context, s *setup, _ []string) error {
@@ -107,18 +103,16 @@ func env(_ context.Context, s *setup, _ []string) error {
 		return err
 	}
 	exports := map[string]string{
-		"PATH":               r.Bin + ":$PATH",
-		"SANDBAR_STACK":      s.name,
-		"SANDBAR_STACK_DIR":  string(s.dir),
-		"KCP_URL":            r.KCP,
-		"KUBECONFIG":         r.Kubeconfigs["kcp-admin"],
-		"KCP_KUBECONFIG":     r.Kubeconfigs["kcp-admin"],
-		"RUNTIME_KUBECONFIG": r.Kubeconfigs["runtime-admin"],
+		"PATH":              r.Bin + ":$PATH",
+		"SANDBAR_STACK":     s.name,
+		"SANDBAR_STACK_DIR": string(s.dir),
+		"KCP_URL":           r.KCP,
+		"KUBECONFIG":        r.Kubeconfigs["kcp-admin"],
+		"KCP_KUBECONFIG":    r.Kubeconfigs["kcp-admin"],
+		// Not RUNTIME_KUBECONFIG, which would make the next "up" take the own
+		// node for somebody else's cluster.
+		"STACK_RUNTIME_KUBECONFIG": r.Kubeconfigs["runtime-admin"],
 	}
-	// RUNTIME_KUBECONFIG would make the next "up" take the own node for somebody
-	// else's cluster; it is exported under a name of its own.
-	exports["STACK_RUNTIME_KUBECONFIG"] = exports["RUNTIME_KUBECONFIG"]
-	delete(exports, "RUNTIME_KUBECONFIG")
 	names := make([]string, 0, len(exports))
 	for name := range exports {
 		names = append(names, name)
@@ -217,18 +211,13 @@ func (s *setup) importImages(ctx context.Context, args []string) error {
 			refs[images.Ref(name)] = archive
 		}
 	}
+	st, err := s.loaded()
+	if err != nil {
+		return err
+	}
 	running, err := s.runningNode()
 	if err != nil {
 		return err
 	}
-	chosen, err := parts.Named([]string{"containerd"})
-	if err != nil {
-		return err
-	}
-	built, err := parts.Build(ctx, s.hack, s.cache, chosen)
-	if err != nil {
-		return err
-	}
-	st := &stack{setup: s, built: built}
 	return st.importer(running).Import(ctx, refs)
 }

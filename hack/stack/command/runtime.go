@@ -52,7 +52,7 @@ func (s *stack) useExternal(ctx context.Context) error {
 		return err
 	}
 	progress.Say("images are not brought into a cluster that is not the stack's own: it must be able to pull %s and others", images.Ref("runner"))
-	_, err = node.Kubectl(ctx, s.built.Bin("node", "kubectl"), given, "",
+	_, err = node.Kubectl(ctx, s.bin("node", "kubectl"), given, "",
 		"wait", "--for=condition=Established", "crd/resourcegraphdefinitions.kro.run", "--timeout=10s")
 	if err != nil {
 		return fmt.Errorf("the cluster of %s must have kro installed: %w", runtimeVariable, err)
@@ -90,7 +90,7 @@ func (s *stack) startKind(ctx context.Context) error {
 	if err := s.loadKindImages(ctx); err != nil {
 		return err
 	}
-	n := node.Node{Name: s.name, Dir: s.dir, Bin: s.built.Bin}
+	n := node.Node{Name: s.name, Dir: s.dir, Bin: s.bin}
 	if err := progress.Step("CRDs installed", func() error { return n.InstallCRDs(ctx) }); err != nil {
 		return err
 	}

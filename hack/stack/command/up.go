@@ -29,16 +29,19 @@ const startTimeout = 5 * time.Minute
 type stack struct {
 	*setup
 	decided *state.Stack
+	// bin returns the path of a built binary.
+	bin func(part, name string) string
+	// built and archive are known to a command that builds.
 	built   parts.Built
 	archive map[string]string
 }
 
 func (s *stack) server() kcp.Server {
-	return kcp.Server{Dir: s.dir, State: s.decided, Bin: s.built.Bin}
+	return kcp.Server{Dir: s.dir, State: s.decided, Bin: s.bin}
 }
 
 func (s *stack) node() node.Node {
-	return node.Node{Name: s.name, Dir: s.dir, Net: state.NetworkAt(s.decided.Index), Bin: s.built.Bin}
+	return node.Node{Name: s.name, Dir: s.dir, Net: state.NetworkAt(s.decided.Index), Bin: s.bin}
 }
 
 func up(ctx context.Context, setup *setup, args []string) error {
@@ -101,6 +104,7 @@ func (s *stack) build(ctx context.Context, runtime state.Runtime) error {
 	if s.built, err = parts.Build(ctx, s.hack, s.cache, chosen); err != nil {
 		return err
 	}
+	s.bin = s.built.Bin
 	if runtime != state.RuntimeNode {
 		return nil
 	}
@@ -247,7 +251,7 @@ func (s *stack) startNode(ctx context.Context) error {
 
 func (s *stack) importer(running *unit.Running) images.Importer {
 	return images.Importer{
-		CTR:    s.built.Bin("containerd", "ctr"),
+		CTR:    s.bin("containerd", "ctr"),
 		Socket: node.Socket(running),
 		Record: filepath.Join(s.dir.Node(), "images.json"),
 	}
@@ -304,19 +308,29 @@ func (s *stack) takeAgain(ctx context.Context) error {
 	return err
 }
 
-// linkTools puts the tools for people into one folder.
+// linkTools puts the tools for people, and for commands that build nothing, into
+// one folder.
 func (s *stack) linkTools() error {
 	if err := os.MkdirAll(s.decided.Bin, 0o755); err != nil {
 		return fmt.Errorf("creating the folder of tools: %w", err)
 	}
-	target, link := s.built.Bin("node", "kubectl"), filepath.Join(s.decided.Bin, "kubectl")
-	if current, err := os.Readlink(link); err == nil && current == target {
-		return nil
+	tools := []string{s.bin("node", "kubectl")}
+	if s.decided.Runtime == state.RuntimeNode {
+		tools = append(tools, s.bin("containerd", "ctr"))
 	}
-	if err := os.RemoveAll(link); err != nil {
-		return fmt.Errorf("linking kubectl: %w", err)
+	for _, target := range tools {
+		link := filepath.Join(s.decided.Bin, filepath.Base(target))
+		if current, err := os.Readlink(link); err == nil && current == target {
+			continue
+		}
+		if err := os.RemoveAll(link); err != nil {
+			return fmt.Errorf("linking %s: %w", link, err)
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return fmt.Errorf("linking %s: %w", link, err)
+		}
 	}
-	return os.Symlink(target, link)
+	return nil
 }
 
 // explainPods prints what the node's cluster warns of.

@@ -92,5 +92,8 @@ func (n Node) WaitReady(ctx context.Context) error {
 	if _, err := n.kubectl(ctx, "", "wait", "--for=condition=Available", "-n", "kube-system", "deployment/coredns", timeout); err != nil {
 		return err
 	}
+	if err := n.waitForDNS(ctx); err != nil {
+		return err
+	}
 	return n.waitForKro(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sandbar-dev/sandbar/hack/stack/unit"
 )
@@ -46,6 +47,25 @@ func (n Node) Warnings(ctx context.Context) string {
 	}
 	lines := strings.Split(strings.TrimSpace(events), "\n")
 	return strings.Join(lines[max(0, len(lines)-shown):], "\n")
+}
+
+// waitForDNS waits until the DNS Service takes connections. The conditions of the
+// node and of the Deployment may still be those from before a restart; a
+// connection from here proves that kube-proxy, the pod and its network work now.
+func (n Node) waitForDNS(ctx context.Context) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	err := unit.Poll(ctx, func() bool {
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.Net.DNS.String(), "53"))
+		if err != nil {
+			return false
+		}
+		conn.Close()
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the cluster's DNS: %w", err)
+	}
+	return nil
 }
 
 // waitForKro waits until kro's probe says it is ready. The probe listens on the

@@ -9,6 +9,9 @@
 package node
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,6 +141,17 @@ func (n Node) Unit() unit.Spec {
 			Link:    n.innerLink(),
 			Address: n.Net.Node.String(),
 		},
+		Config:    hashOf(n.files()),
 		Processes: n.processes(),
 	}
+}
+
+// hashOf stands for the content of files.
+func hashOf(files map[string]string) string {
+	encoded, err := json.Marshal(files)
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -94,15 +93,14 @@ func admit(s Spec, pid int, connect func(int) error, gate *os.File) (*Running, e
 	return &Running{s.Name, pid, s.Dir}, nil
 }
 
-// Same reports whether the unit was started with this very spec.
+// Same reports whether the unit was last started with this very spec.
 func (s Spec) Same() bool {
-	var old Spec
-	return readJSON(s.specFile(), &old) == nil && reflect.DeepEqual(normal(s), normal(old))
-}
-
-// normal makes empty and missing equal, as they are after a trip through JSON.
-func normal(s Spec) string {
-	return fmt.Sprintf("%v %+v", s.Machine, s.Processes)
+	old, err := os.ReadFile(s.specFile())
+	if err != nil {
+		return false
+	}
+	now, err := encode(s)
+	return err == nil && bytes.Equal(old, now)
 }
 
 // Find returns the unit when its Init is alive, nil when it is not.

@@ -33,6 +33,9 @@ type Spec struct {
 	// Machine, when set, gives the unit a machine of its own: network, mounts,
 	// host name and IPC. Without it the unit shares the host's.
 	Machine *Machine `json:"machine,omitempty"`
+	// Config stands for the content of the configuration files that the processes
+	// read: a unit whose files have changed is another unit.
+	Config string `json:"config,omitempty"`
 	// Processes are started in parallel, each once what it waits for answers.
 	Processes []Process `json:"processes"`
 }
@@ -102,9 +105,12 @@ func readJSON(path string, into any) error {
 }
 
 func writeJSON(path string, value any) error {
-	data, err := json.MarshalIndent(value, "", "  ")
+	data, err := encode(value)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", path, err)
 	}
 	return state.WriteFile(path, data, 0o600)
 }
+
+// encode is one and the same text for one value: maps are sorted by key.
+func encode(value any) ([]byte, error) { return json.MarshalIndent(value, "", "  ") }

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"unicode/utf8"
+
+	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
 // restartMode is what a sync asks for after it was applied.
@@ -41,20 +43,22 @@ type syncFile struct {
 // apply anything before decodeSync has returned without an error: what is wrong
 // may be the last byte.
 func decodeSync(body io.Reader, to changes) (restartMode, error) {
-	d := syncDecoder{json: json.NewDecoder(&utf8Reader{from: body}), to: to}
+	checked := &utf8Reader{from: body}
+	d := syncDecoder{json: json.NewDecoder(checked), body: checked, to: to}
 	d.json.DisallowUnknownFields()
 	mode, err := d.object()
 	if err != nil {
-		return "", refuse(err)
+		return "", d.refuse(err)
 	}
 	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
-		return "", refuse(or(err, malformed("there is more after the JSON object")))
+		return "", d.refuse(or(err, malformed("there is more after the JSON object")))
 	}
 	return mode, nil
 }
 
 type syncDecoder struct {
 	json *json.Decoder
+	body *utf8Reader // what json reads
 	to   changes
 }
 
@@ -167,28 +171,34 @@ func (d *syncDecoder) expect(delim json.Delim, otherwise string) error {
 	return err
 }
 
-// refuse turns an error of reading or decoding into one for the caller.
-func refuse(err error) error {
+// refuse turns an error of reading, decoding or handing on into one for the caller.
+func (d *syncDecoder) refuse(err error) error {
 	var (
+		known     *apiError
+		change    *workspace.Error
 		size      *http.MaxBytesError
 		syntax    *json.SyntaxError
 		wrongType *json.UnmarshalTypeError
 	)
-	switch {
-	case errors.As(err, &size):
-		return tooLarge(size.Limit)
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	switch reading := d.body.failure; {
+	case errors.As(err, &known), errors.As(err, &change):
 		return err
+	case errors.As(reading, &size):
+		return tooLarge(size.Limit)
+	case errors.Is(reading, os.ErrDeadlineExceeded):
+		return reading
+	case errors.Is(reading, errNotUTF8):
+		return malformed("the body is not valid UTF-8; send binary content with the encoding base64")
+	case reading != nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed("the body ends in the middle of the JSON object")
 	case errors.As(err, &syntax):
 		return malformed("the body is not valid JSON at byte %d: %v", syntax.Offset, syntax)
 	case errors.As(err, &wrongType):
 		return malformed("the field %q must not be a JSON %s", shorten(wrongType.Field), wrongType.Value)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return malformed("the body ends in the middle of the JSON object")
-	case errors.Is(err, errNotUTF8):
-		return malformed("the body is not valid UTF-8; send binary content with the encoding base64")
+	default:
+		// A field that is not known has no type of its own.
+		return malformed("the body does not have the right form: %s", shorten(err.Error()))
 	}
-	return err
 }
 
 // or returns err, unless it is nil.
@@ -216,9 +226,19 @@ type utf8Reader struct {
 	from io.Reader
 	// tail has the beginning of a character that the last read cut.
 	tail []byte
+	// failure is why reading ended, unless it was the end of the body.
+	failure error
 }
 
 func (u *utf8Reader) Read(p []byte) (int, error) {
+	n, err := u.check(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		u.failure = err
+	}
+	return n, err
+}
+
+func (u *utf8Reader) check(p []byte) (int, error) {
 	n, err := u.from.Read(p)
 	read := append(u.tail, p[:n]...)
 	for len(read) > 0 {

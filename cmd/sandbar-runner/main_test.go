@@ -1,0 +1,256 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/runner"
+)
+
+const (
+	token = "correct-horse-battery-staple"
+
+	// maxBinaryBytes is what the whole image of the runner may weigh.
+	maxBinaryBytes = 12 << 20
+
+	// nobody is the user that the runner is tried as, when the test is root.
+	nobody = 65534
+)
+
+// binary is the program as it is released.
+var binary string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		// Not below /root, where nobody could run it.
+		dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chmod(dir, 0o755); err != nil {
+			panic(err)
+		}
+		binary = filepath.Join(dir, "runner")
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -X main.version=v1.2.3", "-o", binary, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("building: %v\n%s", err, out))
+		}
+		return m.Run()
+	}())
+}
+
+// Each of these is linked into every sandbox. A new line needs a reason.
+var allowedDependencies = []string{
+	"github.com/sandbar-dev/sandbar/cmd/sandbar-runner",
+	"github.com/sandbar-dev/sandbar/runner",
+	"github.com/sandbar-dev/sandbar/runner/ringlog",
+	"github.com/sandbar-dev/sandbar/runner/supervise",
+	"github.com/sandbar-dev/sandbar/runner/workspace",
+	"golang.org/x/sys/unix",
+}
+
+func TestDependenciesAreTheStandardLibraryAndLittleElse(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")
+	list.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(allowedDependencies, strings.Fields(string(out)), cmp.Transformer("set", func(list []string) map[string]bool {
+		set := map[string]bool{}
+		for _, s := range list {
+			set[s] = true
+		}
+		return set
+	})); diff != "" {
+		t.Errorf("dependencies (-allowed +linked):\n%s", diff)
+	}
+}
+
+func TestTheBinaryIsSmallAndStatic(t *testing.T) {
+	info, err := os.Stat(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > maxBinaryBytes {
+		t.Errorf("the binary has %d bytes, want at most %d", info.Size(), maxBinaryBytes)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(content, []byte("/lib64/ld-linux")) {
+		t.Error("the binary asks for a dynamic linker")
+	}
+}
+
+func TestInstallLeavesAWholeProgram(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // again: an init container may run twice
+		if out, err := exec.Command(binary, "install", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	installed := filepath.Join(dir, runner.BinaryName)
+	if out, err := exec.Command(installed, "version").Output(); err != nil || string(out) != "v1.2.3\n" {
+		t.Errorf("the installed program answered %q, %v", out, err)
+	}
+	if info, err := os.Stat(installed); err != nil || info.Mode() != 0o755 {
+		t.Errorf("its mode is %v, %v; want 0755", info.Mode(), err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("%d files are there, want one", len(entries))
+	}
+}
+
+func TestWrongUsageIsRefused(t *testing.T) {
+	for name, args := range map[string][]string{
+		"an unknown word":             {"serve-all"},
+		"install without a directory": {"install"},
+		"install to nowhere":          {"install", "/does/not/exist"},
+		"health check of nothing":     {"healthcheck"},
+		"serving without a token":     {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := exec.Command(binary, args...)
+			c.Env = []string{"SANDBAR_CONTROL_ADDR=127.0.0.1:1", "SANDBAR_WORKDIR=" + t.TempDir()}
+			if out, err := c.CombinedOutput(); err == nil || len(out) == 0 {
+				t.Errorf("it ended with %v and said %q, want a failure with a reason", err, out)
+			}
+		})
+	}
+}
+
+// serving is a runner that serves.
+type serving struct {
+	command *exec.Cmd
+	url     string
+	stderr  *bytes.Buffer
+}
+
+// startRunner starts the binary, as nobody when the test is root.
+func startRunner(t *testing.T, start string) *serving {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &serving{command: exec.Command(binary), url: "http://" + addr, stderr: &bytes.Buffer{}}
+	s.command.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "SANDBAR_CONTROL_TOKEN=" + token, "SANDBAR_CONTROL_ADDR=" + addr,
+		"SANDBAR_WORKDIR=" + dir, "SANDBAR_START_COMMAND=" + start,
+	}
+	s.command.Dir, s.command.Stderr = "/", s.stderr
+	if os.Getuid() == 0 {
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		s.command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if s.command.ProcessState == nil {
+			_ = s.command.Process.Kill()
+			_ = s.command.Wait()
+		}
+	})
+	health := func() bool {
+		check := exec.Command(binary, "healthcheck")
+		check.Env = s.command.Env
+		return check.Run() == nil
+	}
+	for late := time.Now().Add(20 * time.Second); !health(); {
+		if time.Now().After(late) {
+			t.Fatalf("the runner does not answer: %s", s.stderr)
+		}
+	}
+	return s
+}
+
+// logs returns the app's log once it contains want.
+func (s *serving) logs(t *testing.T, want string) string {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodGet, s.url+"/logs?follow", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(runner.TokenHeader, token)
+	client := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text []byte
+	for buf := make([]byte, 4096); !strings.Contains(string(text), want); {
+		n, err := response.Body.Read(buf)
+		if text = append(text, buf[:n]...); err != nil && err != io.EOF {
+			t.Fatalf("the log is %q, and then %v", text, err)
+		}
+	}
+	return string(text)
+}
+
+// The app runs as the same user, and the environment that a process was started
+// with stays readable in /proc whatever the process does to it.
+func TestTheAppCannotReadTheTokenFromTheRunnersProcess(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("not root: the app is tried as this user")
+	}
+	s := startRunner(t, `cat /proc/$PPID/environ; cat /proc/$PPID/cmdline; env; echo "checked "; exec sleep 1000`)
+	log := s.logs(t, "checked ")
+	if strings.Contains(log, token) {
+		t.Errorf("the app read the token:\n%s", log)
+	}
+	if !strings.Contains(log, "Permission denied") {
+		t.Errorf("the app was not refused:\n%s", log)
+	}
+}
+
+func TestTERMStopsTheAppWithAllThatCameFromItAndEndsWithSuccess(t *testing.T) {
+	s := startRunner(t, `(setsid sh -c 'echo stray=$$; trap "" HUP; exec sleep 1000' &) ; trap 'exit' TERM; echo up; while :; do sleep 0.05; done`)
+	log := s.logs(t, "up")
+	if !strings.Contains(log, "stray=") {
+		log = s.logs(t, "stray=")
+	}
+	_, after, _ := strings.Cut(log, "stray=")
+	stray, _, _ := strings.Cut(after, "\n")
+	if err := s.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.command.Wait(); err != nil {
+		t.Errorf("the runner ended with %v: %s", err, s.stderr)
+	}
+	if _, err := os.Stat(filepath.Join("/proc", stray)); err == nil {
+		t.Errorf("process %s is left", stray)
+	}
+	if strings.Contains(s.stderr.String(), token) {
+		t.Error("the runner's log contains the token")
+	}
+}

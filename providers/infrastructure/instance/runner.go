@@ -12,7 +12,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -149,7 +148,7 @@ func (r *runner) follow(ctx context.Context, urls []string) error {
 
 // configure takes over what the operator says; a change makes every instance be looked at.
 func (r *runner) configure(s settings) {
-	if equality.Semantic.DeepEqual(*r.settings.Load(), s) {
+	if r.settings.Load().equal(s) {
 		return
 	}
 	r.settings.Store(&s)

@@ -4,6 +4,7 @@
 package instance
 
 import (
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,12 @@ type settings struct {
 	dataPlane sandbarv1alpha1.DataPlane
 	// infrastructure is nil until the operator has created the InfrastructureProvider.
 	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+}
+
+func (s settings) equal(other settings) bool {
+	return s.provider == other.provider &&
+		equality.Semantic.DeepEqual(s.dataPlane, other.dataPlane) &&
+		equality.Semantic.DeepEqual(s.infrastructure, other.infrastructure)
 }
 
 // scope is what one reconcile knows; the builders of a placement read it and nothing else.

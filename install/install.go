@@ -1,0 +1,177 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package install prepares a provider workspace in kcp and a runtime cluster for Sandbar, with
+// an administrator's rights in both: kinds, export, policies, narrow identities, the operator's
+// configuration and the built-in Templates. Whatever runs later does so with the identities
+// that it leaves. It can be run again at any time and changes only what differs.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/templates"
+)
+
+// Options say what to prepare.
+type Options struct {
+	// KCP has an administrator's rights in the provider workspace, or in the one above it when
+	// the workspace is to be made. A path /clusters/… in its host is ignored.
+	KCP *rest.Config
+	// Runtime has an administrator's rights on the runtime cluster.
+	Runtime *rest.Config
+	// Workspace is the path of the provider workspace, for example "root:sandbar". It is made
+	// when it is missing, and those above it too.
+	Workspace string
+	// ExportName is the name of the APIExport.
+	ExportName string
+	// Provider is the spec of the InfrastructureProvider.
+	Provider sandbarv1alpha1.InfrastructureProviderSpec
+	// Templates are the names of the built-in Templates to apply.
+	Templates []string
+	// OutDir is where the kubeconfigs of the identities are written; empty means nowhere.
+	OutDir string
+	// DryRun asks the servers what would happen and changes nothing.
+	DryRun bool
+	// Timeout bounds each wait: for a workspace, a CRD, a token. Defaults to 2 minutes.
+	Timeout time.Duration
+	// Progress is told, in a line of prose, what is being done. Nil means nobody.
+	Progress func(line string)
+}
+
+const (
+	defaultTimeout = 2 * time.Minute
+	// KCPKubeconfig and the others are the names of the files in OutDir.
+	KCPKubeconfig         = "kcp.kubeconfig"
+	ControllersKubeconfig = "runtime-controllers.kubeconfig"
+	ServeKubeconfig       = "runtime-serve.kubeconfig"
+)
+
+// Init prepares both sides. Whether the runtime cluster is fit is found out before anything is
+// changed. The report tells of everything that was looked at, also when there is an error.
+//
+// It does not wait for the Templates to become Ready: that is the work of the controllers, which
+// may not run yet.
+func Init(ctx context.Context, opts Options) (Report, error) {
+	var report Report
+	if err := opts.complete(); err != nil {
+		return report, err
+	}
+	gateway, err := checkRuntime(ctx, opts)
+	if err != nil {
+		return report, err
+	}
+	kcp, err := prepareKCP(ctx, opts, gateway, &report)
+	if err != nil {
+		return report, fmt.Errorf("preparing workspace %s: %w", opts.Workspace, err)
+	}
+	rt, err := prepareRuntime(ctx, opts, &report)
+	if err != nil {
+		return report, fmt.Errorf("preparing the runtime cluster: %w", err)
+	}
+	if opts.OutDir == "" || opts.DryRun {
+		return report, nil
+	}
+	if err := writeIdentities(ctx, opts, kcp, rt, &report); err != nil {
+		return report, fmt.Errorf("writing the kubeconfigs: %w", err)
+	}
+	return report, nil
+}
+
+func (o *Options) complete() error {
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.KCP == nil || o.Runtime == nil {
+		return errors.New("both kcp and the runtime cluster are needed")
+	}
+	if !validWorkspace(o.Workspace) {
+		return fmt.Errorf("the workspace %q is not a path such as root:sandbar", o.Workspace)
+	}
+	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
+		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
+	}
+	if o.Provider.DataPlane.URL == "" {
+		return errors.New("the URL of the data plane is needed: tenants and their clients are told it")
+	}
+	for _, name := range o.Templates {
+		if !slices.Contains(templates.Names(), name) {
+			return fmt.Errorf("%w: %q (there are: %s)", templates.ErrUnknown, name, strings.Join(templates.Names(), ", "))
+		}
+	}
+	return nil
+}
+
+func validWorkspace(path string) bool {
+	segments := strings.Split(path, ":")
+	return len(segments) > 1 && segments[0] == "root" && !slices.ContainsFunc(segments, func(s string) bool {
+		return len(validation.IsDNS1123Label(s)) > 0
+	})
+}
+
+// checkRuntime finds out whether the runtime cluster is fit, and whether it serves the Gateway API.
+func checkRuntime(ctx context.Context, opts Options) (gateway bool, err error) {
+	inspector, err := platform.NewInspector(opts.Runtime)
+	if err != nil {
+		return false, err
+	}
+	found, err := inspector.Inspect(ctx)
+	if err != nil {
+		return false, err
+	}
+	kro := found.KroVersion
+	if kro == "" {
+		kro = "of an API new enough"
+	}
+	opts.Progress(fmt.Sprintf("runtime cluster: Kubernetes %s, kro %s", found.KubernetesVersion, kro))
+	return inspector.HasGateway()
+}
+
+// prepareKCP makes the workspace and applies everything in it.
+func prepareKCP(ctx context.Context, opts Options, gateway bool, report *Report) (*applier, error) {
+	exists, err := ensureWorkspace(ctx, opts, report)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newApplier("kcp", workspaceConfig(opts.KCP, opts.Workspace), opts, report)
+	if err != nil {
+		return nil, err
+	}
+	a.absent = !exists
+	objects, err := kcpObjects(opts, gateway)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.applyAll(ctx, objects)
+}
+
+func prepareRuntime(ctx context.Context, opts Options, report *Report) (*applier, error) {
+	a, err := newApplier("runtime", opts.Runtime, opts, report)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := runtimeObjects(opts)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.applyAll(ctx, objects)
+}
+
+// notThere tells whether an error only says that something, or its kind, does not exist.
+func notThere(err error) bool {
+	return apierrors.IsNotFound(err) || isNoKind(err)
+}

@@ -1,0 +1,260 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+func TestOutcomesOfAuthorization(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.grant("viewer", "get sandboxrunners", "get sandboxrunners/log")
+	w.kcp.grant("syncer-who-may-not-read", "create sandboxrunners/sync")
+	w.kcp.grant("member")
+	w.kcp.set(func() { w.kcp.rights["stranger"] = map[string]bool{} })
+	short := func(ws, name, verb string) string {
+		return "/dataplane/clusters/" + ws + "/sandboxrunners/" + name + "/" + verb
+	}
+	const ws = "root:acme:dev"
+	for name, c := range map[string]struct {
+		token, method, path string
+		code                int
+	}{
+		"no token is 401":                                 {"", "GET", short(ws, "demo", "log"), 401},
+		"a token that kcp does not know is 401":           {"foreign", "GET", short(ws, "demo", "log"), 401},
+		"a viewer may read the log":                       {"viewer", "GET", short(ws, "demo", "log"), 200},
+		"HEAD asks like GET":                              {"viewer", "HEAD", short(ws, "demo", "log"), 200},
+		"a viewer may not sync":                           {"viewer", "POST", short(ws, "demo", "sync"), 403},
+		"the right for the verb without get is 403":       {"syncer-who-may-not-read", "POST", short(ws, "demo", "sync"), 403},
+		"a member without rights is 403":                  {"member", "GET", short(ws, "demo", "log"), 403},
+		"a stranger is 403":                               {"stranger", "GET", short(ws, "demo", "log"), 403},
+		"an unknown workspace is 403":                     {"viewer", "GET", short("root:nowhere", "demo", "log"), 403},
+		"a missing instance is 404 for a viewer":          {"viewer", "GET", short(ws, "missing", "log"), 404},
+		"a missing instance is 403 for a member":          {"member", "GET", short(ws, "missing", "log"), 403},
+		"an unknown verb is 404 for who may get":          {"viewer", "GET", short(ws, "demo", "nosuch"), 404},
+		"an unknown verb is 404 for an administrator":     {adminToken, "GET", short(ws, "demo", "nosuch"), 404},
+		"an unknown verb is 403 for a member":             {"member", "GET", short(ws, "demo", "nosuch"), 403},
+		"a wrong method is 405 for an administrator":      {adminToken, "POST", short(ws, "demo", "log"), 405},
+		"a wrong method is 403 for a viewer":              {"viewer", "POST", short(ws, "demo", "log"), 403},
+		"an unknown resource is 404 for an administrator": {adminToken, "GET", "/dataplane/clusters/" + ws + "/nosuch/demo/log", 404},
+		"an unknown resource is 403 for a member":         {"member", "GET", "/dataplane/clusters/" + ws + "/nosuch/demo/log", 403},
+		"another version of the kind is 404":              {adminToken, "GET", "/clusters/" + ws + "/apis/sandbar.dev/v9/namespaces/default/sandboxrunners/demo/log", 404},
+		"another namespace is 404":                        {adminToken, "GET", "/dataplane/clusters/" + ws + "/namespaces/other/sandboxrunners/demo/log", 404},
+		"a method of one's own is 405":                    {adminToken, "BREW", short(ws, "demo", "log"), 405},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, body := w.do(c.method, c.path, c.token, nil)
+			if c.code == 200 {
+				if res.StatusCode != 200 {
+					t.Fatalf("got %d %s", res.StatusCode, body)
+				}
+				return
+			}
+			wantStatus(t, res, body, c.code)
+			if got := res.Header.Get("WWW-Authenticate"); (c.code == 401) != (got == "Bearer") {
+				t.Errorf("WWW-Authenticate is %q", got)
+			}
+			if got := res.Header.Get("Allow"); (c.code == 405) != (got != "") {
+				t.Errorf("Allow is %q", got)
+			}
+		})
+	}
+}
+
+// A caller who may not know gets the same bytes for what exists and what does not.
+func TestRefusalsDoNotTellWhatExists(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.grant("member")
+	var first string
+	for _, path := range []string{
+		"root:acme:dev/sandboxrunners/demo/log", "root:acme:dev/sandboxrunners/missing/log", "root:acme:dev/sandboxrunners/demo/nosuch",
+		"root:acme:dev/nosuch/demo/log", "root:nowhere/sandboxrunners/demo/log", "cluster1/sandboxrunners/demo/proxy",
+	} {
+		res, body := w.do("GET", "/dataplane/clusters/"+path, "member", nil)
+		res.Header.Del("Date")
+		if got := fmt.Sprint(res.StatusCode, res.Header, body); first == "" {
+			first = got
+		} else if got != first {
+			t.Errorf("%s answers differently:\n%s\n%s", path, got, first)
+		}
+	}
+}
+
+func TestAuthorizationModes(t *testing.T) {
+	for _, c := range []struct {
+		mode  AuthorizationMode
+		right []string
+		path  string
+		code  int
+	}{
+		{AuthorizeBoth, []string{"get sandboxrunners", "get sandboxrunners/log"}, demo, 200},
+		{AuthorizeBoth, []string{"get sandboxrunners"}, demo, 403},
+		{AuthorizeBoth, []string{"get sandboxrunners/log"}, demo, 403},
+		{AuthorizeInstanceGet, []string{"get sandboxrunners"}, demo, 200},
+		{AuthorizeInstanceGet, []string{"get sandboxrunners/log"}, demo, 403},
+		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 200},
+		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, demo, 403},
+		{AuthorizeSubresource, []string{"get sandboxrunners"}, demo, 403},
+		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/missing/", 404},
+	} {
+		t.Run(fmt.Sprintf("%s with %v on %s is %d", c.mode, c.right, c.path, c.code), func(t *testing.T) {
+			w := newWorld(t, recorder(), func(s *setup) { s.opts.AuthorizationMode = c.mode })
+			w.kcp.grant("caller", c.right...)
+			if res, body := w.do("GET", c.path+"log", "caller", nil); res.StatusCode != c.code {
+				t.Errorf("got %d %s", res.StatusCode, body)
+			}
+		})
+	}
+}
+
+func TestAKcpThatDoesNotAnswerAllowsNothing(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.set(func() { w.kcp.down = true })
+	res, body := w.do("GET", demo+"log", adminToken, nil)
+	wantStatus(t, res, body, http.StatusServiceUnavailable)
+	if res.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	// An error is not kept: the next request is answered as soon as kcp is back.
+	w.kcp.set(func() { w.kcp.down = false })
+	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+		t.Errorf("got %d %s", res.StatusCode, body)
+	}
+}
+
+func TestAnswersAreKeptAndSharedWhileTheyLast(t *testing.T) {
+	w := newWorld(t, recorder())
+	for range 50 {
+		if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+			t.Fatalf("got %d %s", res.StatusCode, body)
+		}
+	}
+	if gets, reviews := w.kcp.gets.Load(), w.kcp.reviews.Load(); gets != 1 || reviews != 1 {
+		t.Errorf("50 requests asked kcp %d times for the instance and %d times for the right", gets, reviews)
+	}
+	if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 || w.kcp.reviews.Load() != 2 {
+		t.Error("another verb used the same answer")
+	}
+}
+
+func TestAnswersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := newAuthorizer(nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, newMetrics())
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := func(name string) bool {
+			found, ok := a.answers.Get(question{verb: name}.key())
+			return ok && time.Now().Before(found.expires)
+		}
+		a.keep(question{verb: "allow"}.key(), answer{})
+		a.keep(question{verb: "deny"}.key(), answer{refused: forbidden()})
+		a.keep(question{verb: "error"}.key(), answer{refused: kcpUnavailable(tenant.Answer{})})
+		for _, c := range []struct {
+			after time.Duration
+			want  string
+		}{{0, "allow deny"}, {denyTTL, "allow"}, {allowTTL - denyTTL, ""}} {
+			time.Sleep(c.after)
+			var got []string
+			for _, name := range []string{"allow", "deny", "error"} {
+				if kept(name) {
+					got = append(got, name)
+				}
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("kept %v, want %q", got, c.want)
+			}
+		}
+	})
+}
+
+// Many callers, half of whom may not, ask for one instance at once. A cache or a flight that
+// mixed them up would let one of them through.
+func TestTheCacheDoesNotMixCallers(t *testing.T) {
+	w := newWorld(t, recorder(), func(s *setup) {
+		s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1e6, 1e6
+		s.opts.Limits.InstanceRequests, s.opts.Limits.WorkspaceRequests = 1000, 1000
+		s.opts.AuthorizationCacheSize = 16 // smaller than the callers, so that entries come and go
+	})
+	const callers = 40
+	for i := range callers {
+		right := []string{"get sandboxrunners"}
+		if i%2 == 0 {
+			right = append(right, "get sandboxrunners/log")
+		}
+		w.kcp.grant(fmt.Sprintf("caller-%d", i), right...)
+	}
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			want := map[bool]int{true: 200, false: 403}[i%2 == 0]
+			for range 20 {
+				req, _ := http.NewRequest(http.MethodGet, w.url+demo+"log", nil)
+				req.Header.Set("Authorization", fmt.Sprintf("Bearer caller-%d", i))
+				res, err := w.client.Do(req)
+				if err != nil {
+					t.Errorf("caller %d: %v", i, err)
+					return
+				}
+				res.Body.Close()
+				if res.StatusCode != want {
+					t.Errorf("caller %d got %d, want %d", i, res.StatusCode, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestACallerWhoLeavesDoesNotCancelTheOthersAnswer(t *testing.T) {
+	w := newWorld(t, recorder())
+	hold := make(chan struct{})
+	w.kcp.set(func() { w.kcp.hold = hold })
+	conn := w.dial()
+	fmt.Fprintf(conn, "GET %slog HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", demo, adminToken)
+	// hold is received from twice by kcp, for the two questions. Giving one is proof that
+	// the flight has begun.
+	hold <- struct{}{}
+	answered := make(chan int)
+	go func() {
+		res, _ := w.do("GET", demo+"log", adminToken, nil)
+		answered <- res.StatusCode
+	}()
+	conn.Close()
+	eventually(t, "the first caller has left", func() bool { return w.lastReason() == causeClientGone })
+	close(hold)
+	if code := <-answered; code != 200 {
+		t.Errorf("the second caller got %d", code)
+	}
+	if w.kcp.reviews.Load() != 1 {
+		t.Errorf("kcp was asked %d times", w.kcp.reviews.Load())
+	}
+}
+
+func FuzzReviewKey(f *testing.F) {
+	f.Add("token", "root:a", "sandboxrunners", "ns", "name", "log", "get", "token", "root:a", "sandboxrunners", "ns", "nam", "elog", "get")
+	f.Add("t", "a", "bc", "d", "e", "f", "g", "t", "ab", "c", "d", "e", "f", "g")
+	f.Add("t\x00a", "b", "", "", "", "", "", "t", "a\x00b", "", "", "", "", "")
+	f.Fuzz(func(t *testing.T, t1, w1, r1, ns1, n1, s1, v1, t2, w2, r2, ns2, n2, s2, v2 string) {
+		make1 := func(token, ws, res, ns, name, sub, verb string) question {
+			return question{
+				caller: tenant.Bearer(token), subresource: sub, verb: verb,
+				ref: tenant.Ref{Workspace: ws, Resource: res, Namespace: ns, Name: name},
+			}
+		}
+		a, b := make1(t1, w1, r1, ns1, n1, s1, v1), make1(t2, w2, r2, ns2, n2, s2, v2)
+		if (a == b) != (a.key() == b.key()) {
+			t.Errorf("%+v and %+v: equal %t, keys equal %t", a, b, a == b, a.key() == b.key())
+		}
+	})
+}

@@ -1,0 +1,151 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fakeKCP answers what the data plane asks as callers, the way a single kcp shard does: an
+// unknown workspace is 404, no access 403, a bad token 401.
+type fakeKCP struct {
+	*httptest.Server
+
+	mu        sync.Mutex
+	clusters  map[string]string // workspace path or name to logical cluster name
+	instances map[string]*metav1.PartialObjectMetadata
+	rights    map[string]map[string]bool // token to "verb resource/subresource", or "*"
+	down      bool
+	// hold, if set, is received from before each answer.
+	hold chan struct{}
+
+	gets    atomic.Int64
+	reviews atomic.Int64
+}
+
+func newFakeKCP(t *testing.T) *fakeKCP {
+	t.Helper()
+	k := &fakeKCP{
+		clusters:  map[string]string{"root:acme:dev": "cluster1", "cluster1": "cluster1"},
+		instances: map[string]*metav1.PartialObjectMetadata{},
+		rights:    map[string]map[string]bool{},
+	}
+	k.Server = httptest.NewTLSServer(http.HandlerFunc(k.serve))
+	t.Cleanup(k.Close)
+	return k
+}
+
+func (k *fakeKCP) set(change func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change()
+}
+
+// grant gives a token rights, for example "get sandboxrunners/log".
+func (k *fakeKCP) grant(token string, rights ...string) {
+	k.set(func() {
+		k.rights[token] = map[string]bool{"access": true}
+		for _, right := range rights {
+			k.rights[token][right] = true
+		}
+	})
+}
+
+func (k *fakeKCP) addInstance(cluster, namespace, name string, uid types.UID) {
+	k.set(func() {
+		k.instances[cluster+"/"+namespace+"/sandboxrunners/"+name] = &metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: namespace, UID: uid,
+				Annotations: map[string]string{"kcp.io/cluster": cluster},
+			},
+		}
+	})
+}
+
+func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	hold := k.hold
+	k.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/clusters/"), "/")
+	rights, known := k.rights[token]
+	cluster, exists := k.clusters[parts[0]]
+	isReview := strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
+	if isReview {
+		k.reviews.Add(1)
+	} else {
+		k.gets.Add(1)
+	}
+	switch {
+	case k.down:
+		w.WriteHeader(http.StatusInternalServerError)
+	case !known:
+		w.WriteHeader(http.StatusUnauthorized)
+	case !exists:
+		w.WriteHeader(http.StatusNotFound)
+	case !rights["access"]:
+		w.WriteHeader(http.StatusForbidden)
+	case isReview:
+		k.review(w, r, rights)
+	default:
+		// clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}
+		k.get(w, rights, cluster, parts)
+	}
+}
+
+func (k *fakeKCP) review(w http.ResponseWriter, r *http.Request, rights map[string]bool) {
+	var review authorizationv1.SelfSubjectAccessReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if a := review.Spec.ResourceAttributes; a != nil {
+		resource := a.Resource
+		if a.Subresource != "" {
+			resource += "/" + a.Subresource
+		}
+		review.Status.Allowed = rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
+	} else {
+		review.Status.Allowed = review.Spec.NonResourceAttributes.Verb == "access"
+	}
+	w.WriteHeader(http.StatusCreated)
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+func (k *fakeKCP) get(w http.ResponseWriter, rights map[string]bool, cluster string, parts []string) {
+	if len(parts) != 8 {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if !rights["*"] && !rights["get "+parts[6]] {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	obj, ok := k.instances[cluster+"/"+parts[5]+"/"+parts[6]+"/"+parts[7]]
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(struct {
+		*metav1.PartialObjectMetadata
+		Status map[string]any `json:"status"`
+	}{obj, map[string]any{"phase": "Ready"}})
+}

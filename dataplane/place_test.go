@@ -1,0 +1,263 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// Invariant 1: whatever a status says, a request ends in the computed namespace, at an object
+// with the instance's UID.
+func TestForgedReferencesAreRefused(t *testing.T) {
+	victim := placement.ID{Cluster: "cluster2", UID: "uid-victim"}
+	ref := func(namespace, name string) map[string]any {
+		return map[string]any{"namespace": namespace, "name": name}
+	}
+	own := demoID.Namespace()
+	unlabelled := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "unlabelled", Namespace: own}}
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: own, Labels: victim.Labels("sandbox-runner")}}
+	foreignSecret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: own, Labels: victim.Labels("sandbox-runner")},
+		Data:       map[string][]byte{"token": []byte("stolen")},
+	}
+	for name, c := range map[string]struct {
+		path  string
+		value any
+		code  int
+	}{
+		"a Service in another placement":         {"controlServiceRef", ref(victim.Namespace(), "control"), 502},
+		"a Service in kube-system":               {"controlServiceRef", ref("kube-system", "kube-dns"), 502},
+		"a Service with another's UID":           {"controlServiceRef", ref(own, "foreign"), 502},
+		"a Service without a label":              {"controlServiceRef", ref(own, "unlabelled"), 409},
+		"a Service that does not exist":          {"controlServiceRef", ref(own, "missing"), 409},
+		"a name that climbs":                     {"controlServiceRef", ref(own, "../../"+victim.Namespace()+"/control"), 409},
+		"a namespace that climbs":                {"controlServiceRef", ref(own+"/../"+victim.Namespace(), "control"), 502},
+		"a reference that is no object":          {"controlServiceRef", "control", 502},
+		"a reference that is empty":              {"controlServiceRef", map[string]any{}, 409},
+		"a Secret in another placement":          {"controlSecretRef", ref(victim.Namespace(), placement.ControlSecret), 502},
+		"a Secret with another's UID":            {"controlSecretRef", ref(own, "foreign"), 502},
+		"a Secret of the system":                 {"controlSecretRef", ref("kube-system", "bootstrap"), 502},
+		"a Secret that does not exist is waited": {"controlSecretRef", ref(own, "missing"), 409},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, recorder(), func(s *setup) {
+				s.status[c.path] = c.value
+				s.objects = append(placementObjects(t, victim, "victim", "127.0.0.1:9"), unlabelled, foreign, foreignSecret)
+			})
+			res, body := w.do("POST", demo+"sync", adminToken, nil)
+			wantStatus(t, res, body, c.code)
+		})
+	}
+}
+
+// Invariant 4: an instance that this provider did not place does not exist here.
+func TestAnInstanceThatIsNotPlacedHereIs404(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.addInstance("cluster1", "default", "elsewhere", "uid-elsewhere")
+	for _, verb := range []string{"log", "status"} {
+		res, body := w.do("GET", "/dataplane/clusters/root:acme:dev/sandboxrunners/elsewhere/"+verb, adminToken, nil)
+		wantStatus(t, res, body, http.StatusNotFound)
+	}
+}
+
+func TestNamespacesThatAreNoPlacement(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"one that only has the UID":     {placement.LabelInstanceUID: "uid-demo"},
+		"one of another cluster":        placement.ID{Cluster: "cluster2", UID: "uid-demo"}.Labels("sandbox-runner"),
+		"one of another instance's UID": placement.ID{Cluster: "cluster1", UID: "uid-other"}.Labels("sandbox-runner"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, recorder())
+			ctx := context.Background()
+			ns, err := w.runtime.CoreV1().Namespaces().Get(ctx, demoID.Namespace(), metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ns.Labels = labels
+			if _, err := w.runtime.CoreV1().Namespaces().Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the change arrived", func() bool {
+				res, _ := w.do("GET", demo+"log", adminToken, nil)
+				return res.StatusCode == http.StatusNotFound
+			})
+		})
+	}
+}
+
+func TestAnInstanceThatIsBeingDeletedIsRefused(t *testing.T) {
+	now := metav1.Now()
+	t.Run("when the tenant's object says so", func(t *testing.T) {
+		w := newWorld(t, recorder())
+		w.kcp.set(func() { w.kcp.instances["cluster1/default/sandboxrunners/demo"].DeletionTimestamp = &now })
+		res, body := w.do("POST", demo+"sync", adminToken, nil)
+		wantStatus(t, res, body, http.StatusNotFound)
+		if res, body := w.do("GET", demo+"status", adminToken, nil); res.StatusCode != 200 {
+			t.Errorf("its status is %d %s", res.StatusCode, body)
+		}
+	})
+	t.Run("when the runtime instance does, although a cached answer says otherwise", func(t *testing.T) {
+		w := newWorld(t, recorder())
+		if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 {
+			t.Fatalf("got %d", res.StatusCode)
+		}
+		deleting := kroInstance(demoID, "demo", demoStatus(demoID.Namespace()))
+		deleting.SetDeletionTimestamp(&now)
+		if _, err := w.kros.Resource(runners).Namespace(demoID.Namespace()).Update(context.Background(), deleting, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the deletion arrived", func() bool {
+			res, _ := w.do("POST", demo+"sync", adminToken, nil)
+			return res.StatusCode == http.StatusNotFound
+		})
+	})
+}
+
+// Delete and create again under the same name while the old placement is still there: the cached
+// UID is the old one's, and must not be used once the new one shows.
+func TestARecreatedInstanceIsNeverRoutedToTheOldOne(t *testing.T) {
+	answers := func(word string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(word)) })
+	}
+	w := newWorld(t, answers("old"))
+	if _, body := w.do("GET", demo+"proxy", adminToken, nil); body != "old" {
+		t.Fatalf("got %q", body)
+	}
+	created := httptest.NewServer(answers("new"))
+	defer created.Close()
+	w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
+	w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", created.Listener.Addr().String())
+	for range 3 {
+		if _, body := w.do("GET", demo+"proxy", adminToken, nil); body != "new" {
+			t.Fatalf("got %q", body)
+		}
+	}
+}
+
+func TestAnInstanceThatIsNotReadyIs409WithItsPhase(t *testing.T) {
+	for name, c := range map[string]struct {
+		status map[string]any
+		phase  string
+	}{
+		"before kro has begun":     {nil, "Materializing"},
+		"while kro is composing":   {map[string]any{"state": "IN_PROGRESS"}, "Materializing"},
+		"active without reference": {map[string]any{"state": "ACTIVE"}, "Ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, recorder(), func(s *setup) { s.status = c.status })
+			res, body := w.do("POST", demo+"sync", adminToken, nil)
+			status := wantStatus(t, res, body, http.StatusConflict)
+			want := "the instance is not ready (phase " + c.phase + "): wait for its condition Ready"
+			if status.Message != want || res.Header.Get("Retry-After") != "1" {
+				t.Errorf("got %q", status.Message)
+			}
+		})
+	}
+}
+
+func TestStatusIsTheTenantsOwn(t *testing.T) {
+	w := newWorld(t, recorder(), func(s *setup) { s.status = nil })
+	res, body := w.do("GET", demo+"status", adminToken, nil)
+	if res.StatusCode != 200 || body != "{\"phase\":\"Ready\"}\n" {
+		t.Errorf("got %d %s", res.StatusCode, body)
+	}
+	if res, body := w.do("HEAD", demo+"status", adminToken, nil); res.StatusCode != 200 || body != "" {
+		t.Errorf("HEAD: got %d %q", res.StatusCode, body)
+	}
+}
+
+func TestTheCatalogueShowsTemplatesToMembersOnly(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.grant("member")
+	w.kcp.set(func() { w.kcp.rights["stranger"] = map[string]bool{} })
+	const path = "/dataplane/clusters/root:acme:dev/templates"
+	res, body := w.do("GET", path, "member", nil)
+	if res.StatusCode != 200 {
+		t.Fatalf("got %d %s", res.StatusCode, body)
+	}
+	var got catalogue
+	if err := json.Unmarshal([]byte(body), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := catalogue{
+		APIVersion: "dataplane.sandbar.dev/v1alpha1", Kind: "TemplateCatalogue",
+		Items: []catalogueItem{{
+			Name: "sandbox-runner", DisplayName: "Sandbox runner", Version: "0.1.0", InstanceAPIVersion: "sandbar.dev/v1alpha1",
+			InstanceKind: "SandboxRunner", Resource: "sandboxrunners",
+			Verbs: []string{"components/api/restart", "echo", "log", "podlog", "proxy", "status", "sync"},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for name, c := range map[string]struct {
+		method, path, token string
+		code                int
+	}{
+		"a stranger":           {"GET", path, "stranger", 403},
+		"nobody":               {"GET", path, "", 401},
+		"an unknown workspace": {"GET", "/dataplane/clusters/root:nowhere/templates", "member", 403},
+		"a write":              {"POST", path, "member", 405},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, body := w.do(c.method, c.path, c.token, nil)
+			wantStatus(t, res, body, c.code)
+		})
+	}
+}
+
+func TestKindsComeAndGoWithTheirTemplates(t *testing.T) {
+	w := newWorld(t, recorder())
+	// The provider's fake client is reached through the server's own informer's client; the
+	// handlers are called as the informer would.
+	k := w.server.kinds
+	find := func() *kind {
+		return k.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
+	}
+	before := find()
+	younger := runnerTemplate()
+	younger.Name, younger.Spec.DataPlane.Endpoints = "younger", map[string]sandbarv1alpha1.Endpoint{}
+	younger.CreationTimestamp = metav1.Now()
+	if err := k.templates.GetStore().Add(younger); err != nil {
+		t.Fatal(err)
+	}
+	k.rebuild(t.Context())
+	if got := find(); got.template.Name != "sandbox-runner" || got.instances != before.instances {
+		t.Errorf("the younger Template took the name over, or the informer was started anew")
+	}
+	for _, obj := range k.templates.GetStore().List() {
+		_ = k.templates.GetStore().Delete(obj)
+	}
+	k.rebuild(t.Context())
+	if find() != nil {
+		t.Error("the kind is still served")
+	}
+}
+
+func TestCachesKeepNoMoreThanRoutingNeeds(t *testing.T) {
+	w := newWorld(t, recorder())
+	secret := lookup[corev1.Secret](w.server.cache.secrets, demoID.Namespace()+"/"+placement.ControlSecret)
+	if diff := cmp.Diff(map[string][]byte{"token": []byte(controlToken)}, secret.Data); diff != "" {
+		t.Errorf("a Secret in memory (-want +got):\n%s", diff)
+	}
+	k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
+	if len(k.template.Spec.Graph.Raw) != 0 {
+		t.Errorf("the graph is in memory: %s", k.template.Spec.Graph.Raw)
+	}
+	if _, found, _ := unstructured.NestedMap(k.instances.get(demoID.Namespace(), "demo").Object, "spec"); found {
+		t.Error("the spec of a runtime instance is in memory")
+	}
+}

@@ -1,0 +1,380 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	adminToken   = "token-of-the-admin-3f1c"
+	controlToken = "control-token-9a7d"
+	demo         = "/dataplane/clusters/root:acme:dev/sandboxrunners/demo/"
+)
+
+var (
+	runners = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
+	demoID  = placement.ID{Cluster: "cluster1", UID: "uid-demo"}
+)
+
+// world is a data plane with real HTTP on both sides: callers in front, pods behind. kcp and the
+// clusters' APIs are fakes.
+type world struct {
+	t       *testing.T
+	kcp     *fakeKCP
+	runtime kubernetes.Interface
+	kros    dynamic.Interface
+	server  *Server
+	url     string
+	metrics string
+	logs    *syncBuffer
+	client  *http.Client
+	stop    func() error
+}
+
+// syncBuffer is a buffer that many goroutines write to.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// setup is what a test may change of a world before it starts.
+type setup struct {
+	opts      Options
+	template  *sandbarv1alpha1.Template
+	backend   http.Handler
+	apiServer http.Handler
+	status    map[string]any
+	objects   []runtime.Object
+	kros      []runtime.Object
+	// nowhere makes the demo's endpoints unreachable.
+	backendAddress string
+}
+
+func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *world {
+	t.Helper()
+	s := &setup{
+		opts: Options{
+			ListenAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Insecure: true, Transport: TransportDirect,
+			DrainDelay: time.Millisecond, DrainTimeout: 5 * time.Second,
+		},
+		template: runnerTemplate(), backend: backend, apiServer: http.NotFoundHandler(), status: demoStatus(demoID.Namespace()),
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	w := &world{t: t, kcp: newFakeKCP(t), logs: &syncBuffer{}}
+	w.kcp.grant(adminToken, "*")
+	w.kcp.addInstance("cluster1", "default", "demo", demoID.UID)
+	s.opts.Logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+
+	if s.backendAddress == "" {
+		pod := httptest.NewServer(s.backend)
+		t.Cleanup(pod.Close)
+		s.backendAddress = pod.Listener.Addr().String()
+	}
+	w.runtime = fake.NewClientset(append(placementObjects(t, demoID, "demo", s.backendAddress), s.objects...)...)
+	scheme := runtime.NewScheme()
+	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	lists := map[schema.GroupVersionResource]string{runners: "SandboxRunnerList"}
+	w.kros = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, append(s.kros, kroInstance(demoID, "demo", s.status))...)
+	provider := dynamicfake.NewSimpleDynamicClient(scheme, s.template)
+
+	apiServer := httptest.NewServer(s.apiServer)
+	t.Cleanup(apiServer.Close)
+	asCaller, err := tenant.New(&rest.Config{
+		Host: w.kcp.URL + "/clusters/root:sandbar", BearerToken: "the-provider's-own",
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := newAPIServer(&rest.Config{Host: apiServer.URL, BearerToken: "runtime-credential"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.opts.SetDefaults()
+	if err := s.opts.Validate(); err != nil && s.opts.CertFile == "" {
+		t.Fatal(err)
+	}
+	w.server, err = assemble(s.opts, provider, w.runtime, w.kros, asCaller, through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server.direct.permit = func(netip.Addr) bool { return true }
+	w.start()
+	return w
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	addresses := make(chan [2]string, 1)
+	w.server.listening = func(verbs, metrics net.Addr) { addresses <- [2]string{verbs.String(), metrics.String()} }
+	ended := make(chan error, 1)
+	go func() { ended <- w.server.Run(ctx) }()
+	select {
+	case err := <-ended:
+		cancel()
+		w.t.Fatalf("the server ended: %v", err)
+	case got := <-addresses:
+		w.url, w.metrics = "http://"+got[0], "http://"+got[1]
+	}
+	w.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	transport := &http.Transport{DisableCompression: true}
+	w.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	w.t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := w.stop(); err != nil {
+			w.t.Errorf("the server ended with %v", err)
+		}
+	})
+	eventually(w.t, "the server is ready", func() bool {
+		res, err := w.client.Get(w.metrics + pathReady)
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
+// eventually polls a real server until it is as it should be.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("timed out before %s", what)
+}
+
+// do sends a request as a caller; the body of the answer is read whole.
+func (w *world) do(method, path, token string, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
+	w.t.Helper()
+	req, err := http.NewRequest(method, w.url+path, body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for _, c := range change {
+		c(req)
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		w.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		w.t.Fatalf("%s %s: reading the answer: %v", method, path, err)
+	}
+	return res, string(data)
+}
+
+// wantStatus checks that an answer is a metav1.Status with a code.
+func wantStatus(t *testing.T, res *http.Response, body string, code int) metav1.Status {
+	t.Helper()
+	if res.StatusCode != code {
+		t.Fatalf("got %d %s, want %d", res.StatusCode, body, code)
+	}
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil {
+		t.Fatalf("the answer is no JSON: %v: %s", err, body)
+	}
+	if status.Kind != "Status" || status.APIVersion != "v1" || status.Status != metav1.StatusFailure || int(status.Code) != code || status.Message == "" {
+		t.Errorf("not a metav1.Status: %s", body)
+	}
+	return status
+}
+
+func runnerTemplate() *sandbarv1alpha1.Template {
+	const control, preview = "status.controlServiceRef", "status.previewServiceRef"
+	return &sandbarv1alpha1.Template{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "sandbar.dev/v1alpha1", Kind: "Template"},
+		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-runner"},
+		Spec: sandbarv1alpha1.TemplateSpec{
+			DisplayName: "Sandbox runner", Version: "0.1.0", Graph: runtime.RawExtension{Raw: []byte(`{"secret":"graph"}`)},
+			DataPlane: sandbarv1alpha1.DataPlane{
+				TokenSecretRef: "status.controlSecretRef",
+				Endpoints: map[string]sandbarv1alpha1.Endpoint{
+					"log":    {ServiceRef: control, Port: "control", UpstreamPath: "/logs", Methods: []string{"GET"}, Stream: true},
+					"sync":   {ServiceRef: control, Port: "control", UpstreamPath: "/sync", Methods: []string{"POST"}},
+					"echo":   {ServiceRef: control, Port: "control", UpstreamPath: "/echo", Methods: []string{"GET"}, Upgrade: true},
+					"proxy":  {ServiceRef: preview, Port: "preview", UpstreamPath: "/", Methods: []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, Upgrade: true},
+					"podlog": {PodRef: "status.podRef", PodSubresource: "log", Methods: []string{"GET"}, Stream: true},
+					"status": {From: "instanceStatus", Methods: []string{"GET"}},
+				},
+				Components: map[string]sandbarv1alpha1.Component{
+					"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{
+						"restart": {ServiceRef: control, Port: "control", UpstreamPath: "/api/restart", Methods: []string{"POST"}},
+					}},
+				},
+			},
+		},
+		Status: sandbarv1alpha1.TemplateStatus{
+			Kind: "SandboxRunner", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners",
+			Conditions: []metav1.Condition{{Type: sandbarv1alpha1.TemplateExported, Status: metav1.ConditionTrue, Reason: "Exported"}},
+		},
+	}
+}
+
+func demoStatus(namespace string) map[string]any {
+	ref := func(name string) map[string]any { return map[string]any{"name": name, "namespace": namespace} }
+	return map[string]any{
+		"state": "ACTIVE", "controlServiceRef": ref("control"), "previewServiceRef": ref("preview"),
+		"controlSecretRef": ref("sandbar-control"), "podRef": ref("pod-0"),
+	}
+}
+
+func kroInstance(id placement.ID, name string, status map[string]any) *unstructured.Unstructured {
+	labels := map[string]any{}
+	for k, v := range id.Labels("sandbox-runner") {
+		labels[k] = v
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
+		"metadata": map[string]any{"name": name, "namespace": id.Namespace(), "labels": labels},
+		"spec":     map[string]any{"startCommand": "npm start"},
+		"status":   status,
+	}}
+}
+
+func placementMeta(id placement.ID, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: id.Namespace(), Labels: id.Labels("sandbox-runner")}
+}
+
+// placementObjects are a placement whose Services lead to address.
+func placementObjects(t *testing.T, id placement.ID, name, address string) []runtime.Object {
+	t.Helper()
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := []runtime.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: id.Namespace(), Labels: id.Labels("sandbox-runner"),
+			Annotations: map[string]string{placement.AnnotationInstanceNamespace: "default", placement.AnnotationInstanceName: name},
+		}},
+		&corev1.Secret{
+			ObjectMeta: placementMeta(id, placement.ControlSecret),
+			Data:       map[string][]byte{placement.ControlTokenKey: []byte(controlToken), "other": []byte("not-for-us")},
+		},
+		&corev1.Pod{ObjectMeta: placementMeta(id, "pod-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}, {Name: "side"}}}},
+	}
+	for _, service := range []string{"control", "preview"} {
+		slice := placementMeta(id, service+"-1")
+		slice.Labels[discoveryv1.LabelServiceName] = service
+		number, portName, protocol := int32(port), service, corev1.ProtocolTCP
+		objects = append(objects,
+			&corev1.Service{ObjectMeta: placementMeta(id, service), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: service, Port: 80}}}},
+			&discoveryv1.EndpointSlice{
+				ObjectMeta: slice, AddressType: discoveryv1.AddressTypeIPv4,
+				Ports:     []discoveryv1.EndpointPort{{Name: &portName, Port: &number, Protocol: &protocol}},
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}}},
+			},
+		)
+	}
+	return objects
+}
+
+// newPlacement places another instance under a name, and waits until the data plane knows.
+func (w *world) newPlacement(id placement.ID, name, address string) {
+	w.t.Helper()
+	ctx := context.Background()
+	for _, obj := range placementObjects(w.t, id, name, address) {
+		var err error
+		switch o := obj.(type) {
+		case *corev1.Namespace:
+			_, err = w.runtime.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
+		case *corev1.Secret:
+			_, err = w.runtime.CoreV1().Secrets(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		case *corev1.Service:
+			_, err = w.runtime.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		case *discoveryv1.EndpointSlice:
+			_, err = w.runtime.DiscoveryV1().EndpointSlices(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	instance := kroInstance(id, name, demoStatus(id.Namespace()))
+	if _, err := w.kros.Resource(runners).Namespace(id.Namespace()).Create(ctx, instance, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	eventually(w.t, "the data plane knows the placement", func() bool {
+		k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
+		return k.instances.get(id.Namespace(), name) != nil && len(w.server.cache.endpointSlices(id.Namespace(), "preview")) > 0 &&
+			lookup[corev1.Namespace](w.server.cache.namespaces, id.Namespace()) != nil
+	})
+}
+
+// refusalReason finds the reason in the access line that was written last.
+func (w *world) lastReason() string {
+	w.t.Helper()
+	lines := strings.Split(strings.TrimSpace(w.logs.String()), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		var line struct{ Msg, Reason string }
+		if json.Unmarshal([]byte(lines[i]), &line) == nil && line.Msg == "request" {
+			return line.Reason
+		}
+	}
+	return ""
+}
+
+func uid(s string) types.UID { return types.UID(s) }

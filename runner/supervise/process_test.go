@@ -76,14 +76,22 @@ func (o *output) await(t *testing.T, n int) []string {
 // realApp runs a shell script as the app until the test ends.
 func realApp(t *testing.T, script string, grace time.Duration) (*Supervisor, *output) {
 	t.Helper()
+	o := &output{more: make(chan struct{}, 1)}
+	return realAppWith(t, script, grace, func(*Reaper) func(*os.File, int, uint32) { return o.drain }), o
+}
+
+// realAppWith is realApp with another way to read what the app writes.
+func realAppWith(
+	t *testing.T, script string, grace time.Duration, drain func(*Reaper) func(*os.File, int, uint32),
+) *Supervisor {
+	t.Helper()
 	reaper, err := NewReaper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &output{more: make(chan struct{}, 1)}
 	s := New(reaper, Options{
 		Args: []string{"/bin/sh", "-c", script}, Dir: t.TempDir(), Env: os.Environ(),
-		Grace: grace, Drain: o.drain, Logger: slog.New(slog.DiscardHandler),
+		Grace: grace, Drain: drain(reaper), Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go s.Run(ctx)
@@ -95,7 +103,7 @@ func realApp(t *testing.T, script string, grace time.Duration) (*Supervisor, *ou
 			t.Errorf("processes %v are left (%v)", left, err)
 		}
 	})
-	return s, o
+	return s
 }
 
 func alive(pid int) bool {
@@ -179,6 +187,35 @@ echo ready; while :; do sleep 0.01; done`, 20*time.Second)
 	}
 	if text := out.String(); strings.Count(text, "x") != 300000 || !strings.Contains(text, "x\nbye\n") {
 		t.Errorf("%d of 300000 bytes were read", strings.Count(text, "x"))
+	}
+}
+
+// What the app wrote at its end may lie in the pipe when it is gone already.
+func TestOutputThatIsReadOnlyAfterTheEndIsNotLost(t *testing.T) {
+	out := &output{more: make(chan struct{}, 1)}
+	ready := make(chan struct{})
+	s := realAppWith(t, `trap 'echo last words; exit' TERM; echo ready >&2; while :; do sleep 0.01; done`, 20*time.Second,
+		func(reaper *Reaper) func(*os.File, int, uint32) {
+			reaped, _ := reaper.watch()
+			return func(pipe *os.File, fd int, attempt uint32) {
+				switch {
+				case attempt > 1 || fd == 2:
+					if _, err := pipe.Read(make([]byte, 1)); err == nil && attempt == 1 {
+						close(ready)
+					}
+					_, _ = io.Copy(io.Discard, pipe)
+				default:
+					<-reaped // the app is the only child that is this process's own
+					out.drain(pipe, fd, attempt)
+				}
+			}
+		})
+	<-ready
+	if _, err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "last words\n" {
+		t.Errorf("%q was read, want the last words", got)
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 
 func newServeCommand() *cobra.Command {
 	var conn connections
-	opts := dataplane.NewOptions()
+	var opts dataplane.Options
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the verbs of the tenants' instances; any number of replicas",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kcp, rt, err := prepareServe(&conn, opts)
+			kcp, rt, err := prepareServe(&conn, &opts)
 			if err != nil {
 				return err
 			}
@@ -37,13 +37,13 @@ func newServeCommand() *cobra.Command {
 func newRunCommand() *cobra.Command {
 	var conn connections
 	var controllers controllersOptions
-	opts := dataplane.NewOptions()
+	var opts dataplane.Options
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run controllers and serve in one process",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kcp, rt, err := prepareServe(&conn, opts)
+			kcp, rt, err := prepareServe(&conn, &opts)
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func prepareServe(conn *connections, opts *dataplane.Options) (kcp, rt *rest.Con
 	return conn.configs()
 }
 
-func serve(ctx context.Context, opts *dataplane.Options, kcp, rt *rest.Config) error {
+func serve(ctx context.Context, opts dataplane.Options, kcp, rt *rest.Config) error {
 	server, err := dataplane.New(opts, kcp, rt)
 	if err != nil {
 		return err

@@ -84,7 +84,7 @@ func Run(args []string) int {
 	}
 	fmt.Fprintf(os.Stderr, "stack: %v\n", err)
 	if _, ok := errors.AsType[usageError](err); ok {
-		printUsage(os.Stderr)
+		fmt.Fprintln(os.Stderr, `"stack help" lists the commands and flags`)
 		return exitUsage
 	}
 	return exitFailed

@@ -82,7 +82,7 @@ func (s *setup) removeRuntime(ctx context.Context, decided *state.Stack) error {
 	case state.RuntimeNode:
 		n := node.Node{Name: s.name, Dir: s.dir, Net: state.NetworkAt(decided.Index)}
 		return progress.Step("links and cgroups removed", func() error {
-			return errors.Join(node.ReleaseOwn(s.dir), node.RemoveCgroups(ctx, n.Cgroup()))
+			return errors.Join(node.ReleaseOwn(s.dir), node.RemoveCgroups(ctx, n.Net.Cgroup()))
 		})
 	default:
 		return nil

@@ -142,7 +142,7 @@ func (r *report) print(out io.Writer) error {
 	fmt.Fprintln(w, "PROCESS\tPID\tMEMORY\tSTARTS\tSINCE\tLAST EXIT")
 	for _, u := range r.Units {
 		if u.PID == 0 {
-			fmt.Fprintf(w, "%s\tdown\n", u.Name)
+			fmt.Fprintf(w, "%s\tdown\t-\t-\t-\t\n", u.Name)
 		}
 		for _, p := range u.Processes {
 			pid, since := fmt.Sprint(p.HostPID), time.Since(p.Started).Round(time.Second).String()

@@ -171,7 +171,7 @@ func (s *stack) resume(ctx context.Context) error {
 		return err
 	}
 	progress.Say("stack %s was not taken down and its node is not running: starting it again", s.name)
-	if err := node.RemoveCgroups(ctx, s.node().Cgroup()); err != nil {
+	if err := node.RemoveCgroups(ctx, s.node().Net.Cgroup()); err != nil {
 		return err
 	}
 	slice, err := node.Reserve(s.dir, s.decided.Index)
@@ -223,7 +223,7 @@ func (s *stack) startNode(ctx context.Context) error {
 	if err := n.Prepare(); err != nil {
 		return err
 	}
-	prepare := func() error { return node.CreateCgroups(n.Cgroup()) }
+	prepare := func() error { return node.CreateCgroups(n.Net.Cgroup()) }
 	running, err := s.ensureUnit(ctx, n.Unit(), prepare, n.Connect)
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (s *stack) ensureUnit(ctx context.Context, spec unit.Spec, prepare func() e
 // takeAgain gives a stopped node its links back, which ended with it.
 func (s *stack) takeAgain(ctx context.Context) error {
 	n := s.node()
-	if err := errors.Join(node.RemoveCgroups(ctx, n.Cgroup()), node.Release(n.Net)); err != nil {
+	if err := errors.Join(node.RemoveCgroups(ctx, n.Net.Cgroup()), node.Release(n.Net)); err != nil {
 		return err
 	}
 	slice, err := node.Reserve(s.dir, n.Net.Index)

@@ -22,7 +22,7 @@ func (n Node) files() map[string]string {
 		"CA":         filepath.Join(n.Dir.PKI(), "ca.crt"),
 		"Cert":       filepath.Join(n.Dir.PKI(), "kubelet-server.crt"),
 		"Key":        filepath.Join(n.Dir.PKI(), "kubelet-server.key"),
-		"Cgroup":     "/" + n.Cgroup(),
+		"Cgroup":     "/" + n.Net.Cgroup(),
 		"Driver":     cgroupDriver,
 		"Pods":       n.Net.Pods.String(),
 		"Services":   n.Net.Services.String(),

@@ -42,10 +42,6 @@ func (n Node) Server() string {
 	return fmt.Sprintf("https://%s:%d", n.Net.Node.Addr(), apiPort)
 }
 
-// Cgroup is the name of the cgroup below which all pods of the node run. It
-// carries the index, which is unique on the machine, not the stack's name.
-func (n Node) Cgroup() string { return n.Net.HostLink }
-
 func (n Node) config(name string) string { return filepath.Join(n.Dir.Node(), "etc", name) }
 
 // clients are the identities of the node's own parts: each the one that

@@ -32,6 +32,10 @@ type Network struct {
 	APIService, DNS netip.Addr
 }
 
+// Cgroup is the name of the cgroup below which all pods of the node run: like the
+// link, it is named for the index, which is unique on the machine.
+func (n Network) Cgroup() string { return n.HostLink }
+
 // NetworkAt returns the slice of the address plan with that index. It panics
 // when the index is out of range, which only a broken state file can cause and
 // Load has refused.

@@ -176,7 +176,8 @@ func startRunner(t *testing.T, start string) *serving {
 	}
 	t.Cleanup(func() {
 		if s.command.ProcessState == nil {
-			_ = s.command.Process.Kill()
+			// Not KILL: outside of a container the app would outlive its runner.
+			_ = s.command.Process.Signal(syscall.SIGTERM)
 			_ = s.command.Wait()
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,7 +116,11 @@ func (r *reconciler) setFinalizer(ctx context.Context, tmpl *sandbarv1alpha1.Tem
 	}
 	// The lock keeps another's finalizer that was added since we read.
 	patch := client.MergeFromWithOptions(tmpl, client.MergeFromWithOptimisticLock{})
-	if err := r.kcp.Patch(ctx, updated, patch); err != nil {
+	err := r.kcp.Patch(ctx, updated, patch)
+	if !present && apierrors.IsNotFound(err) {
+		return nil // removed before, and the cache has not seen it go
+	}
+	if err != nil {
 		return fmt.Errorf("setting the finalizer of Template %s: %w", tmpl.Name, err)
 	}
 	tmpl.ObjectMeta = updated.ObjectMeta

@@ -1,0 +1,217 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package templates
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func get(t *testing.T, name string) *sandbarv1alpha1.Template {
+	t.Helper()
+	tmpl, err := Get(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tmpl
+}
+
+func TestTheContractsHold(t *testing.T) {
+	for _, name := range Names() {
+		for _, problem := range contract.Check(&get(t, name).Spec) {
+			t.Errorf("%s: %s", name, problem)
+		}
+	}
+}
+
+func TestAFolderIsNamedLikeItsTemplate(t *testing.T) {
+	for _, name := range Names() {
+		if got := get(t, name).Name; got != name {
+			t.Errorf("the Template in %s is named %s", name, got)
+		}
+	}
+}
+
+func TestAnUnknownNameIsAnErrorThatListsTheOthers(t *testing.T) {
+	_, err := Get("nosuch")
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "redis, sandbox-runner") {
+		t.Errorf("err = %v, want ErrUnknown with the names", err)
+	}
+}
+
+// resources are the objects of a graph by id.
+func resources(t *testing.T, tmpl *sandbarv1alpha1.Template) map[string]map[string]any {
+	t.Helper()
+	var graph struct {
+		Resources []struct {
+			ID       string         `json:"id"`
+			Template map[string]any `json:"template"`
+		} `json:"resources"`
+	}
+	if err := json.Unmarshal(tmpl.Spec.Graph.Raw, &graph); err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]map[string]any{}
+	for _, r := range graph.Resources {
+		if r.Template != nil {
+			objects[r.ID] = r.Template
+		}
+	}
+	return objects
+}
+
+func dig(object map[string]any, path ...string) any {
+	var at any = object
+	for _, step := range path {
+		fields, _ := at.(map[string]any)
+		at = fields[step]
+	}
+	return at
+}
+
+// The data plane follows no reference to an object without this label.
+func TestEveryObjectAndPodCarriesTheInstanceUID(t *testing.T) {
+	const want = `${schema.metadata.labels["` + placement.LabelInstanceUID + `"]}`
+	for _, name := range Names() {
+		for id, object := range resources(t, get(t, name)) {
+			if got := dig(object, "metadata", "labels", placement.LabelInstanceUID); got != want {
+				t.Errorf("%s: %s is labelled %v, want %s", name, id, got, want)
+			}
+			if dig(object, "spec", "template") == nil {
+				continue
+			}
+			if got := dig(object, "spec", "template", "metadata", "labels", placement.LabelInstanceUID); got != want {
+				t.Errorf("%s: the pods of %s are labelled %v, want %s", name, id, got, want)
+			}
+		}
+	}
+}
+
+// A tenant chooses the name of its object. Nothing on the runtime cluster may be named by it.
+func TestChildNamesAreConstants(t *testing.T) {
+	for _, name := range Names() {
+		for id, object := range resources(t, get(t, name)) {
+			child, _ := dig(object, "metadata", "name").(string)
+			if child == "" || strings.Contains(child, "${") {
+				t.Errorf("%s: the name of %s is %q, want a constant", name, id, child)
+			}
+			if ns := dig(object, "metadata", "namespace"); ns != nil {
+				t.Errorf("%s: %s names a namespace, %v; it must lie in the placement", name, id, ns)
+			}
+		}
+	}
+}
+
+// The namespaces of placements enforce the level restricted; a pod that breaks it never starts.
+func TestPodsKeepToTheRestrictedLevel(t *testing.T) {
+	for _, name := range Names() {
+		for id, object := range resources(t, get(t, name)) {
+			pod, ok := dig(object, "spec", "template", "spec").(map[string]any)
+			if !ok {
+				continue
+			}
+			at := name + ": " + id
+			if dig(pod, "securityContext", "runAsNonRoot") != true {
+				t.Errorf("%s may run as root", at)
+			}
+			if dig(pod, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
+				t.Errorf("%s has no seccomp profile", at)
+			}
+			if pod["automountServiceAccountToken"] != false {
+				t.Errorf("%s gets a token of the runtime cluster", at)
+			}
+			inits, _ := pod["initContainers"].([]any)
+			containers, _ := pod["containers"].([]any)
+			for _, c := range append(inits, containers...) {
+				checkContainer(t, at, c.(map[string]any))
+			}
+		}
+	}
+}
+
+func checkContainer(t *testing.T, at string, container map[string]any) {
+	t.Helper()
+	security, _ := container["securityContext"].(map[string]any)
+	if security["allowPrivilegeEscalation"] != false || security["readOnlyRootFilesystem"] != true {
+		t.Errorf("%s: container %v may escalate or write to its root", at, container["name"])
+	}
+	if diff := cmp.Diff([]any{"ALL"}, dig(security, "capabilities", "drop")); diff != "" {
+		t.Errorf("%s: container %v keeps capabilities:\n%s", at, container["name"], diff)
+	}
+	for _, kind := range []string{"requests", "limits"} {
+		for _, resource := range []string{"cpu", "memory"} {
+			if dig(container, "resources", kind, resource) == nil {
+				t.Errorf("%s: container %v has no %s of %s", at, container["name"], kind, resource)
+			}
+		}
+	}
+}
+
+func TestWithoutGatewayDropsRoutesAndNothingElse(t *testing.T) {
+	whole := get(t, "sandbox-runner")
+	bare, dropped, err := WithoutGateway(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"route", "grant"}, dropped); diff != "" {
+		t.Errorf("dropped (-want +got):\n%s", diff)
+	}
+	kept := resources(t, bare)
+	for id, object := range resources(t, whole) {
+		if id == "route" || id == "grant" {
+			if _, ok := kept[id]; ok {
+				t.Errorf("%s is still there", id)
+			}
+			continue
+		}
+		if diff := cmp.Diff(object, kept[id]); diff != "" {
+			t.Errorf("%s has changed:\n%s", id, diff)
+		}
+	}
+	if strings.Contains(string(whole.Spec.Graph.Raw), gatewayGroup) == strings.Contains(string(bare.Spec.Graph.Raw), gatewayGroup) {
+		t.Error("the original has changed, or the copy has not")
+	}
+	if _, dropped, err := WithoutGateway(get(t, "redis")); err != nil || len(dropped) > 0 {
+		t.Errorf("of redis: dropped %v, err %v", dropped, err)
+	}
+}
+
+// The golden files show in a review what a change of a Template means for kro.
+func TestTheAppliedTemplateIsTheGolden(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			got, err := yaml.Marshal(get(t, name).Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("go test ./templates -update writes it anew; (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -17,6 +17,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+var userAgent = "sandbar-provider/" + version
+
 // connections are the two clusters of the provider: its workspace in kcp and its runtime.
 type connections struct {
 	kcpKubeconfig     string
@@ -47,17 +49,25 @@ func (c *connections) configs() (kcp, runtime *rest.Config, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading --kcp-kubeconfig: %w", err)
 	}
-	if c.runtimeKubeconfig == "" {
-		runtime, err = rest.InClusterConfig()
+	runtime, err = runtimeConfig(c.runtimeKubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	kcp.QPS, kcp.UserAgent = -1, userAgent
+	return kcp, runtime, nil
+}
+
+func runtimeConfig(kubeconfig string) (config *rest.Config, err error) {
+	if kubeconfig == "" {
+		config, err = rest.InClusterConfig()
 	} else {
-		runtime, err = clientcmd.BuildConfigFromFlags("", c.runtimeKubeconfig)
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
+		return nil, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
 	}
-	kcp.QPS, runtime.QPS = -1, -1
-	kcp.UserAgent, runtime.UserAgent = "sandbar-provider/"+version, "sandbar-provider/"+version
-	return kcp, runtime, nil
+	config.QPS, config.UserAgent = -1, userAgent
+	return config, nil
 }
 
 // setUpLogging makes one JSON log on stderr of what we, controller-runtime and client-go say.

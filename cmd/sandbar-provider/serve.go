@@ -37,6 +37,7 @@ func newServeCommand() *cobra.Command {
 func newRunCommand() *cobra.Command {
 	var conn connections
 	var controllers controllersOptions
+	var serveRuntime string
 	var opts dataplane.Options
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -47,14 +48,23 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			serveConfig := rt
+			if serveRuntime != "" {
+				if serveConfig, err = runtimeConfig(serveRuntime); err != nil {
+					return err
+				}
+			}
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return runControllers(ctx, controllers, kcp, rt) })
-			group.Go(func() error { return serve(ctx, opts, kcp, rt) })
+			group.Go(func() error { return serve(ctx, opts, kcp, serveConfig) })
 			return group.Wait()
 		},
 	}
 	conn.addFlags(cmd.Flags())
 	controllers.addFlags(cmd.Flags())
+	// Each half keeps to its own narrow identity, also in one process.
+	cmd.Flags().StringVar(&serveRuntime, "serve-runtime-kubeconfig", "",
+		"kubeconfig with which the data plane uses the runtime cluster; empty means that of --runtime-kubeconfig")
 	opts.AddFlags(cmd.Flags())
 	return cmd
 }

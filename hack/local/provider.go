@@ -98,6 +98,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"run",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-controllers.kubeconfig"),
+		"--serve-runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
 		"--listen-address", "127.0.0.1:" + ports[0],
 		"--tls-cert-file", certs.cert, "--tls-key-file", certs.key,
 		"--dataplane-metrics-address", p.metrics[0],

@@ -56,14 +56,11 @@ func tightened(path string, old, updated *apiextensionsv1.JSONSchemaProps) []str
 	if len(old.Enum) == 0 && len(updated.Enum) > 0 {
 		add("an enum was added")
 	}
-	if !old.UniqueItems && updated.UniqueItems {
-		add("items must be unique now")
+	if was, is := listType(old), listType(updated); was != is && is != "atomic" {
+		add("the list type changed from %s to %s, so items must be unique now", was, is)
 	}
 	if old.Format != updated.Format && updated.Format != "" {
 		add("the format changed to %s", updated.Format)
-	}
-	if old.XListType != nil && updated.XListType != nil && *old.XListType != *updated.XListType {
-		add("the list type changed from %s to %s", *old.XListType, *updated.XListType)
 	}
 	if isTrue(old.XPreserveUnknownFields) && !isTrue(updated.XPreserveUnknownFields) {
 		add("unknown fields are not kept any more")
@@ -109,6 +106,14 @@ func incompatibleValues(path string, old, updated *apiextensionsv1.JSONSchemaPro
 		changes = append(changes, path+strings.TrimPrefix(describe(change), "spec"))
 	}
 	return append(changes, tightened(path, old, updated)...)
+}
+
+// listType is the type of a list; a set and a map admit each item, or key, once.
+func listType(schema *apiextensionsv1.JSONSchemaProps) string {
+	if schema.XListType == nil {
+		return "atomic"
+	}
+	return *schema.XListType
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

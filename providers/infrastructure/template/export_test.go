@@ -1,0 +1,72 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// The data plane follows references that stand in the runtime's status only, but nothing may
+// let a tenant write even its own.
+func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
+	dp := &sandbarv1alpha1.DataPlane{
+		Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {From: "instanceStatus"}, "log": {}},
+		Components: map[string]sandbarv1alpha1.Component{
+			"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {}, "sync": {}, "log": {}}},
+		},
+	}
+	got := tenantRules("things", dp, allVerbs)
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/status"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/log", "things/sync"}, Verbs: []string{"*"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if slices.Contains(allButCreate, "create") || slices.Contains(allButCreate, "*") {
+		t.Error("a Template that is to go takes new instances")
+	}
+}
+
+func TestReplacingRulesLeavesThoseOfOthersAlone(t *testing.T) {
+	rule := func(resources ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Resources: resources, Verbs: []string{"*"}}
+	}
+	for name, tc := range map[string]struct{ all, rules, want []rbacv1.PolicyRule }{
+		"the first": {nil, []rbacv1.PolicyRule{rule("a")}, []rbacv1.PolicyRule{rule("a")}},
+		"another": {
+			[]rbacv1.PolicyRule{rule("a"), rule("a/log")}, []rbacv1.PolicyRule{rule("b")},
+			[]rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
+		},
+		"a change in place": {
+			[]rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")}, []rbacv1.PolicyRule{rule("a"), rule("a/sync")},
+			[]rbacv1.PolicyRule{rule("a"), rule("a/sync"), rule("b")},
+		},
+		"a removal": {[]rbacv1.PolicyRule{rule("a"), rule("b"), rule("b/log")}, nil, []rbacv1.PolicyRule{rule("a")}},
+		"a name that begins alike is another": {
+			[]rbacv1.PolicyRule{rule("redisservers"), rule("redis/log")}, nil, []rbacv1.PolicyRule{rule("redisservers")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resource := map[string]string{"the first": "a", "another": "b", "a change in place": "a", "a removal": "b"}[name]
+			if resource == "" {
+				resource = "redis"
+			}
+			got := replaceRules(tc.all, resource, tc.rules)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if again := replaceRules(got, resource, tc.rules); cmp.Diff(got, again) != "" {
+				t.Error("replacing them again changes something")
+			}
+		})
+	}
+}

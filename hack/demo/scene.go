@@ -112,7 +112,7 @@ jq -s '{files: ., restart: "auto"}' | curl -fsS -H @$AUTH --data @- $URL/sync`)
 
 func (s *scene) logs(ctx context.Context) error {
 	s.say.chapter("She watches the log")
-	lines, stop, err := s.alice.follow(ctx, "curl -fsSN -H @$AUTH \"$URL/log?follow=true\"")
+	lines, stop, err := s.alice.follow(ctx, "curl -fsSN -H @$AUTH \"$URL/log?follow=true&tail=1\"")
 	if err != nil {
 		return err
 	}

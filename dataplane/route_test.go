@@ -1,0 +1,167 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	const object = "/dataplane/clusters/root:a/sandboxrunners/demo/"
+	base := route{
+		workspace: "root:a", namespace: "default", group: "sandbar.dev", version: "v1alpha1",
+		resource: "sandboxrunners", name: "demo", verb: "log", prefix: object + "log",
+	}
+	with := func(change func(*route)) *route {
+		r := base
+		change(&r)
+		return &r
+	}
+	for name, c := range map[string]struct {
+		path string
+		want *route // nil means 400
+	}{
+		"a verb":                       {object + "log", &base},
+		"a slash behind the verb":      {object + "log/", with(func(r *route) { r.tail = "/" })},
+		"a tail":                       {object + "log/a/b", with(func(r *route) { r.tail = "/a/b" })},
+		"an escaped tail":              {object + "log/a%2Fb", with(func(r *route) { r.tail = "/a%2Fb" })},
+		"dots within a tail's segment": {object + "log/a..b/...", with(func(r *route) { r.tail = "/a..b/..." })},
+		"escapes in addressing are decoded once": {"/dataplane/clusters/root%3aa/sandboxrunners/%64emo/log", with(func(r *route) {
+			r.prefix = "/dataplane/clusters/root%3aa/sandboxrunners/%64emo/log"
+		})},
+		"the catalogue": {"/dataplane/clusters/root:a/templates", &route{
+			workspace: "root:a", namespace: "default", group: "sandbar.dev", version: "v1alpha1", catalogue: true,
+		}},
+		"a component": {object + "components/api/log/x", with(func(r *route) {
+			r.component, r.tail, r.prefix = "api", "/x", object+"components/api/log"
+		})},
+		"a hub's prefix": {"/hub/x" + object + "log", with(func(r *route) { r.prefix = "/hub/x" + object + "log" })},
+
+		"nothing":                              {"/", nil},
+		"no verb":                              {object, nil},
+		"no verb and no slash":                 {strings.TrimSuffix(object, "/"), nil},
+		"components without a verb":            {object + "components/api", nil},
+		"components alone":                     {object + "components", nil},
+		"a doubled slash in front":             {"/" + object + "log", nil},
+		"a doubled slash within":               {"/dataplane/clusters/root:a//sandboxrunners/demo/log", nil},
+		"a doubled slash before the verb":      {object + "/log", nil},
+		"a slash encoded in the name":          {"/dataplane/clusters/root:a/sandboxrunners/demo%2flog/log", nil},
+		"a slash encoded twice":                {"/dataplane/clusters/root:a/sandboxrunners/demo%252flog/log", nil},
+		"a backslash":                          {"/dataplane/clusters/root:a/sandboxrunners/demo%5cx/log", nil},
+		"dots as the name":                     {"/dataplane/clusters/root:a/sandboxrunners/../log", nil},
+		"dots encoded as the name":             {"/dataplane/clusters/root:a/sandboxrunners/%2e%2e/log", nil},
+		"dots as the workspace":                {"/dataplane/clusters/../sandboxrunners/demo/log", nil},
+		"dots within a name":                   {"/dataplane/clusters/root:a/sandboxrunners/a..b/log", nil},
+		"a control character":                  {"/dataplane/clusters/root:a/sandboxrunners/demo%00/log", nil},
+		"a new line":                           {"/dataplane/clusters/root:a/sandboxrunners/demo%0a/log", nil},
+		"broken UTF-8":                         {"/dataplane/clusters/root:a/sandboxrunners/demo%ff/log", nil},
+		"a letter that looks like another":     {"/dataplane/clusters/root:a/sandboxrunners/d%D0%B5mo/log", nil},
+		"an upper case name":                   {"/dataplane/clusters/root:a/sandboxrunners/Demo/log", nil},
+		"an empty workspace":                   {"/dataplane/clusters//sandboxrunners/demo/log", nil},
+		"a workspace that ends with a colon":   {"/dataplane/clusters/root:/sandboxrunners/demo/log", nil},
+		"a wildcard workspace":                 {"/dataplane/clusters/*/sandboxrunners/demo/log", nil},
+		"an overlong label":                    {object + strings.Repeat("x", 64), nil},
+		"a tail that climbs":                   {object + "log/../status", nil},
+		"a tail that climbs at its end":        {object + "log/a/..", nil},
+		"a tail of one dot":                    {object + "log/./a", nil},
+		"a tail that climbs, encoded":          {object + "log/%2e%2e/status", nil},
+		"a tail that climbs, half encoded":     {object + "log/.%2E/status", nil},
+		"a tail that climbs, slash encoded":    {object + "log/a%2f..%2f..", nil},
+		"a tail that climbs, encoded twice":    {object + "log/%252e%252e/status", nil},
+		"a tail that climbs by backslash":      {object + "log/..%5cstatus", nil},
+		"a tail that climbs with a parameter":  {object + "log/..;a=b/status", nil},
+		"a tail with NUL":                      {object + "log/a%00b", nil},
+		"a tail with an overlong dot":          {object + "log/%c0%ae%c0%ae/status", nil},
+		"the Kubernetes form, cluster-scoped":  {"/clusters/root:a/apis/sandbar.dev/v1alpha1/sandboxrunners/demo/log", nil},
+		"the Kubernetes form, the core group":  {"/clusters/root:a/api/v1/namespaces/default/pods/demo/log", nil},
+		"services without a name":              {"/services//clusters/root:a/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/log", nil},
+		"services with two names":              {"/services/a/b/clusters/root:a/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/log", nil},
+		"another hub's prefix":                 {"/other" + object + "log", nil},
+		"something behind the catalogue":       {"/dataplane/clusters/root:a/templates/x", nil},
+		"a namespace without an object":        {"/dataplane/clusters/root:a/namespaces/default", nil},
+		"a namespace named with a dot":         {"/dataplane/clusters/root:a/namespaces/a.b/sandboxrunners/demo/log", nil},
+		"a query with too many parameters":     {object + "log?" + strings.Repeat("a&", 200), nil},
+		"a query with a broken escape":         {object + "log?a=%zz", nil},
+		"a query that ends within an escape":   {object + "log?a=%2", nil},
+		"two hundred parameters, not one more": {object + "log?" + strings.Repeat("a&", 199), &base},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, err := url.ParseRequestURI(c.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, refused := router{prefix: "/hub/x"}.parse(u)
+			if c.want == nil {
+				if refused == nil || refused.code != http.StatusBadRequest {
+					t.Errorf("got %+v, %v; want a 400", got, refused)
+				}
+				return
+			}
+			if refused != nil {
+				t.Fatalf("refused: %s", refused.message)
+			}
+			if diff := cmp.Diff(*c.want, got, cmp.AllowUnexported(route{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzParse holds the path grammar to what follows steps rely on: addressing that is plain, and
+// a tail that stays below the endpoint however often it is decoded and cleaned.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"/dataplane/clusters/root:a/sandboxrunners/demo/log", "/dataplane/clusters/root:a/namespaces/n/sandboxrunners/demo/components/api/log/x?y=z",
+		"/services/any/clusters/a/apis/g.io/v1/namespaces/n/r/n/proxy/%2e%2e/x", "/dataplane/clusters/a/templates",
+		"/dataplane/clusters/a/r/n/proxy/..%2f..;x/%5c..", "/dataplane/clusters/a/r/n/proxy/%25%32%65%252e/", "//dataplane/clusters/a/r/n/v",
+		"/dataplane/clusters/a/r/n/proxy/%c0%ae%c0%ae/", "/hub/x/dataplane/clusters/a/r/n/v/;/../",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		u, err := url.ParseRequestURI(raw)
+		if err != nil {
+			return
+		}
+		r, refused := router{prefix: "/hub/x"}.parse(u)
+		if refused != nil {
+			return
+		}
+		addressing := []string{r.namespace, r.group, r.version}
+		if !r.catalogue {
+			addressing = append(addressing, r.resource, r.name, r.verb)
+		}
+		for _, s := range append(addressing, strings.Split(r.workspace, ":")...) {
+			if !isSubdomain(s) || strings.Contains(s, "..") || strings.ContainsAny(s, "/%\\") {
+				t.Errorf("%q let %q through", raw, s)
+			}
+		}
+		if r.catalogue {
+			return
+		}
+		if r.prefix+r.tail != u.EscapedPath() {
+			t.Errorf("%q: prefix %q and tail %q are not the path", raw, r.prefix, r.tail)
+		}
+		for _, base := range []*url.URL{{Scheme: "http", Host: "p.s.n"}, {Scheme: "http", Host: "api", Path: "/api/v1/namespaces/n/services/s:p/proxy"}} {
+			up := upstreamURL(base, &target{upstreamPath: "/logs"}, r.tail, "")
+			want := base.Path + "/logs"
+			for s, round := up.EscapedPath(), 0; round < 3; round++ {
+				for _, form := range []string{s, strings.ReplaceAll(s, "\\", "/")} {
+					if clean := path.Clean(form); clean != want && !strings.HasPrefix(clean, want+"/") {
+						t.Fatalf("%q climbs out of %s: %s", raw, want, clean)
+					}
+				}
+				if s, err = url.PathUnescape(s); err != nil {
+					break
+				}
+			}
+		}
+	})
+}

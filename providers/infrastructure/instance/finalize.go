@@ -87,7 +87,7 @@ func (r *reconciler) prune(ctx context.Context, s *scope) (bool, error) {
 		return false, fmt.Errorf("reading the kro instance: %w", err)
 	}
 	if deleted := instance.GetDeletionTimestamp(); deleted != nil {
-		return time.Since(deleted.Time) < pruneGrace, nil
+		return r.now().Sub(deleted.Time) < pruneGrace, nil
 	}
 	return true, r.runtime.delete(ctx, instance)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,10 +41,14 @@ type reconciler struct {
 	settings func() settings
 	tenants  tenantObjects
 	runtime  runtimeCluster
+	now      func() time.Time
 }
 
 // Reconcile handles one tenant's object.
 func (r *reconciler) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
+	if ctx.Err() != nil {
+		return result, nil // the kind is being stopped; its queue is only drained
+	}
 	defer func() { countReconcile(r.kind, err) }()
 	obj := r.tenants.cached(req)
 	if obj == nil {

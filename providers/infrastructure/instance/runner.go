@@ -46,6 +46,7 @@ type runner struct {
 	runtime    cluster.Cluster
 	controller controller.TypedController[request]
 	settings   atomic.Pointer[settings]
+	lanes      *lanes
 	queue      atomic.Pointer[queue]
 	log        logr.Logger
 
@@ -69,6 +70,7 @@ func startRunner(ctx context.Context, config runnerConfig, k kind, s settings) (
 		kind:    k,
 		tenants: newTenants(k, config.kcp),
 		runtime: config.runtime,
+		lanes:   newLanes(),
 		log:     config.log.WithValues("template", k.template, "kind", k.gvk.Kind),
 		stopped: make(chan struct{}),
 	}
@@ -98,6 +100,7 @@ func (r *runner) build(concurrency int) error {
 	c, err := controller.NewTypedUnmanaged("instance-"+r.kind.resource, controller.TypedOptions[request]{
 		SkipNameValidation:      &skipNameValidation,
 		MaxConcurrentReconciles: concurrency,
+		NewQueue:                r.lanes.newQueue,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[request](retryFirst, retryMost),
 		LogConstructor: func(req *request) logr.Logger {
 			if req == nil {
@@ -110,6 +113,7 @@ func (r *runner) build(concurrency int) error {
 			settings: func() settings { return *r.settings.Load() },
 			tenants:  r.tenants,
 			runtime:  runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader()},
+			now:      time.Now,
 		},
 	})
 	if err != nil {
@@ -132,7 +136,7 @@ func (r *runner) watchRuntime(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
 		}
-		if err := r.controller.Watch(watch(informer, requestForOwner(r.kind.template))); err != nil {
+		if err := r.controller.Watch(watch(informer, r.lanes, requestForOwner(r.kind.template))); err != nil {
 			return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
 		}
 	}
@@ -142,7 +146,7 @@ func (r *runner) watchRuntime(ctx context.Context) error {
 // follow makes the runner follow exactly the given endpoints of the APIExport.
 func (r *runner) follow(ctx context.Context, urls []string) error {
 	return r.tenants.follow(ctx, urls, func(e *endpoint) error {
-		return r.controller.Watch(watch(e.informer, requestForTenant))
+		return r.controller.Watch(watch(e.informer, r.lanes, requestForTenant))
 	})
 }
 
@@ -158,7 +162,7 @@ func (r *runner) configure(s settings) {
 	}
 	r.tenants.each(func(obj *unstructured.Unstructured) {
 		if req, ok := requestForTenant(obj); ok {
-			add(*q, req, true)
+			r.lanes.add(*q, req, true)
 		}
 	})
 }

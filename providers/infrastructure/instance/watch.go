@@ -10,10 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -21,12 +18,10 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[request]
-
 // watch makes a source of an informer that others use too. controller-runtime's own kind
 // source never takes its handler back, so that each stopped kind would leave two goroutines
 // and a growing buffer behind.
-func watch(informer cache.Informer, requestFor func(metav1.Object) (request, bool)) source.TypedSource[request] {
+func watch(informer cache.Informer, order *lanes, requestFor func(metav1.Object) (request, bool)) source.TypedSource[request] {
 	return source.TypedFunc[request](func(ctx context.Context, q queue) error {
 		enqueue := func(obj any, initial bool) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -37,7 +32,7 @@ func watch(informer cache.Informer, requestFor func(metav1.Object) (request, boo
 				return
 			}
 			if req, ok := requestFor(accessor); ok {
-				add(q, req, initial)
+				order.add(q, req, initial)
 			}
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
@@ -51,17 +46,6 @@ func watch(informer cache.Informer, requestFor func(metav1.Object) (request, boo
 		context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
 		return nil
 	})
-}
-
-// add enqueues a request. What merely exists waits behind what changes, so that a restart with
-// thousands of instances does not delay a new one.
-func add(q queue, req request, behindOthers bool) {
-	if pq, ok := q.(priorityqueue.PriorityQueue[request]); ok && behindOthers {
-		low := handler.LowPriority
-		pq.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, req)
-		return
-	}
-	q.Add(req)
 }
 
 // requestForTenant is the request of a tenant's own object.

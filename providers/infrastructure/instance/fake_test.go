@@ -1,0 +1,211 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// world is a tenant's object, a runtime cluster and the reconciler between them. The cache and
+// kcp are two fields, because their difference is what many tests are about.
+type world struct {
+	t          *testing.T
+	inCache    *unstructured.Unstructured
+	inKCP      *unstructured.Unstructured
+	liveErr    error
+	patches    []string // subresource or "main", in order
+	runtime    client.Client
+	writes     []string // verb and kind, in order
+	failWrites func(verb string, obj runtime.Object) error
+	settings   settings
+}
+
+var testRequest = request{cluster: testCluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "web"}}
+
+// newWorld starts with one instance, that both the cache and kcp have, and the given objects
+// on the runtime cluster.
+func newWorld(t *testing.T, onRuntime ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	scheme.AddKnownTypeWithName(thing.gvk, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(thing.gvk.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
+	w := &world{t: t, inCache: newInstance(), inKCP: newInstance(), settings: newSettings()}
+	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
+		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
+		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).
+		WithInterceptorFuncs(w.interceptors()).Build()
+	return w
+}
+
+// interceptors record writes one at a time: the reconciler writes concurrently, which the fake
+// client's server-side apply does not bear.
+func (w *world) interceptors() interceptor.Funcs {
+	var mu sync.Mutex
+	write := func(verb string, obj runtime.Object, do func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		gvk, err := apiutil.GVKForObject(obj, w.runtime.Scheme())
+		if err != nil {
+			return err
+		}
+		w.writes = append(w.writes, verb+" "+gvk.Kind)
+		if w.failWrites != nil {
+			if err := w.failWrites(verb, obj); err != nil {
+				return err
+			}
+		}
+		return do()
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write("create", obj, func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return write("apply", obj.(runtime.Object), func() error { return c.Apply(ctx, obj, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return write("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	}
+}
+
+func (w *world) reconciler() *reconciler {
+	return &reconciler{
+		kind: thing, settings: func() settings { return w.settings }, tenants: w,
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime},
+		now:     time.Now,
+	}
+}
+
+func (w *world) reconcile() error {
+	_, err := w.reconciler().Reconcile(context.Background(), testRequest)
+	return err
+}
+
+// settle reconciles with an up-to-date cache until nothing is written any more.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 5 {
+		w.inCache = w.inKCP.DeepCopy()
+		w.patches, w.writes = nil, nil
+		if err := w.reconcile(); err != nil {
+			w.t.Fatal(err)
+		}
+		if len(w.patches) == 0 && len(w.writes) == 0 {
+			return
+		}
+	}
+	w.t.Fatalf("still writing at rest: %v %v", w.writes, w.patches)
+}
+
+// kroSays writes the kro instance's status as kro would.
+func (w *world) kroSays(status map[string]any) {
+	w.t.Helper()
+	instance := w.kroInstance()
+	instance.Object["status"] = status
+	if err := w.runtime.Update(context.Background(), instance); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) kroInstance() *unstructured.Unstructured {
+	w.t.Helper()
+	instance := thing.newObject()
+	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: "web"}
+	if err := w.runtime.Get(context.Background(), key, instance); err != nil {
+		w.t.Fatal(err)
+	}
+	return instance
+}
+
+func (w *world) id() placement.ID { return placement.ID{Cluster: testCluster, UID: testUID} }
+
+func (w *world) cached(request) *unstructured.Unstructured {
+	if w.inCache == nil {
+		return nil
+	}
+	return w.inCache.DeepCopy()
+}
+
+func (w *world) live(context.Context, request) (*unstructured.Unstructured, error) {
+	if w.liveErr != nil {
+		return nil, w.liveErr
+	}
+	if w.inKCP == nil {
+		return nil, apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+	}
+	return w.inKCP.DeepCopy(), nil
+}
+
+func (w *world) workspacePath(context.Context, string) string { return "root:team-a" }
+
+// patch does to inKCP what kcp does, including the check of the resource version.
+func (w *world) patch(_ context.Context, _ request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
+	if w.inKCP == nil {
+		return nil, apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, err
+	}
+	version, found, _ := unstructured.NestedString(patch, "metadata", "resourceVersion")
+	if found && version != w.inKCP.GetResourceVersion() {
+		return nil, apierrors.NewConflict(thing.gvr().GroupResource(), "web", nil)
+	}
+	w.patches = append(w.patches, append(subresources, "main")[0])
+	mergePatch(w.inKCP.Object, patch)
+	number, _ := strconv.Atoi(w.inKCP.GetResourceVersion())
+	w.inKCP.SetResourceVersion(strconv.Itoa(number + 1))
+	if w.inKCP.GetDeletionTimestamp() != nil && len(w.inKCP.GetFinalizers()) == 0 {
+		gone := w.inKCP
+		w.inKCP = nil
+		return gone, nil
+	}
+	return w.inKCP.DeepCopy(), nil
+}
+
+// mergePatch applies a JSON merge patch (RFC 7386).
+func mergePatch(into, patch map[string]any) {
+	for key, value := range patch {
+		child, isMap := value.(map[string]any)
+		present, hasMap := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMap && hasMap:
+			mergePatch(present, child)
+		case isMap:
+			fresh := map[string]any{}
+			mergePatch(fresh, child)
+			into[key] = fresh
+		default:
+			into[key] = value
+		}
+	}
+}

@@ -109,7 +109,7 @@ func TestTenantJourney(t *testing.T) {
 func TestRedisJourney(t *testing.T) {
 	tn := newTenant(t, "bob")
 	c := callAs(t, tn.token)
-	db := tn.create(redises, "Redis", "cache", map[string]any{})
+	db := tn.create(redis, "Redis", "cache", map[string]any{})
 	db.waitReady()
 	if body := c.want(http.StatusOK, http.MethodGet, db.base()+"/log", nil); !strings.Contains(body, "Ready to accept connections") {
 		t.Errorf("the log of redis: %s", body)

@@ -30,7 +30,7 @@ var (
 	apibindings = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 	runners     = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
 	templates   = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "templates"}
-	redises     = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "redises"}
+	redis       = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "redis"}
 )
 
 // tenant is a workspace of its own with a person who is cluster-admin in it, as tenants are.

@@ -40,24 +40,41 @@ func (s *setup) chooseRuntime() (state.Runtime, error) {
 	}
 }
 
-// useExternal takes a person's own cluster as the runtime, after a look whether
-// kro is there.
-func (s *stack) useExternal(ctx context.Context) error {
-	given := os.Getenv(runtimeVariable)
-	data, err := os.ReadFile(given)
+// preflight finds out whether the runtime can be had, before anything is started.
+func (s *stack) preflight(ctx context.Context, runtime state.Runtime) error {
+	switch runtime {
+	case state.RuntimeKind:
+		for _, tool := range []string{"docker", "kind"} {
+			if _, err := exec.LookPath(tool); err != nil {
+				return fmt.Errorf("--runtime kind needs %s: %w", tool, err)
+			}
+		}
+		return nil
+	case state.RuntimeExternal:
+		given := os.Getenv(runtimeVariable)
+		// kubectl would take a file that is missing for a cluster on this machine.
+		if _, err := os.Stat(given); err != nil {
+			return fmt.Errorf("%s: %w", runtimeVariable, err)
+		}
+		_, err := node.Kubectl(ctx, s.bin("node", "kubectl"), given, "",
+			"wait", "--for=condition=Established", "crd/resourcegraphdefinitions.kro.run", "--timeout=10s")
+		if err != nil {
+			return fmt.Errorf("the cluster of %s must be reachable and have kro installed: %w", runtimeVariable, err)
+		}
+		return nil
+	default:
+		return nil
+	}
+}
+
+// useExternal takes a person's own cluster as the runtime.
+func (s *stack) useExternal() error {
+	data, err := os.ReadFile(os.Getenv(runtimeVariable))
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", runtimeVariable, err)
 	}
-	if err := state.WriteFile(s.dir.Kubeconfig("runtime-admin"), data, 0o600); err != nil {
-		return err
-	}
 	progress.Say("images are not brought into a cluster that is not the stack's own: it must be able to pull %s and others", images.Ref("runner"))
-	_, err = node.Kubectl(ctx, s.bin("node", "kubectl"), given, "",
-		"wait", "--for=condition=Established", "crd/resourcegraphdefinitions.kro.run", "--timeout=10s")
-	if err != nil {
-		return fmt.Errorf("the cluster of %s must have kro installed: %w", runtimeVariable, err)
-	}
-	return nil
+	return state.WriteFile(s.dir.Kubeconfig("runtime-admin"), data, 0o600)
 }
 
 // kroUnit runs kro beside a cluster that is not a node of the stack's own.
@@ -68,11 +85,6 @@ func (s *setup) kindCluster() string { return "sandbar-" + s.name }
 // startKind makes a kind cluster, brings the images in and runs kro on the host.
 // It could not be tried where it was written: there was no Docker.
 func (s *stack) startKind(ctx context.Context) error {
-	for _, tool := range []string{"docker", "kind"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("--runtime kind needs %s: %w", tool, err)
-		}
-	}
 	chosen, err := parts.Named([]string{"kro", "gatewayapi", "pause", "coredns"})
 	if err != nil {
 		return err

@@ -56,6 +56,9 @@ func up(ctx context.Context, setup *setup, args []string) error {
 	if err := s.build(ctx, runtime); err != nil {
 		return err
 	}
+	if err := s.preflight(ctx, runtime); err != nil {
+		return err
+	}
 	lock, err := setup.lock()
 	if err != nil {
 		return err
@@ -210,7 +213,7 @@ func (s *stack) start(ctx context.Context) error {
 func (s *stack) startRuntime(ctx context.Context) error {
 	switch s.decided.Runtime {
 	case state.RuntimeExternal:
-		return s.useExternal(ctx)
+		return s.useExternal()
 	case state.RuntimeKind:
 		return s.startKind(ctx)
 	default:

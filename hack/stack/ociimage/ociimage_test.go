@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -120,6 +121,7 @@ func TestArchiveHoldsTogether(t *testing.T) {
 			w.Text("etc/deep/file", "content", 0o644),
 			w.Symlink("bin", "usr/bin"),
 			w.Dir("home/app", 0o750, Owner{1000, 1000}),
+			w.Add(tar.Header{Typeflag: tar.TypeReg, Name: "dated", Mode: 0o600, ModTime: time.Now(), Uname: "me"}, strings.NewReader("")),
 		)
 	})
 	archive := read(t, path)
@@ -133,8 +135,8 @@ func TestArchiveHoldsTogether(t *testing.T) {
 	}
 	var got []entry
 	for _, h := range layerOf(t, archive) {
-		if !h.ModTime.Equal(epoch) {
-			t.Errorf("%s has a time: %s", h.Name, h.ModTime)
+		if !h.ModTime.Equal(epoch) || h.Uname != "" {
+			t.Errorf("%s tells of this machine: %s, %q", h.Name, h.ModTime, h.Uname)
 		}
 		got = append(got, entry{h.Name, h.Linkname, h.Mode, h.Uid})
 	}
@@ -142,6 +144,7 @@ func TestArchiveHoldsTogether(t *testing.T) {
 		{"etc/", "", 0o755, 0}, {"etc/deep/", "", 0o755, 0}, {"etc/deep/file", "", 0o644, 0},
 		{"bin", "usr/bin", 0o777, 0},
 		{"home/", "", 0o755, 0}, {"home/app/", "", 0o750, 1000},
+		{"dated", "", 0o600, 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

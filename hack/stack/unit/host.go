@@ -137,7 +137,7 @@ func (r *Running) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Process is a process of a unit as the host sees it.
+// HostProcess is a process of a unit as the host sees it.
 type HostProcess struct {
 	ProcessStatus
 	Name string `json:"name"`

@@ -44,6 +44,9 @@ func callAs(t *testing.T, token string) *caller {
 	}}
 }
 
+// on is the same caller in a subtest, so that a failure there ends that subtest only.
+func (c *caller) on(t *testing.T) *caller { return &caller{t: t, token: c.token, client: c.client} }
+
 // base is the path of the instance's verbs in the plain form, addressed by workspace path.
 func (i *instance) base() string {
 	return "/dataplane/clusters/" + i.tn.path + "/" + i.gvr.Resource + "/" + i.name

@@ -36,6 +36,7 @@ func TestForgedReferences(t *testing.T) {
 	box.deploy(c, "genuine")
 
 	t.Run("a cluster-admin of the workspace cannot write status", func(t *testing.T) {
+		c := c.on(t)
 		patch := []byte(`{"status":{"controlServiceRef":{"name":"kubernetes","namespace":"default"},"dataPlane":{"url":"https://evil.test"}}}`)
 		_, err := tn.dyn.Resource(runners).Namespace("default").Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 		if !apierrors.IsForbidden(err) {
@@ -51,6 +52,7 @@ func TestForgedReferences(t *testing.T) {
 		box.waitAnswer(c, "genuine")
 	})
 	t.Run("labels and annotations of the tenant do not move its placement", func(t *testing.T) {
+		c := c.on(t)
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"forged",%q:"forged"},"annotations":{%q:"kube-system"}}}`,
 			placement.LabelInstanceUID, placement.LabelCluster, placement.AnnotationInstanceNamespace)
 		if _, err := tn.dyn.Resource(runners).Namespace("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -68,6 +70,7 @@ func TestForgedReferences(t *testing.T) {
 	})
 	t.Run("no odd path reaches anything", func(t *testing.T) { oddPaths(t, box) })
 	t.Run("a namespace that is guessed is no workspace and no instance", func(t *testing.T) {
+		c := c.on(t)
 		for _, path := range []string{
 			"/dataplane/clusters/" + tn.path + "/namespaces/" + box.id.Namespace() + "/sandboxrunners/web/log",
 			"/dataplane/clusters/" + tn.path + "/namespaces/kube-system/sandboxrunners/web/log",

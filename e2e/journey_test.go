@@ -33,10 +33,12 @@ func TestTenantJourney(t *testing.T) {
 	}
 
 	t.Run("files that are synced appear in the running app", func(t *testing.T) {
+		c := c.on(t)
 		box.deploy(c, "first edit")
 		box.deploy(c, "second edit")
 	})
 	t.Run("a log line written after the follow began arrives", func(t *testing.T) {
+		c := c.on(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		lines := box.follow(ctx, c)
@@ -45,6 +47,7 @@ func TestTenantJourney(t *testing.T) {
 		waitLine(t, lines, mark)
 	})
 	t.Run("restart gives a new process", func(t *testing.T) {
+		c := c.on(t)
 		before := box.version(c)
 		c.want(http.StatusOK, http.MethodPost, box.base()+"/restart", nil)
 		eventually(t, 30*time.Second, "another process answers", func() error {
@@ -57,6 +60,7 @@ func TestTenantJourney(t *testing.T) {
 	})
 	t.Run("a WebSocket echoes through proxy", func(t *testing.T) { echo(t, box, tn.token) })
 	t.Run("all path forms reach the same instance", func(t *testing.T) {
+		c := c.on(t)
 		want := box.version(c).PID
 		for _, base := range []string{
 			"/dataplane/clusters/" + tn.path + "/sandboxrunners/web",
@@ -73,6 +77,7 @@ func TestTenantJourney(t *testing.T) {
 		}
 	})
 	t.Run("the URL in the status is the instance's base", func(t *testing.T) {
+		c := c.on(t)
 		obj, err := box.get()
 		if err != nil {
 			t.Fatal(err)
@@ -86,12 +91,14 @@ func TestTenantJourney(t *testing.T) {
 		c.want(http.StatusOK, http.MethodGet, path+"/proxy/version", nil)
 	})
 	t.Run("the verb status answers the instance's own status", func(t *testing.T) {
+		c := c.on(t)
 		body := c.want(http.StatusOK, http.MethodGet, box.base()+"/status", nil)
 		if !strings.Contains(body, "\"phase\"") || strings.Contains(body, "controlSecretRef") {
 			t.Errorf("status: %s", body)
 		}
 	})
 	t.Run("the catalogue lists the kinds and never a graph", func(t *testing.T) {
+		c := c.on(t)
 		body := c.want(http.StatusOK, http.MethodGet, "/dataplane/clusters/"+tn.path+"/templates", nil)
 		for _, want := range []string{"SandboxRunner", "Redis", "restart"} {
 			if !strings.Contains(body, want) {

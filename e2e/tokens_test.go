@@ -34,6 +34,7 @@ func TestNoTokenAnywhere(t *testing.T) {
 		_, body := c.do(v.method, box.base()+v.verb, []byte("{}"))
 		said = append(said, body)
 	}
+	box.waitAnswer(c, "tokens") // one of the verbs was restart
 	bad := callAs(t, tn.token+"x")
 	for _, v := range verbsOfRunner {
 		_, body := bad.do(v.method, box.base()+v.verb, []byte("{}"))
@@ -50,6 +51,7 @@ func TestNoTokenAnywhere(t *testing.T) {
 	}
 
 	t.Run("the app sees neither token", func(t *testing.T) {
+		c := c.on(t)
 		body := c.want(http.StatusOK, http.MethodGet, box.base()+"/proxy/headers", nil)
 		var headers map[string]any
 		if err := json.Unmarshal([]byte(body), &headers); err != nil || len(headers) == 0 {
@@ -65,6 +67,7 @@ func TestNoTokenAnywhere(t *testing.T) {
 		}
 	})
 	t.Run("no log, metric or error holds a token", func(t *testing.T) {
+		c := c.on(t)
 		metrics, err := world.Metrics(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -105,8 +106,9 @@ func (o *Options) complete() error {
 	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
 		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
 	}
-	if o.Provider.DataPlane.URL == "" {
-		return errors.New("the URL of the data plane is needed: tenants and their clients are told it")
+	// The API server checks it as well, but after half of the objects are there.
+	if u, err := url.Parse(o.Provider.DataPlane.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("the URL of the data plane must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there", o.Provider.DataPlane.URL)
 	}
 	for _, name := range o.Templates {
 		if !slices.Contains(templates.Names(), name) {

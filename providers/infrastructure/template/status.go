@@ -96,6 +96,10 @@ func (r *reconciler) patchStatus(ctx context.Context, before, tmpl *sandbarv1alp
 	// The base has the current metadata, so that nothing but the status is in the patch.
 	base := tmpl.DeepCopy()
 	base.Status = before.Status
+	if before.Status.ObservedGeneration == 0 {
+		// A first status is written whole: a count of zero differs from none.
+		base.Status.Instances = -1
+	}
 	if err := r.kcp.Status().Patch(ctx, tmpl, client.MergeFrom(base)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of Template %s: %w", tmpl.Name, err)
 	}

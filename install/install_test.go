@@ -1,0 +1,304 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
+	"github.com/sandbar-dev/sandbar/templates"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func testOptions() Options {
+	return Options{
+		KCP: &rest.Config{Host: "https://kcp.test/clusters/root"}, Runtime: &rest.Config{Host: "https://runtime.test"},
+		Workspace: "root:sandbar", ExportName: "sandbar.dev", Templates: templates.Names(),
+		Provider: sandbarv1alpha1.InfrastructureProviderSpec{
+			DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: "https://dp.test", CABundle: []byte("PEM")},
+			Images:    map[string]string{"runner": "runner:1", "node": "node:1"},
+			Preview: &sandbarv1alpha1.Preview{
+				BaseDomain: "preview.test", GatewayRef: &sandbarv1alpha1.GatewayReference{Namespace: "gw", Name: "public"},
+			},
+		},
+		Progress: func(string) {},
+	}
+}
+
+func objectsOf(t *testing.T, side string, gateway bool) []*unstructured.Unstructured {
+	t.Helper()
+	opts := testOptions()
+	objects, err := runtimeObjects(opts)
+	if side == "kcp" {
+		objects, err = kcpObjects(opts, gateway)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// The golden files show in a review what init applies. CRDs and Templates have their own.
+func TestWhatIsAppliedIsTheGolden(t *testing.T) {
+	for _, side := range []string{"kcp", "runtime"} {
+		t.Run(side, func(t *testing.T) {
+			var out strings.Builder
+			for _, object := range objectsOf(t, side, true) {
+				if kind := object.GetKind(); kind == "CustomResourceDefinition" || kind == "Template" {
+					fmt.Fprintf(&out, "---\n# %s %s\n", kind, object.GetName())
+					continue
+				}
+				raw, err := yaml.Marshal(object.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&out, "---\n%s", raw)
+			}
+			file := filepath.Join("testdata", side+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(file, []byte(out.String()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), out.String()); diff != "" {
+				t.Errorf("go test ./install -update writes it anew; (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func clusterRoles(t *testing.T, objects []*unstructured.Unstructured) map[string]*rbacv1.ClusterRole {
+	t.Helper()
+	roles := map[string]*rbacv1.ClusterRole{}
+	for _, object := range objects {
+		if object.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		roles[role.Name] = role
+	}
+	return roles
+}
+
+// Running init again must not take from tenants what the template controller gave them.
+func TestInitDoesNotOwnWhatControllersWrite(t *testing.T) {
+	for _, object := range objectsOf(t, "kcp", true) {
+		if object.GetName() == template.PolicyRole && object.GetKind() == "ClusterRole" {
+			if _, ok := object.Object["rules"]; ok {
+				t.Error("the policy role has rules, which replace those of the controller")
+			}
+		}
+		if object.GetKind() == "APIExport" {
+			if _, ok, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "resources"); ok {
+				t.Error("the export has resources, which replace those of the controller")
+			}
+		}
+	}
+	if _, ok := clusterRoles(t, objectsOf(t, "kcp", true))[template.PolicyRole]; !ok {
+		t.Errorf("there is no ClusterRole %s, which the template controller writes", template.PolicyRole)
+	}
+}
+
+// escalate on more than one named role would let the provider give itself anything.
+func TestTheProvidersRightsAreNarrow(t *testing.T) {
+	all := clusterRoles(t, append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...))
+	for _, name := range []string{"sandbar-provider", "sandbar-controllers", "sandbar-serve"} {
+		role := all[name]
+		if role == nil {
+			t.Fatalf("there is no ClusterRole %s", name)
+		}
+		for _, rule := range role.Rules {
+			named := len(rule.ResourceNames) > 0
+			if slices.Contains(rule.APIGroups, "*") || (slices.Contains(rule.Resources, "*") && !slices.Equal(rule.APIGroups, []string{"sandbar.dev"})) {
+				t.Errorf("%s has rights on everything: %v", name, rule)
+			}
+			for _, verb := range []string{"escalate", "bind", "impersonate", "*"} {
+				if slices.Contains(rule.Verbs, verb) && !named {
+					t.Errorf("%s may %s without a name: %v", name, verb, rule)
+				}
+			}
+		}
+	}
+	for _, rule := range all["sandbar-serve"].Rules {
+		proxy := slices.Equal(rule.Resources, []string{"services/proxy"})
+		for _, verb := range rule.Verbs {
+			if !slices.Contains([]string{"get", "list", "watch"}, verb) && !proxy {
+				t.Errorf("sandbar-serve may %s %v", verb, rule.Resources)
+			}
+		}
+	}
+}
+
+func TestTenantRolesNameEveryVerbOfTheBuiltInTemplatesAndNoStatusWrite(t *testing.T) {
+	granted := map[string]bool{}
+	files, err := filepath.Glob("tenant-roles/*.yaml")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("tenant roles: %v, %v; want 3", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := yaml.UnmarshalStrict(raw, role); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				granted[resource] = true
+				if strings.HasSuffix(resource, "/status") && !slices.Equal(rule.Verbs, []string{"get"}) {
+					t.Errorf("%s lets tenants %v %s", file, rule.Verbs, resource)
+				}
+			}
+		}
+	}
+	for name, resource := range map[string]string{"sandbox-runner": "sandboxrunners", "redis": "redis"} {
+		tmpl, err := templates.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range contract.Subresources(&tmpl.Spec.DataPlane) {
+			if !granted[resource+"/"+verb] {
+				t.Errorf("no role grants %s/%s", resource, verb)
+			}
+		}
+	}
+}
+
+func TestOptionsThatCannotWorkAreRefusedBeforeAnythingIsDone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*Options)
+		want string
+	}{
+		"a workspace that is no path":       {func(o *Options) { o.Workspace = "sandbar" }, `the workspace "sandbar" is not a path`},
+		"a workspace with an odd name":      {func(o *Options) { o.Workspace = "root:A/b" }, "is not a path"},
+		"an export name that is no name":    {func(o *Options) { o.ExportName = "x y" }, "the export's name"},
+		"no URL":                            {func(o *Options) { o.Provider.DataPlane.URL = "" }, "the URL of the data plane must be https"},
+		"a URL that shows tokens on a wire": {func(o *Options) { o.Provider.DataPlane.URL = "http://dp.test" }, "the URL of the data plane must be https"},
+		"a Template that is not built in":   {func(o *Options) { o.Templates = []string{"nosuch"} }, "no built-in Template of that name"},
+		"no kcp":                            {func(o *Options) { o.KCP = nil }, "both kcp and the runtime cluster are needed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := testOptions()
+			tc.edit(&opts)
+			report, err := Init(t.Context(), opts)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || len(report.Entries) > 0 {
+				t.Errorf("err = %v, want one with %q and nothing done (%v)", err, tc.want, report.Entries)
+			}
+		})
+	}
+}
+
+func TestWithoutTheGatewayAPITemplatesAreAppliedBareAndThePersonIsTold(t *testing.T) {
+	opts := testOptions()
+	told := ""
+	opts.Progress = func(line string) { told += line }
+	objects, err := kcpObjects(opts, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		raw, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object.GetKind() == "Template" && strings.Contains(string(raw), "gateway.networking.k8s.io") {
+			t.Errorf("Template %s still has routes", object.GetName())
+		}
+	}
+	if !strings.Contains(told, "Template sandbox-runner goes without [route grant]") {
+		t.Errorf("told %q", told)
+	}
+}
+
+func TestAKubeconfigHasTheServerAndNothingOfTheAdministrator(t *testing.T) {
+	admin := &rest.Config{
+		Host: "https://kcp.test/clusters/root:x", BearerToken: "admin-secret", Username: "admin-user", Password: "admin-secret",
+		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA"), CertData: []byte("admin-secret"), KeyData: []byte("admin-secret")},
+		Impersonate:     rest.ImpersonationConfig{UserName: "admin-user"},
+	}
+	raw, err := kubeconfig(admin, "sandbar-provider", "narrow-token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), "admin") {
+		t.Errorf("the kubeconfig has something of the administrator:\n%s", raw)
+	}
+	cfg, err := clientcmd.RESTConfigFromKubeConfig(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Host != admin.Host || string(cfg.CAData) != "CA" || cfg.BearerToken != "narrow-token" {
+		t.Errorf("the kubeconfig leads to %s with CA %q and token %q", cfg.Host, cfg.CAData, cfg.BearerToken)
+	}
+}
+
+func TestAKubeconfigFileIsItsOwnersOnlyAndUnchangedWhenTheSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kcp.kubeconfig")
+	for i, want := range []Action{Written, Unchanged} {
+		got, err := writeSecret(path, []byte("secret"))
+		if err != nil || got != want {
+			t.Errorf("write %d: %s, %v; want %s", i, got, err, want)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("write %d: mode %v, %v; want 0600", i, info.Mode(), err)
+		}
+		// A file that somebody opened to others is closed again.
+		if err := os.Chmod(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAWorkspacesConfigurationReplacesThePathOfTheHost(t *testing.T) {
+	for host, want := range map[string]string{
+		"https://kcp.test":                          "https://kcp.test/clusters/root:sandbar",
+		"https://kcp.test/":                         "https://kcp.test/clusters/root:sandbar",
+		"https://kcp.test/clusters/root":            "https://kcp.test/clusters/root:sandbar",
+		"https://kcp.test:6443/prefix/clusters/x:y": "https://kcp.test:6443/prefix/clusters/root:sandbar",
+	} {
+		if got := workspaceConfig(&rest.Config{Host: host}, "root:sandbar").Host; got != want {
+			t.Errorf("%s becomes %s, want %s", host, got, want)
+		}
+	}
+}
+
+func TestThePlatformConfigMapIsWhereGraphsLookForIt(t *testing.T) {
+	for _, object := range objectsOf(t, "runtime", true) {
+		if object.GetKind() == "ConfigMap" {
+			if object.GetNamespace() != placement.SystemNamespace || object.GetName() != placement.PlatformConfigMap {
+				t.Errorf("it is %s/%s", object.GetNamespace(), object.GetName())
+			}
+			return
+		}
+	}
+	t.Error("there is none")
+}

@@ -253,8 +253,9 @@ func FuzzReviewKey(f *testing.F) {
 			}
 		}
 		a, b := make1(t1, w1, r1, ns1, n1, s1, v1), make1(t2, w2, r2, ns2, n2, s2, v2)
-		if (a == b) != (a.key() == b.key()) {
-			t.Errorf("%+v and %+v: equal %t, keys equal %t", a, b, a == b, a.key() == b.key())
+		same := t1 == t2 && a.ref == b.ref && s1 == s2 && v1 == v2
+		if same != (a.key() == b.key()) {
+			t.Errorf("%q %+v and %q %+v: equal %t, keys equal %t", t1, a, t2, b, same, a.key() == b.key())
 		}
 	})
 }

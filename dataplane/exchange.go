@@ -13,6 +13,11 @@ import (
 	"time"
 )
 
+// unreadBody is how long net/http may wait for the rest of a body that nobody read before it
+// sends our answer: it drains bodies to keep the connection. Without a bound, an upload that
+// never arrives would hold a request that was refused long ago, and needs no identity for it.
+const unreadBody = 5 * time.Second
+
 // exchange is one request on its way through the steps, and what is known of it so far. It is
 // also the response writer that the steps write to: it counts, and it keeps a stalled client
 // from holding the request for ever.
@@ -37,6 +42,8 @@ type exchange struct {
 	progress func()
 	// stalled is set when the caller stopped in the middle of the body.
 	stalled atomic.Bool
+	// bodyRead is set when all of the body was read, or there is none.
+	bodyRead atomic.Bool
 
 	status   atomic.Int64
 	bytesIn  atomic.Int64
@@ -49,6 +56,8 @@ func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *e
 	_ = x.control.SetWriteDeadline(time.Time{})
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = &countedBody{ReadCloser: r.Body, exchange: x}
+	} else {
+		x.bodyRead.Store(true)
 	}
 	return x
 }
@@ -73,31 +82,49 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.code() == 0 {
 		x.WriteHeader(http.StatusOK)
 	}
-	// Not every writer has deadlines (tests' recorders have none); then there is no limit.
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.stall))
+	x.setDeadlines()
 	n, err := x.ResponseWriter.Write(p)
-	// Cleared at once: on HTTP/2 a deadline that passes resets the stream, even a quiet one.
-	_ = x.control.SetWriteDeadline(time.Time{})
+	x.clearDeadlines()
 	x.bytesOut.Add(int64(n))
 	return n, err
 }
 
-// FlushError implements what http.ResponseController flushes with. A flush writes too, so it
-// has a deadline of its own; a stream that is quiet after it must not run into that one.
+// FlushError implements what http.ResponseController flushes with.
 func (x *exchange) FlushError() error {
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.stall))
+	x.setDeadlines()
 	err := x.control.Flush()
-	_ = x.control.SetWriteDeadline(time.Time{})
+	x.clearDeadlines()
 	return err
+}
+
+// setDeadlines bounds what is written next, and what net/http reads before it writes. Not every
+// writer has deadlines (tests' recorders have none); then there is no limit.
+func (x *exchange) setDeadlines() {
+	write := time.Now().Add(x.stall)
+	if !x.bodyRead.Load() {
+		read := min(x.stall, unreadBody)
+		_ = x.control.SetReadDeadline(time.Now().Add(read))
+		write = write.Add(read) // net/http reads first and writes then
+	}
+	_ = x.control.SetWriteDeadline(write)
+}
+
+// clearDeadlines is called when something was written. A stream may be quiet after it for as
+// long as it likes: on HTTP/2 a write deadline that passes resets even a quiet stream, and
+// on HTTP/1 a read deadline that passes looks as if the caller had left.
+func (x *exchange) clearDeadlines() {
+	_ = x.control.SetWriteDeadline(time.Time{})
+	if !x.bodyRead.Load() {
+		_ = x.control.SetReadDeadline(time.Time{})
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// finish bounds what net/http still has to flush after the handler.
-func (x *exchange) finish() {
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.stall))
-}
+// finish bounds what net/http still has to read and to flush after the handler. The next
+// request on the connection sets its own deadlines.
+func (x *exchange) finish() { x.setDeadlines() }
 
 // fail ends the exchange with a refusal. When the answer has begun it only notes the cause:
 // the connection then ends in a way that the client can tell from a whole answer.
@@ -125,6 +152,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	// the client's leaving, and a deadline there looks like one.
 	_ = b.exchange.control.SetReadDeadline(time.Time{})
 	b.exchange.bytesIn.Add(int64(n))
+	if errors.Is(err, io.EOF) {
+		b.exchange.bodyRead.Store(true)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		b.exchange.stalled.Store(true)
 	} else if b.exchange.progress != nil {

@@ -42,7 +42,9 @@ func newFakeKCP(t *testing.T) *fakeKCP {
 		instances: map[string]*metav1.PartialObjectMetadata{},
 		rights:    map[string]map[string]bool{},
 	}
-	k.Server = httptest.NewTLSServer(http.HandlerFunc(k.serve))
+	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
+	k.Config.ErrorLog = silent
+	k.StartTLS()
 	t.Cleanup(k.Close)
 	return k
 }

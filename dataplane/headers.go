@@ -79,8 +79,8 @@ func filterRequest(h http.Header, in *http.Request, r route, t *target) {
 			delete(h, protocolHeader)
 		}
 	}
-	if t.token != "" && !t.proxy {
-		h.Set(headerControlToken, string(t.token))
+	if token := t.token.reveal(); token != "" && !t.proxy {
+		h.Set(headerControlToken, token)
 	}
 	if t.proxy {
 		h.Set(headerPrefix, r.prefix)

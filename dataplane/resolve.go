@@ -20,8 +20,19 @@ import (
 // the app behind it is the tenant's, and with the token it could drive the runner.
 const verbProxy = "proxy"
 
-// secretToken prints as nothing.
-type secretToken string
+// secretToken is a control token. It prints as nothing; behind a pointer, because package fmt
+// does not call the methods of values in unexported fields.
+type secretToken struct{ value *string }
+
+func newSecretToken(value string) secretToken { return secretToken{&value} }
+
+// reveal returns the token; empty if there is none.
+func (t secretToken) reveal() string {
+	if t.value == nil {
+		return ""
+	}
+	return *t.value
+}
 
 func (secretToken) String() string       { return "[redacted]" }
 func (secretToken) GoString() string     { return "[redacted]" }
@@ -82,8 +93,8 @@ func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*targe
 	if refused != nil {
 		return nil, refused
 	}
-	t.token = secretToken(secret.Data[placement.ControlTokenKey])
-	if t.token == "" {
+	t.token = newSecretToken(string(secret.Data[placement.ControlTokenKey]))
+	if t.token.reveal() == "" {
 		return nil, notReady(causeNotReady, notReadyMessage(at), nil)
 	}
 	return t, nil

@@ -1,0 +1,238 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+func TestDrainLetsRequestsFinishAndEndsStreams(t *testing.T) {
+	begun, finish := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/logs" {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return
+		}
+		close(begun)
+		<-finish
+		_, _ = io.WriteString(w, "finished")
+	}), func(s *setup) { s.opts.DrainDelay = 200 * time.Millisecond })
+	req, _ := http.NewRequest(http.MethodGet, w.url+demo+"log", nil)
+	req.Header.Set("Authorization", "Bearer "+adminToken)
+	stream, err := w.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	answer := make(chan string)
+	go func() {
+		_, body := w.do("POST", demo+"sync", adminToken, nil)
+		answer <- body
+	}()
+	<-begun
+	stopped := make(chan error)
+	go func() { stopped <- w.stop() }()
+	eventually(t, "the server is unready", func() bool {
+		res, err := w.client.Get(w.metrics + pathReady)
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(body), "draining")
+	})
+	if _, err := io.ReadAll(stream.Body); err == nil {
+		t.Error("the stream ended as if it were whole: its client would not open it again")
+	}
+	close(finish)
+	if got := <-answer; got != "finished" {
+		t.Errorf("the request in flight got %q", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("draining: %v", err)
+	}
+	if !strings.Contains(w.logs.String(), `"reason":"draining"`) {
+		t.Error("the access line does not tell why the stream ended")
+	}
+}
+
+func TestDrainEndsUpgradedConnections(t *testing.T) {
+	w := newWorld(t, switcher("", func(_ net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }))
+	in := switched(t, w.dial(), demo+"proxy", "")
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.ReadByte(); err == nil {
+		t.Error("the connection lives on")
+	}
+}
+
+// A right that ends, ends streams: checked here by asking for the check, not by waiting for it.
+func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
+	for name, withdraw := range map[string]func(*world){
+		"the right":    func(w *world) { w.kcp.grant(adminToken, "get sandboxrunners") },
+		"the token":    func(w *world) { w.kcp.set(func() { delete(w.kcp.rights, adminToken) }) },
+		"the instance": func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) },
+		"recreated": func(w *world) {
+			w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, recorder())
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			h := w.server.handler
+			r := route{workspace: "cluster1", namespace: "default", group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners", name: "demo", verb: "log"}
+			c := &rechecker{
+				h: h, ctx: ctx, cancel: cancel, route: r, kind: h.kinds.find(r), id: demoID, lastGood: time.Now(),
+				question: question{caller: tenant.Bearer(adminToken), ref: r.ref(), subresource: "log", verb: "get", declared: true},
+			}
+			c.check()
+			c.stop()
+			if ctx.Err() != nil {
+				t.Fatalf("cut while the right stands: %v", context.Cause(ctx))
+			}
+			w.kcp.set(func() { w.kcp.down = true })
+			h.authorizer.answers.Purge()
+			c.check()
+			if ctx.Err() != nil {
+				t.Fatalf("cut although kcp only did not answer: %v", context.Cause(ctx))
+			}
+			w.kcp.set(func() { w.kcp.down = false })
+			withdraw(w)
+			h.authorizer.answers.Purge()
+			c.check()
+			if refused := causeOf(ctx); refused == nil || refused.cause != causeCut {
+				t.Errorf("not cut: %v", context.Cause(ctx))
+			}
+		})
+	}
+}
+
+func TestTLSServesHTTP2AndReloadsItsCertificate(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	writeCertificate(t, cert, key, 1)
+	w := newWorld(t, recorder(), func(s *setup) { s.opts.Insecure, s.opts.CertFile, s.opts.KeyFile = false, cert, key })
+	get := func(protocols ...string) (*http.Response, error) {
+		transport := &http.Transport{ForceAttemptHTTP2: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}}
+		defer transport.CloseIdleConnections()
+		req, _ := http.NewRequest(http.MethodPost, strings.Replace(w.url, "http:", "https:", 1)+demo+"sync", strings.NewReader("over TLS"))
+		req.Header.Set("Authorization", "Bearer "+adminToken)
+		return transport.RoundTrip(req)
+	}
+	res, err := get("h2", "http/1.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if res.ProtoMajor != 2 || res.StatusCode != 200 || !strings.Contains(string(body), "over TLS") {
+		t.Errorf("got HTTP/%d %d %s", res.ProtoMajor, res.StatusCode, body)
+	}
+	writeCertificate(t, cert, key, 2)
+	eventually(t, "the new certificate is served", func() bool {
+		res, err := get("http/1.1")
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		return res.TLS.PeerCertificates[0].SerialNumber.Int64() == 2
+	})
+}
+
+func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}, certFile: {Type: "CERTIFICATE", Bytes: der}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProbes(t *testing.T) {
+	w := newWorld(t, recorder())
+	for _, base := range []string{w.url, w.metrics} {
+		for _, path := range []string{pathLive, pathReady} {
+			res, err := w.client.Get(base + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if res.StatusCode != 200 || string(body) != "ok\n" {
+				t.Errorf("%s%s: %d %s", base, path, res.StatusCode, body)
+			}
+		}
+	}
+	res, _ := w.do("GET", "/metrics", adminToken, nil)
+	if res.StatusCode == 200 {
+		t.Error("metrics are served to callers")
+	}
+}
+
+func TestTheAccessLine(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.do("POST", demo+"sync/x?token=query-secret", adminToken, strings.NewReader("12345"))
+	eventually(t, "there is an access line", func() bool { return strings.Contains(w.logs.String(), `"msg":"request"`) })
+	line := w.logs.String()[strings.Index(w.logs.String(), `"msg":"request"`):]
+	want := `"msg":"request","method":"POST","workspace":"root:acme:dev","resource":"sandboxrunners","namespace":"default","name":"demo","verb":"sync","code":200,"bytesIn":5,"bytesOut":`
+	if !strings.HasPrefix(line, want) || strings.Contains(line, "query-secret") {
+		t.Errorf("got %s", line)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	var o Options
+	o.SetDefaults()
+	o.Insecure = true
+	if err := o.Validate(); err != nil {
+		t.Errorf("the defaults are refused: %v", err)
+	}
+	bad := Options{ListenAddress: "x", MetricsAddress: "y", CertFile: "z", PathPrefix: "no-slash/", Transport: "pigeon", AuthorizationMode: "never", AuthorizationCacheSize: -1, DrainDelay: -1}
+	bad.SetDefaults()
+	bad.Limits.HeaderBytes, bad.Limits.WorkspaceRate = 1, -1
+	err := bad.Validate()
+	for _, want := range []string{
+		"listen-address", "dataplane-metrics-address", "tls-cert-file", "path-prefix", "transport", "authorization-mode",
+		"authorization-cache-size", "drain-delay", "limit-header-bytes", "limit-workspace-rate",
+	} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("the error does not name %s: %v", want, err)
+		}
+	}
+}

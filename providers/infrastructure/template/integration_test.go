@@ -158,6 +158,14 @@ func (s *stack) newTenant(kcp *rest.Config, workspace string) {
 	name := workspace[strings.LastIndex(workspace, ":")+1:]
 	ws := &kcptenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.must(root.Create(s.Context(), ws))
+	s.Cleanup(func() {
+		for _, name := range []string{name, strings.TrimSuffix(name, "-tenant")} {
+			ws := &kcptenancyv1alpha1.Workspace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := root.Delete(context.Background(), ws); err != nil {
+				s.Error(err)
+			}
+		}
+	})
 	s.eventually("the tenant's workspace is ready", func() (bool, error) {
 		err := root.Get(s.Context(), client.ObjectKeyFromObject(ws), ws)
 		return string(ws.Status.Phase) == "Ready", err

@@ -1,0 +1,166 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
+)
+
+// stackOptions prepare a workspace of the test's own on the stack that the environment names.
+func stackOptions(t *testing.T) Options {
+	t.Helper()
+	kcpFile, runtimeFile := os.Getenv("KCP_KUBECONFIG"), os.Getenv("STACK_RUNTIME_KUBECONFIG")
+	if kcpFile == "" || runtimeFile == "" {
+		t.Skip("no stack: KCP_KUBECONFIG and STACK_RUNTIME_KUBECONFIG are not set (make test-integration sets them)")
+	}
+	kcp, err := clientcmd.BuildConfigFromFlags("", kcpFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := clientcmd.BuildConfigFromFlags("", runtimeFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspace := fmt.Sprintf("root:sandbar-init-%d", time.Now().UnixNano()%1e9)
+	t.Cleanup(func() { deleteWorkspace(t, kcp, workspace) })
+	return Options{
+		KCP: kcp, Runtime: rt, Workspace: workspace, ExportName: "sandbar.dev",
+		// Those of the stack, which other tests on the same runtime cluster rely on.
+		Provider: sandbarv1alpha1.InfrastructureProviderSpec{
+			DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: "https://dataplane.test"},
+			Images: map[string]string{
+				"runner": "localhost/sandbar/runner:dev", "node": "localhost/sandbar/toolchain-node:dev", "redis": "localhost/sandbar/redis:dev",
+			},
+		},
+		OutDir:   t.TempDir(),
+		Progress: func(line string) { t.Log(line) },
+	}
+}
+
+func deleteWorkspace(t *testing.T, kcp *rest.Config, path string) {
+	t.Helper()
+	c, err := client.New(workspaceConfig(kcp, "root"), client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	workspace := &unstructured.Unstructured{}
+	workspace.SetGroupVersionKind(workspaceKind)
+	workspace.SetName(strings.TrimPrefix(path, "root:"))
+	if err := c.Delete(context.Background(), workspace); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
+func TestInitAgainChangesNothing(t *testing.T) {
+	opts := stackOptions(t)
+	opts.DryRun = true
+	if _, err := Init(t.Context(), opts); err != nil {
+		t.Fatalf("dry run: %v", err)
+	}
+	opts.DryRun = false
+	report, err := Init(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := report.Entries[0]; e.Kind != "Workspace" || e.Action != Created {
+		t.Errorf("first = %+v, want the workspace created now: the dry run must not have made it", e)
+	}
+	report, err = Init(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range report.Entries {
+		if e.Action != Unchanged {
+			t.Errorf("%+v, want unchanged", e)
+		}
+	}
+}
+
+// kcp is an API server without kro.
+func TestWithoutKroNothingIsApplied(t *testing.T) {
+	opts := stackOptions(t)
+	opts.Runtime = opts.KCP
+	report, err := Init(t.Context(), opts)
+	if !errors.Is(err, platform.ErrKroMissing) {
+		t.Fatalf("err = %v, want ErrKroMissing", err)
+	}
+	if len(report.Entries) > 0 {
+		t.Errorf("something was done: %v", report.Entries)
+	}
+	if there, err := ready(t.Context(), opts, opts.Workspace); err != nil || there {
+		t.Errorf("the workspace exists (%v, %v)", there, err)
+	}
+}
+
+// What a thief of the provider's kubeconfig could do in its workspace.
+func TestTheProvidersIdentityIsNoAdmin(t *testing.T) {
+	opts := stackOptions(t)
+	if _, err := Init(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(opts.OutDir, KCPKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), &sandbarv1alpha1.TemplateList{}); err != nil {
+		t.Errorf("it cannot list Templates: %v", err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: template.PolicyRole}, role); err != nil {
+		t.Fatalf("it cannot read the policy: %v", err)
+	}
+	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
+	other := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Rules: everything}
+	own := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sandbar-provider"}, Rules: everything}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: template.PolicyRole},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sandbar-system", Name: "sandbar-provider"}},
+	}
+	for what, err := range map[string]error{
+		"make a role":       c.Create(t.Context(), other),
+		"widen its role":    c.Update(t.Context(), own),
+		"bind itself":       c.Create(t.Context(), binding),
+		"delete a Template": c.Delete(t.Context(), &sandbarv1alpha1.Template{ObjectMeta: metav1.ObjectMeta{Name: "redis"}}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("it may %s: %v", what, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,7 @@ type sweepWorld struct {
 	sweep     *sweep
 	runtime   client.Client
 	instances func(look int) (numbers []int, err error)
-	looks     int
+	looks     atomic.Int32
 }
 
 func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number)) }
@@ -82,8 +83,7 @@ func newSweepWorld(t *testing.T, instances func(look int) ([]int, error), placem
 		},
 		log: logr.Discard(),
 		instances: func(context.Context) (map[placement.ID]bool, error) {
-			w.looks++
-			numbers, err := w.instances(w.looks)
+			numbers, err := w.instances(int(w.looks.Add(1)))
 			found := map[placement.ID]bool{}
 			for _, number := range numbers {
 				found[placement.ID{Cluster: testCluster, UID: uidOf(number)}] = true
@@ -217,10 +217,10 @@ func TestTheSweepRunsAtTheStartAndAtEachInterval(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.sweep.Start(ctx) }()
-		for want := 1; want <= 3; want++ {
+		for want := int32(1); want <= 3; want++ {
 			synctest.Wait()
-			if w.looks != want {
-				t.Fatalf("%d looks, want %d", w.looks, want)
+			if got := w.looks.Load(); got != want {
+				t.Fatalf("%d looks, want %d", got, want)
 			}
 			timer := time.NewTimer(defaultSweepInterval)
 			<-timer.C

@@ -171,7 +171,7 @@ func TestTemplateConditions(t *testing.T) {
 		tn := newTenant(t, "alice")
 		obj := tn.createNote(n, "keep")
 		n.apply("size: integer | default=1\n", "\n")
-		n.wait("SchemaPublished", metav1.ConditionFalse, "IncompatibleSchema", "size")
+		n.wait("GraphAccepted", metav1.ConditionFalse, "IncompatibleSchema", "spec.size")
 		if _, err := obj.get(); err != nil {
 			t.Errorf("the tenant's object after the refusal: %v", err)
 		}
@@ -191,7 +191,7 @@ func TestTemplateConditions(t *testing.T) {
 		if err := n.dyn.Resource(templates).Delete(t.Context(), n.name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		n.wait("Ready", metav1.ConditionFalse, "1 instance")
+		n.wait("Ready", metav1.ConditionFalse, "1 "+n.gvr.Resource)
 		if _, err := obj.get(); err != nil {
 			t.Errorf("the tenant's object while the Template waits: %v", err)
 		}

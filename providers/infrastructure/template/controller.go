@@ -70,6 +70,8 @@ type reconciler struct {
 	policy client.Reader
 	// runtime reads from the runtime cluster's cache and writes to the cluster.
 	runtime client.Client
+	// preflight asks what kro would say.
+	preflight *preflight
 }
 
 // Register adds the controller to a manager of the provider workspace, whose scheme must know
@@ -93,13 +95,21 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	if err := mgr.Add(policy); err != nil {
 		return fmt.Errorf("adding the cache of the policy role: %w", err)
 	}
-	r := &reconciler{
-		opts: opts, kcp: mgr.GetClient(), kcpConfig: mgr.GetConfig(), policy: policy, runtime: runtime.GetClient(),
+	preflight, err := newPreflight(runtime.GetConfig())
+	if err != nil {
+		return err
 	}
+	r := &reconciler{
+		opts: opts, kcp: mgr.GetClient(), kcpConfig: mgr.GetConfig(), policy: policy,
+		runtime: runtime.GetClient(), preflight: preflight,
+	}
+	// An annotation is a way to have a Template looked at again, for example when the cluster
+	// has got a kind that its graph was refused for.
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		WithOptions(controller.Options{MaxConcurrentReconciles: opts.MaxConcurrentReconciles}).
-		For(&sandbarv1alpha1.Template{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&sandbarv1alpha1.Template{}, builder.WithPredicates(changed)).
 		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(r.rivals),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&kcpapisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(opts.ExportName))).

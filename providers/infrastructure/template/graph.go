@@ -54,9 +54,9 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 		return nil, false, err
 	}
 	if !exists || !rgd.DeletionTimestamp.IsZero() || differs(desired, rgd) {
-		refused, err := r.applyGraph(ctx, desired)
+		refused, err := r.replaceGraph(ctx, tmpl, p, desired)
 		if refused != "" {
-			report(metav1.ConditionFalse, reasonRefused, "the runtime cluster refuses the graph: %s. Correct spec.graph and apply the Template again", refused)
+			report(metav1.ConditionFalse, reasonRefused, "kro refuses the graph: %s. Nothing was changed; correct spec.graph and apply the Template again", refused)
 			return nil, false, err
 		}
 		waiting()
@@ -144,6 +144,21 @@ func covers(have, want any) bool {
 		// Empty values are left out when kro's types are written.
 		return reflect.DeepEqual(have, want) || (have == nil && (want == nil || reflect.ValueOf(want).IsZero()))
 	}
+}
+
+// replaceGraph writes the graph, unless it would take the place of one that tenants use and kro
+// would refuse it.
+func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, desired *unstructured.Unstructured) (refused string, err error) {
+	served, err := r.establishedCRD(ctx, tmpl.Name, p)
+	if err != nil {
+		return "", err
+	}
+	if served != nil {
+		if refused, err := r.preflight.check(tmpl.Name, p.graph, served); err != nil || refused != "" {
+			return refused, err
+		}
+	}
+	return r.applyGraph(ctx, desired)
 }
 
 // applyGraph writes the graph. refused is the API server's message when the graph is no valid

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -125,7 +126,11 @@ func connect(t *testing.T, cfg *rest.Config) client.Client {
 
 func startController(t *testing.T, kcp, rt *rest.Config) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(kcp, ctrl.Options{Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(kcp, ctrl.Options{
+		Scheme: testScheme(t), Metrics: metricsserver.Options{BindAddress: "0"},
+		// Each test has a controller of this name in the same process.
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,6 +341,25 @@ func TestTemplateLifecycle(t *testing.T) {
 		}
 		if got := s.template(name).Status.SchemaName; got != first.Status.SchemaName {
 			s.Errorf("the schema is %s, want %s still", got, first.Status.SchemaName)
+		}
+	})
+
+	s.Run("a change that kro would refuse does not take the place of what is served", func() {
+		served := &krov1alpha1.ResourceGraphDefinition{}
+		s.must(s.runtime.Get(s.Context(), client.ObjectKey{Name: name}, served))
+		s.update(name, func(tmpl *sandbarv1alpha1.Template) {
+			graph := string(thing(name, kind, nil).Spec.Graph.Raw)
+			tmpl.Spec.Graph.Raw = []byte(strings.ReplaceAll(graph, "${service.metadata.uid}", "${nosuch.metadata.uid}"))
+		})
+		c := s.condition(name, sandbarv1alpha1.TemplateGraphAccepted, reasonRefused)
+		if !strings.Contains(c.Message, "nosuch") || !strings.Contains(c.Message, "Nothing was changed") {
+			s.Errorf("message %q does not say what kro would", c.Message)
+		}
+		s.condition(name, sandbarv1alpha1.TemplateReady, reasonPrevious)
+		now := &krov1alpha1.ResourceGraphDefinition{}
+		s.must(s.runtime.Get(s.Context(), client.ObjectKey{Name: name}, now))
+		if now.ResourceVersion != served.ResourceVersion {
+			s.Errorf("kro got the graph: generation %d, was %d", now.Generation, served.Generation)
 		}
 	})
 

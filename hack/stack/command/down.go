@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sort"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/hack/stack/kcp"
@@ -17,10 +18,6 @@ import (
 	"github.com/sandbar-dev/sandbar/hack/stack/state"
 	"github.com/sandbar-dev/sandbar/hack/stack/unit"
 )
-
-// providerName is what hack/local calls the provider that it runs on the stack: one process of
-// the host, recorded as a unit's first process is, so that it ends with the stack.
-const providerName = "provider"
 
 // stopTimeout is how long the kernel may take to end a unit's processes.
 const stopTimeout = time.Minute
@@ -54,7 +51,14 @@ func (s *setup) remove(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, name := range []string{providerName, node.UnitName, kcp.UnitName} {
+	// What uses the servers, such as the provider that hack/local records here,
+	// goes before them.
+	names, err := unit.Recorded(s.dir.Units())
+	if err != nil {
+		return err
+	}
+	sort.SliceStable(names, func(i, j int) bool { return !isServer(names[i]) && isServer(names[j]) })
+	for _, name := range names {
 		if err := s.stopUnit(ctx, name); err != nil {
 			return err
 		}
@@ -66,6 +70,8 @@ func (s *setup) remove(ctx context.Context) error {
 	}
 	return progress.Step("state removed", func() error { return os.RemoveAll(string(s.dir)) })
 }
+
+func isServer(name string) bool { return name == node.UnitName || name == kcp.UnitName }
 
 func (s *setup) stopUnit(ctx context.Context, name string) error {
 	running, err := unit.Find(s.dir.Units(), name)

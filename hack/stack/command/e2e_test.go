@@ -129,6 +129,21 @@ func (s *testStack) kill(unitName string) {
 	}
 }
 
+// record writes down a process as hack/local does it for the provider.
+func record(t *testing.T, path string, pid int) {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	const start = 19 // field 22 of proc_pid_stat(5), counted from the third
+	text := fmt.Sprintf(`{"pid": %d, "startTicks": %s}`, pid, strings.Fields(rest)[start])
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func pollFor(d time.Duration, done func() bool) error {
 	for deadline := time.Now().Add(d); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -238,7 +253,7 @@ func output(t *testing.T, name string, args ...string) string {
 
 // Two stacks live side by side; one is killed in every way and comes back with
 // what it had; the other does not notice; in the end nothing is left of either.
-func TestTwoStacksSideBySide(t *testing.T) {
+func TestRootTwoStacksSideBySide(t *testing.T) {
 	if os.Getenv(e2eVariable) == "" || os.Geteuid() != 0 {
 		t.Skipf("starting real stacks needs root and %s=1 (make test-stack)", e2eVariable)
 	}
@@ -300,6 +315,21 @@ func TestTwoStacksSideBySide(t *testing.T) {
 		if err != nil || !bytes.Equal(before, after) {
 			t.Errorf("the kubeconfig has changed, %v", err)
 		}
+	})
+	t.Run("what others have recorded with the stack ends with it", func(t *testing.T) {
+		other := exec.Command("/bin/sleep", "1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- other.Wait() }()
+		record(t, filepath.Join(b.dir.Units(), "guest.pid.json"), other.Process.Pid)
+		if b.pid("guest") != other.Process.Pid {
+			t.Error("status does not show it")
+		}
+		b.must("down")
+		<-ended
+		b.must("up")
 	})
 	t.Run("a stack whose processes are all dead is taken down cleanly", func(t *testing.T) {
 		a.kill(node.UnitName)

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -92,6 +93,16 @@ func (s *setup) report() (*report, error) {
 	case state.RuntimeKind:
 		names = append(names, kroUnit)
 	}
+	// And what others have recorded with the stack, as the provider is.
+	recorded, err := unit.Recorded(s.dir.Units())
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range recorded {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
 	files, err := filepath.Glob(s.dir.Kubeconfig("*"))
 	if err != nil {
 		return nil, err
@@ -146,6 +157,9 @@ func (r *report) print(out io.Writer) error {
 		}
 		for _, p := range u.Processes {
 			pid, since := fmt.Sprint(p.HostPID), time.Since(p.Started).Round(time.Second).String()
+			if p.HostPID == 0 || p.Started.IsZero() {
+				since = "-"
+			}
 			if p.HostPID == 0 {
 				pid, since = "down", "-"
 			}

@@ -120,6 +120,20 @@ func Find(dir, name string) (*Running, error) {
 	return &Running{name, id.PID, dir}, nil
 }
 
+// Recorded returns the names of all units that were started in a folder, also of
+// what others have recorded there in the same form to have it end with the stack.
+func Recorded(dir string) ([]string, error) {
+	files, err := filepath.Glob(pidFile(dir, "*"))
+	if err != nil {
+		return nil, fmt.Errorf("listing units: %w", err)
+	}
+	names := make([]string, 0, len(files))
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(f), filepath.Base(pidFile(dir, ""))))
+	}
+	return names, nil
+}
+
 // Alive reports whether the unit's Init still runs.
 func (r *Running) Alive() bool {
 	again, err := Find(r.dir, r.Name)
@@ -147,10 +161,17 @@ type HostProcess struct {
 	MemoryBytes int64 `json:"memoryBytes"`
 }
 
-// Processes returns the unit's processes by name.
+// Processes returns the unit's processes by name. What was only recorded, without
+// an Init of its own, is itself its one process.
 func (r *Running) Processes() (map[string]HostProcess, error) {
 	var status Status
-	if err := readJSON(statusFile(r.dir, r.Name), &status); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := readJSON(statusFile(r.dir, r.Name), &status)
+	if _, specErr := os.Stat(Spec{Dir: r.dir, Name: r.Name}.specFile()); errors.Is(specErr, fs.ErrNotExist) {
+		return map[string]HostProcess{r.Name: {
+			Name: r.Name, HostPID: r.PID, MemoryBytes: residentMemory(r.PID), ProcessStatus: ProcessStatus{Starts: 1},
+		}}, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	children, err := childrenOf(r.PID)
@@ -222,10 +243,23 @@ func childrenOf(parent int) (map[int]child, error) {
 			continue
 		}
 		inside, _ := strconv.Atoi(ids[len(ids)-1])
-		kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(fields["VmRSS"], " kB"), 10, 64)
-		children[inside] = child{pid, kilobytes << 10}
+		children[inside] = child{pid, rss(fields)}
 	}
 	return children, nil
+}
+
+// rss reads the resident memory from a status; a process without has none.
+func rss(fields map[string]string) int64 {
+	kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(fields["VmRSS"], " kB"), 10, 64)
+	return kilobytes << 10
+}
+
+func residentMemory(pid int) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	return rss(statusFields(data))
 }
 
 func statusFields(data []byte) map[string]string {

@@ -288,3 +288,28 @@ func TestStatOfAZombieIsNotAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The provider is no unit; it is recorded in the same form so that status shows it
+// and down ends it.
+func TestWhatOthersHaveRecordedIsOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	ticks, _, err := stat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeJSON(pidFile(dir, "provider"), identity{os.Getpid(), ticks}); err != nil {
+		t.Fatal(err)
+	}
+	names, err := Recorded(dir)
+	if err != nil || len(names) != 1 || names[0] != "provider" {
+		t.Fatalf("recorded %q, %v", names, err)
+	}
+	running, err := Find(dir, "provider")
+	if err != nil || running == nil {
+		t.Fatalf("found %+v, %v", running, err)
+	}
+	all, err := running.Processes()
+	if p := all["provider"]; err != nil || p.HostPID != os.Getpid() || p.MemoryBytes == 0 {
+		t.Errorf("processes %+v, %v", all, err)
+	}
+}

@@ -1,0 +1,242 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
+	var asked *url.URL
+	var header http.Header
+	apiServer := func(code int, body string) func(*setup) {
+		return func(s *setup) {
+			s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked, header = r.URL, r.Header
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, body)
+			})
+		}
+	}
+	logPath := "/api/v1/namespaces/" + demoID.Namespace() + "/pods/pod-0/log"
+	t.Run("with the provider's credential and what the query may say", func(t *testing.T) {
+		w := newWorld(t, recorder(), apiServer(200, "a line\n"))
+		for query, want := range map[string]string{
+			"":                       "container=main",
+			"tail=5&since=60":        "container=main&sinceSeconds=60&tailLines=5",
+			"timestamps=1&follow=0":  "container=main&follow=false&timestamps=true",
+			"container=side&since=0": "container=main",
+			"previous=true&insecureSkipTLSVerifyBackend=true&limitBytes=1": "container=main",
+		} {
+			res, body := w.do("GET", demo+"podlog?"+query, adminToken, nil, func(r *http.Request) { r.Header.Set("Impersonate-User", "admin") })
+			if res.StatusCode != 200 || body != "a line\n" {
+				t.Fatalf("%s: got %d %s", query, res.StatusCode, body)
+			}
+			if asked.Path != logPath || asked.RawQuery != want {
+				t.Errorf("%s: asked for %s, want query %s", query, asked, want)
+			}
+			if header.Get("Authorization") != "Bearer runtime-credential" || header.Get("Impersonate-User") != "" {
+				t.Errorf("%s: asked with %v", query, header)
+			}
+		}
+	})
+	for path, code := range map[string]int{
+		"podlog?tail=-1": 400, "podlog?tail=x": 400, "podlog?since=1h": 400, "podlog?follow=perhaps": 400, "podlog/x": 400,
+	} {
+		t.Run(path+" is refused", func(t *testing.T) {
+			w := newWorld(t, recorder(), apiServer(200, ""))
+			res, body := w.do("GET", demo+path, adminToken, nil)
+			wantStatus(t, res, body, code)
+		})
+	}
+	for code, want := range map[int]int{400: 409, 404: 409, 403: 502, 500: 502} {
+		t.Run(fmt.Sprintf("the API server's %d is %d and tells nothing of the cluster", code, want), func(t *testing.T) {
+			w := newWorld(t, recorder(), apiServer(code, "pods \"pod-0\" in sb-namespace"))
+			res, body := w.do("GET", demo+"podlog", adminToken, nil)
+			wantStatus(t, res, body, want)
+			if strings.Contains(body, "sb-") || strings.Contains(body, "pod-0") {
+				t.Errorf("got %s", body)
+			}
+		})
+	}
+}
+
+func TestThroughTheAPIServersServiceProxy(t *testing.T) {
+	status, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 503,
+		Reason: metav1.StatusReasonServiceUnavailable, Message: "error trying to reach service: dial tcp 10.97.0.7:3000",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked *http.Request
+	w := newWorld(t, nil, func(s *setup) {
+		s.opts.Transport = TransportAPIServer
+		s.backendAddress = "127.0.0.1:9"
+		s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked = r
+			w.Header().Set("Audit-Id", "x")
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/down"):
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = w.Write(status)
+			case strings.HasSuffix(r.URL.Path, "/own-error"):
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusTeapot)
+				_, _ = io.WriteString(w, `{"mine":true}`)
+			case strings.HasSuffix(r.URL.Path, "/redirect"):
+				http.Redirect(w, r, strings.TrimSuffix(r.URL.Path, "redirect")+"login", http.StatusFound)
+			}
+		})
+	})
+	base := "/api/v1/namespaces/" + demoID.Namespace() + "/services/preview:preview/proxy"
+	res, body := w.do("GET", demo+"proxy/a/b?x=1", adminToken, nil)
+	if res.StatusCode != 200 || asked.RequestURI != base+"/a/b?x=1" || asked.Header.Get("Authorization") != "Bearer runtime-credential" {
+		t.Errorf("got %d %s; asked for %s with %v", res.StatusCode, body, asked.RequestURI, asked.Header)
+	}
+	if res.Header.Get("Audit-Id") != "" {
+		t.Error("the API server's own header came through")
+	}
+	res, body = w.do("GET", demo+"proxy/down", adminToken, nil)
+	wantStatus(t, res, body, http.StatusBadGateway)
+	if strings.Contains(body, "10.97") {
+		t.Errorf("the answer tells an address: %s", body)
+	}
+	if res, body := w.do("GET", demo+"proxy/own-error", adminToken, nil); res.StatusCode != http.StatusTeapot || body != `{"mine":true}` {
+		t.Errorf("the app's own error became %d %s", res.StatusCode, body)
+	}
+	if res, _ := w.do("GET", demo+"proxy/redirect", adminToken, nil); res.Header.Get("Location") != demo+"proxy/login" {
+		t.Errorf("the redirect leads to %s", res.Header.Get("Location"))
+	}
+}
+
+func TestEndpointsOfAService(t *testing.T) {
+	yes, no, udp := true, false, corev1.ProtocolUDP
+	name, otherName, port := "preview", "other", int32(3000)
+	slice := func(n string, kind discoveryv1.AddressType, portName *string, protocol *corev1.Protocol, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		meta := placementMeta(demoID, n)
+		meta.Labels[discoveryv1.LabelServiceName] = "preview"
+		return &discoveryv1.EndpointSlice{
+			ObjectMeta: meta, AddressType: kind, Endpoints: endpoints,
+			Ports: []discoveryv1.EndpointPort{{Name: portName, Port: &port, Protocol: protocol}},
+		}
+	}
+	endpoint := func(ready *bool, addresses ...string) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
+	}
+	cache, err := newRuntimeCache(fake.NewClientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*discoveryv1.EndpointSlice{
+		slice("ready", discoveryv1.AddressTypeIPv4, &name, nil, endpoint(&yes, "10.0.0.1"), endpoint(nil, "10.0.0.2"), endpoint(&no, "10.0.0.3")),
+		slice("v6", discoveryv1.AddressTypeIPv6, &name, nil, endpoint(&yes, "fd12::7")),
+		slice("another-port", discoveryv1.AddressTypeIPv4, &otherName, nil, endpoint(&yes, "10.0.1.1")),
+		slice("udp", discoveryv1.AddressTypeIPv4, &name, &udp, endpoint(&yes, "10.0.1.2")),
+		slice("fqdn", discoveryv1.AddressTypeFQDN, &name, nil, endpoint(&yes, "metadata.internal")),
+		slice("hostile", discoveryv1.AddressTypeIPv4, &name, nil, endpoint(&yes, "127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255")),
+		slice("hostile6", discoveryv1.AddressTypeIPv6, &name, nil, endpoint(&yes, "::1", "fe80::1", "::ffff:127.0.0.1", "fd00:ec2::254", "::", "nonsense")),
+	} {
+		if err := cache.slices.GetIndexer().Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := map[string]bool{}
+	for _, e := range newDirect(cache).endpoints(demoID.Namespace(), "preview", "preview") {
+		got[e] = true
+	}
+	want := map[string]bool{"10.0.0.1:3000": true, "10.0.0.2:3000": true, "[fd12::7]:3000": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := newDirect(cache).endpoints("sb-other", "preview", "preview"); len(got) != 0 {
+		t.Errorf("another namespace has %v", got)
+	}
+}
+
+func TestAPodThatRefusesIsSkipped(t *testing.T) {
+	pod := httptest.NewServer(recorder())
+	defer pod.Close()
+	w := newWorld(t, nil, func(s *setup) { s.backendAddress = pod.Listener.Addr().String() })
+	slices := w.server.cache.endpointSlices(demoID.Namespace(), "preview")
+	dead := slices[0].DeepCopy()
+	// Another address of this machine on the same port, where nobody listens.
+	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}
+	if err := w.server.cache.slices.GetIndexer().Add(dead); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		w.server.direct.CloseIdleConnections()
+		if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != 200 {
+			t.Fatalf("got %d %s", res.StatusCode, body)
+		}
+	}
+}
+
+func TestAutoChoosesByTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newChooser(TransportAuto, &direct{}, &apiServer{}, newMetrics(), slog.New(slog.DiscardHandler))
+		asDirect, asAPIServer := transport(c.direct), transport(c.apiServer)
+		if got := c.conclude(errNoEndpoint); got != asDirect || c.chosen != nil {
+			t.Error("an endpoint that is not there decided")
+		}
+		if got := c.conclude(context.DeadlineExceeded); got != asAPIServer {
+			t.Error("a pod that cannot be reached did not lead to the API server")
+		}
+		if got := c.pick(t.Context(), &target{}); got != asAPIServer {
+			t.Error("it was tried again at once")
+		}
+		if got := c.conclude(fmt.Errorf("dialling: %w", syscall.ECONNREFUSED)); got != asDirect || !c.settled {
+			t.Error("a refusal, which proves a route, was taken for none")
+		}
+		if got := c.conclude(errors.New("timeout")); got != asDirect {
+			t.Error("a later failure unsettled what is settled")
+		}
+	})
+}
+
+func TestAutoSaysWhatItChose(t *testing.T) {
+	w := newWorld(t, recorder(), func(s *setup) { s.opts.Transport = TransportAuto })
+	w.received("GET", demo+"proxy", "")
+	if !strings.Contains(w.logs.String(), `"msg":"transport to pods chosen","mode":"direct","reason":"pod_reachable"`) {
+		t.Errorf("the log does not say: %s", w.logs.String())
+	}
+	rec := httptest.NewRecorder()
+	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	if !strings.Contains(rec.Body.String(), `sandbar_dataplane_transport{mode="direct",reason="pod_reachable"} 1`) {
+		t.Error("the metric does not say")
+	}
+}
+
+func TestNoAddressOfThePlatformIsAPods(t *testing.T) {
+	for address, want := range map[string]bool{
+		"10.1.2.3": true, "192.168.1.1": true, "100.64.0.1": true, "fd12::1": true, "8.8.8.8": true,
+		"127.0.0.1": false, "127.9.9.9": false, "169.254.169.254": false, "0.0.0.0": false, "224.0.0.251": false,
+		"255.255.255.255": false, "::1": false, "::": false, "fe80::1": false, "ff02::1": false, "fd00:ec2::254": false,
+	} {
+		if got := isPodAddress(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %t", address, got)
+		}
+	}
+}

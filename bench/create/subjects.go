@@ -163,7 +163,7 @@ func (b *bare) measure(ctx context.Context, name string) (time.Duration, error) 
 	labels := map[string]string{placement.LabelInstanceUID: string(ns.UID)}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: placement.ControlSecret, Labels: labels},
-		StringData: map[string]string{placement.ControlTokenKey: "bench"},
+		StringData: map[string]string{placement.ControlTokenKey: rand.Text() + rand.Text()},
 	}
 	if _, err := b.kube.CoreV1().Secrets(ns.Name).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return 0, fmt.Errorf("making the control Secret: %w", err)

@@ -108,7 +108,8 @@ func writeSecret(path string, content []byte) (Action, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(f.Name())
+	// After the rename there is nothing to remove, before it nothing to keep.
+	defer func() { _ = os.Remove(f.Name()) }()
 	if _, err := f.Write(content); err != nil {
 		return "", errors.Join(err, f.Close())
 	}

@@ -51,13 +51,17 @@ type Options struct {
 	Progress func(line string)
 }
 
+// Names of the files in Options.OutDir.
 const (
-	defaultTimeout = 2 * time.Minute
-	// KCPKubeconfig and the others are the names of the files in OutDir.
-	KCPKubeconfig         = "kcp.kubeconfig"
+	// KCPKubeconfig is of the provider in its workspace.
+	KCPKubeconfig = "kcp.kubeconfig"
+	// ControllersKubeconfig is of sandbar-provider controllers on the runtime cluster.
 	ControllersKubeconfig = "runtime-controllers.kubeconfig"
-	ServeKubeconfig       = "runtime-serve.kubeconfig"
+	// ServeKubeconfig is of sandbar-provider serve on the runtime cluster.
+	ServeKubeconfig = "runtime-serve.kubeconfig"
 )
+
+const defaultTimeout = 2 * time.Minute
 
 // Init prepares both sides. Whether the runtime cluster is fit is found out before anything is
 // changed. The report tells of everything that was looked at, also when there is an error.

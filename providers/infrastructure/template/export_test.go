@@ -40,31 +40,44 @@ func TestReplacingRulesLeavesThoseOfOthersAlone(t *testing.T) {
 	rule := func(resources ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Resources: resources, Verbs: []string{"*"}}
 	}
-	for name, tc := range map[string]struct{ all, rules, want []rbacv1.PolicyRule }{
-		"the first": {nil, []rbacv1.PolicyRule{rule("a")}, []rbacv1.PolicyRule{rule("a")}},
+	for name, tc := range map[string]struct {
+		resource         string
+		all, rules, want []rbacv1.PolicyRule
+	}{
+		"the first": {
+			resource: "a",
+			rules:    []rbacv1.PolicyRule{rule("a")},
+			want:     []rbacv1.PolicyRule{rule("a")},
+		},
 		"another": {
-			[]rbacv1.PolicyRule{rule("a"), rule("a/log")}, []rbacv1.PolicyRule{rule("b")},
-			[]rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
+			resource: "b",
+			all:      []rbacv1.PolicyRule{rule("a"), rule("a/log")},
+			rules:    []rbacv1.PolicyRule{rule("b")},
+			want:     []rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
 		},
 		"a change in place": {
-			[]rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")}, []rbacv1.PolicyRule{rule("a"), rule("a/sync")},
-			[]rbacv1.PolicyRule{rule("a"), rule("a/sync"), rule("b")},
+			resource: "a",
+			all:      []rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
+			rules:    []rbacv1.PolicyRule{rule("a"), rule("a/sync")},
+			want:     []rbacv1.PolicyRule{rule("a"), rule("a/sync"), rule("b")},
 		},
-		"a removal": {[]rbacv1.PolicyRule{rule("a"), rule("b"), rule("b/log")}, nil, []rbacv1.PolicyRule{rule("a")}},
+		"a removal": {
+			resource: "b",
+			all:      []rbacv1.PolicyRule{rule("a"), rule("b"), rule("b/log")},
+			want:     []rbacv1.PolicyRule{rule("a")},
+		},
 		"a name that begins alike is another": {
-			[]rbacv1.PolicyRule{rule("redisservers"), rule("redis/log")}, nil, []rbacv1.PolicyRule{rule("redisservers")},
+			resource: "redis",
+			all:      []rbacv1.PolicyRule{rule("redisservers"), rule("redis/log")},
+			want:     []rbacv1.PolicyRule{rule("redisservers")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resource := map[string]string{"the first": "a", "another": "b", "a change in place": "a", "a removal": "b"}[name]
-			if resource == "" {
-				resource = "redis"
-			}
-			got := replaceRules(tc.all, resource, tc.rules)
+			got := replaceRules(tc.all, tc.resource, tc.rules)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if again := replaceRules(got, resource, tc.rules); cmp.Diff(got, again) != "" {
+			if again := replaceRules(got, tc.resource, tc.rules); cmp.Diff(got, again) != "" {
 				t.Error("replacing them again changes something")
 			}
 		})

@@ -69,6 +69,7 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 	case metav1.ConditionFalse:
 		report(metav1.ConditionFalse, reasonRefused, "kro refuses the graph: %s. Correct spec.graph and apply the Template again", message)
 		return nil, false, nil
+	case metav1.ConditionTrue:
 	}
 	crd, err = r.establishedCRD(ctx, tmpl.Name, p)
 	if err != nil || crd == nil {

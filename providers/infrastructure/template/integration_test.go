@@ -9,8 +9,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -244,9 +246,7 @@ func (s *stack) condition(template, condition, reason string) metav1.Condition {
 // thing is a Template of a small kind of its own.
 func thing(name, kind string, spec map[string]any) *sandbarv1alpha1.Template {
 	fields := map[string]any{"suspended": "boolean | default=false", "size": "integer | default=1", "note": "string"}
-	for field, value := range spec {
-		fields[field] = value
-	}
+	maps.Copy(fields, spec)
 	graph, err := json.Marshal(map[string]any{
 		"schema": map[string]any{
 			"apiVersion": "v1alpha1", "kind": kind, "group": "sandbar.dev", "spec": fields,
@@ -300,7 +300,7 @@ func (s *stack) update(name string, change func(*sandbarv1alpha1.Template)) {
 // TestTemplateLifecycle goes through the life of one Template on the real kcp and kro.
 func TestTemplateLifecycle(t *testing.T) {
 	s := newStack(t)
-	suffix := fmt.Sprint(time.Now().UnixNano() % 1e6)
+	suffix := strconv.FormatInt(time.Now().UnixNano()%1e6, 10)
 	name, kind := "it-"+suffix, "Thing"+suffix
 	resource := strings.ToLower(kind) + "s"
 	s.must(s.provider.Create(s.Context(), thing(name, kind, nil)))
@@ -442,7 +442,7 @@ func (s *stack) nothingLeft(template, resource string) {
 // TestRefusals applies Templates that cannot be, and reads what their conditions advise.
 func TestRefusals(t *testing.T) {
 	s := newStack(t)
-	suffix := fmt.Sprint(time.Now().UnixNano() % 1e6)
+	suffix := strconv.FormatInt(time.Now().UnixNano()%1e6, 10)
 
 	s.Run("a graph that kro refuses is reported in kro's words", func() {
 		tmpl := thing("it-bad-"+suffix, "Bad"+suffix, nil)

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -122,9 +123,7 @@ func publicStatus(status apiextensionsv1.JSONSchemaProps, private []string) apie
 		removePath(properties, strings.Split(path, ".")[1:])
 	}
 	delete(properties, "state")
-	for name, property := range instanceStatusProperties() {
-		properties[name] = property
-	}
+	maps.Copy(properties, instanceStatusProperties())
 	return apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}
 }
 

@@ -144,8 +144,7 @@ func TestTheStatusSchemaHasTheFieldsOfInstanceStatus(t *testing.T) {
 func compareFields(t *testing.T, path string, typ reflect.Type, properties map[string]apiextensionsv1.JSONSchemaProps) {
 	t.Helper()
 	var fields []string
-	for i := range typ.NumField() {
-		field := typ.Field(i)
+	for field := range typ.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		fields = append(fields, name)
 		elem := field.Type

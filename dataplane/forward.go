@@ -43,9 +43,7 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	}
 	ctx, cancel := context.WithCancelCause(x.request.Context())
 	defer cancel(nil)
-	if x.isStream {
-		defer h.supervise(ctx, cancel, x, at)()
-	}
+	defer h.supervise(ctx, cancel, x, at)()
 	defer x.noteCut(ctx)
 	if isUpgrade(x.request.Header) {
 		return h.upgrade(ctx, cancel, x, to, up)

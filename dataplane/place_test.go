@@ -98,6 +98,25 @@ func TestNamespacesThatAreNoPlacement(t *testing.T) {
 	}
 }
 
+func TestARuntimeInstanceOfAnothersUIDIsRefused(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"another's": {placement.LabelInstanceUID: "uid-other"},
+		"none":      {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, recorder())
+			forged := kroInstance(demoID, "demo", demoStatus(demoID.Namespace()))
+			forged.SetLabels(labels)
+			k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
+			if err := k.instances.informer.GetStore().Update(forged); err != nil {
+				t.Fatal(err)
+			}
+			res, body := w.do("POST", demo+"sync", adminToken, nil)
+			wantStatus(t, res, body, http.StatusNotFound)
+		})
+	}
+}
+
 func TestAnInstanceThatIsBeingDeletedIsRefused(t *testing.T) {
 	now := metav1.Now()
 	t.Run("when the tenant's object says so", func(t *testing.T) {

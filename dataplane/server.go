@@ -163,8 +163,13 @@ func (s *Server) shutDown(ctx context.Context, servers []*http.Server) error {
 	defer cancel()
 	var errs []error
 	for _, server := range servers {
-		if err := server.Shutdown(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("shutting down: %w", err), server.Close())
+		err := server.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.log.Warn("cutting requests that did not finish in time", "timeout", s.opts.DrainTimeout)
+			err = server.Close()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("shutting down: %w", err))
 		}
 	}
 	s.log.Info("drained")

@@ -77,6 +77,24 @@ func TestDrainLetsRequestsFinishAndEndsStreams(t *testing.T) {
 	}
 }
 
+func TestDrainCutsWhatDoesNotFinish(t *testing.T) {
+	begun := make(chan struct{})
+	w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}), func(s *setup) { s.opts.DrainTimeout = 50 * time.Millisecond })
+	conn := w.dial()
+	fmt.Fprintf(conn, "POST %ssync HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nAuthorization: Bearer %s\r\n\r\n", demo, adminToken)
+	<-begun
+	if err := w.stop(); err != nil {
+		t.Errorf("an orderly end is no error: %v", err)
+	}
+	if answer, _ := io.ReadAll(conn); strings.HasPrefix(string(answer), "HTTP/1.1 200") {
+		t.Errorf("the caller got %q", answer)
+	}
+}
+
 func TestDrainEndsUpgradedConnections(t *testing.T) {
 	w := newWorld(t, switcher("", func(_ net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }))
 	in := switched(t, w.dial(), demo+"proxy", "")

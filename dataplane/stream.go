@@ -6,6 +6,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -26,22 +27,27 @@ const (
 
 var errCut = errors.New("the caller's right, or the instance, has ended")
 
-// supervise ends a stream when the caller's right or the instance ends, when the server drains,
-// or at the ceiling. The returned function must be called when the stream has ended. It costs a
-// stream no goroutine: timers run what there is to do.
+// supervise ends a request that lasts when the caller's right or the instance ends; a stream also
+// when the server drains, so that it is opened elsewhere, and at the ceiling. It looks after plain
+// requests too, because server-sent events and long downloads look like them at the beginning.
+// The returned function must be called when the request has ended. There is no goroutine per
+// request: timers run what there is to do.
 func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *place) (stop func()) {
-	ceiling := time.AfterFunc(h.limits.limits.StreamDuration, func() {
-		cancel(&refusal{code: http.StatusServiceUnavailable, cause: causeStreamCeiling, message: "the stream has reached its ceiling: open it again"})
-	})
-	undrain := context.AfterFunc(h.draining, func() {
-		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", time.Second, nil))
-	})
 	rechecks := &rechecker{h: h, ctx: ctx, cancel: cancel, question: x.question, route: x.route, kind: x.kind, id: at.id, lastGood: time.Now()}
 	rechecks.schedule()
+	if !x.isStream {
+		return rechecks.stop
+	}
+	ceiling := time.AfterFunc(h.limits.limits.StreamDuration, func() {
+		cancel(unavailable(causeStreamCeiling, "the stream has lasted as long as streams may: open it again", 0, nil))
+	})
+	undrain := context.AfterFunc(h.draining, func() {
+		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", 0, nil))
+	})
 	return func() {
+		rechecks.stop()
 		ceiling.Stop()
 		undrain()
-		rechecks.stop()
 	}
 }
 
@@ -84,7 +90,9 @@ func (c *rechecker) check() {
 	case refused.code >= http.StatusInternalServerError && time.Since(c.lastGood) < kcpTolerance:
 		// kcp restarts; a stream need not.
 	default:
-		c.cancel(&refusal{code: http.StatusForbidden, cause: causeCut, message: "access ended", err: errors.Join(errCut, refused)})
+		cut := forbidden()
+		cut.cause, cut.err = causeCut, fmt.Errorf("%w: %w", errCut, refused)
+		c.cancel(cut)
 		return
 	}
 	c.schedule()

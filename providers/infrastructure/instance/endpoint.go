@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 
+	kcpcache "github.com/kcp-dev/apimachinery/v2/pkg/cache"
+	mcpcache "github.com/kcp-dev/multicluster-provider/pkg/cache"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,9 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-
-	kcpcache "github.com/kcp-dev/apimachinery/v2/pkg/cache"
-	mcpcache "github.com/kcp-dev/multicluster-provider/pkg/cache"
 )
 
 // everyCluster addresses all logical clusters of an endpoint at once; list and watch only.
@@ -65,7 +64,6 @@ func openEndpoint(ctx context.Context, config *rest.Config, url string, k kind) 
 	if err != nil {
 		return nil, fmt.Errorf("building an informer for %s: %w", url, err)
 	}
-	//nolint:gosec // stop is called by close
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
 	go func() {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,8 +33,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
-
-	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -378,7 +377,7 @@ func goroutinesOf(packages ...string) int {
 	stacks := make([]byte, 8<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	count := 0
-	for _, stack := range strings.Split(string(stacks), "\n\n") {
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
 		for _, name := range packages {
 			if strings.Contains(stack, name) {
 				count++

@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/kcp-dev/logicalcluster/v3"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -29,8 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/kcp-dev/logicalcluster/v3"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -257,6 +256,32 @@ func TestAKindStopsWithItsTemplateAndStartsAgain(t *testing.T) {
 	p.createTemplate(t)
 	alice.create(t, "again", "blue")
 	alice.waitReady(t, "again")
+}
+
+// Invariant 6: nothing grows with the number of workspaces but cache entries.
+func TestMoreWorkspacesNeedNoMoreGoroutines(t *testing.T) {
+	p := newProvider(t)
+	p.run(t)
+	count := func() int {
+		return goroutinesOf("providers/infrastructure/instance", "multicluster-provider", "third_party/informers", "third_party/reflector")
+	}
+	first := p.newTenant(t)
+	first.create(t, "web", "red")
+	first.waitReady(t, "web")
+	p.quiet(t, 0)
+	before := count()
+	if before == 0 {
+		t.Fatal("the test sees no goroutines of a running kind")
+	}
+	for range 4 {
+		tn := p.newTenant(t)
+		tn.create(t, "web", "red")
+		tn.waitReady(t, "web")
+	}
+	p.quiet(t, 0)
+	if after := count(); after != before {
+		t.Errorf("%d goroutines for one workspace, %d for five", before, after)
+	}
 }
 
 func TestTheSweepRemovesAPlacementWithoutAnInstanceAndNoOther(t *testing.T) {

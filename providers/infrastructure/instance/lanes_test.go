@@ -4,7 +4,7 @@
 package instance
 
 import (
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -104,7 +104,7 @@ func TestAQueueThatIsShutDownLetsItsWorkersGo(t *testing.T) {
 		}
 		var producers sync.WaitGroup
 		for i := range 10 {
-			producers.Go(func() { l.add(q, named(fmt.Sprint(i)), i%2 == 0) })
+			producers.Go(func() { l.add(q, named(strconv.Itoa(i)), i%2 == 0) })
 		}
 		q.ShutDown()
 		producers.Wait()

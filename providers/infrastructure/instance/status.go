@@ -10,13 +10,12 @@ import (
 	"slices"
 	"strings"
 
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
@@ -143,7 +142,7 @@ func composedVerdict(placed verdict, o outcome) verdict {
 		return verdict{reason: reasonComposing, message: "the resources are being made"}
 	case state == string(krov1alpha1.InstanceStateActive):
 		return verdict{ok: true, reason: reasonComposed, message: "all resources are there and ready"}
-	case state == string(krov1alpha1.InstanceStateError), state == string(krov1alpha1.InstanceStateFailed):
+	case state == string(krov1alpha1.InstanceStateError):
 		return verdict{reason: reasonGraphFailed, message: message}
 	default:
 		return verdict{reason: reasonComposing, message: message}

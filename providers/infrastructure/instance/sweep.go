@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/kcp-dev/logicalcluster/v3"
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	"github.com/kcp-dev/logicalcluster/v3"
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -65,11 +64,7 @@ func newSweep(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) *sweep {
 // Start implements manager.Runnable: it sweeps at once and then at each interval.
 func (s *sweep) Start(ctx context.Context) error {
 	for {
-		result := s.round(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		sweepRoundsTotal.WithLabelValues(result).Inc()
+		sweepRoundsTotal.WithLabelValues(s.round(ctx)).Inc()
 		if !wait(ctx, s.options.SweepInterval) {
 			return nil
 		}
@@ -90,7 +85,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // round looks twice and deletes what was missing both times.
 func (s *sweep) round(ctx context.Context) string {
-	first, total, err := s.orphans(ctx)
+	first, _, err := s.orphans(ctx)
 	if err != nil {
 		s.log.Info("sweep skipped: the instances could not be listed completely", "cause", err.Error())
 		return sweepSkipped

@@ -11,15 +11,14 @@ import (
 	"slices"
 	"sync"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/kcp-dev/sdk/apis/core"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-
-	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/kcp-dev/sdk/apis/core"
 )
 
 // errNoEndpoint means that no shard offers the export now, so that nothing can be said of any
@@ -116,7 +115,7 @@ func (t *tenants) cached(req request) *unstructured.Unstructured {
 // live asks kcp. It answers NotFound only when every shard says so, because a workspace may
 // live on any of them.
 func (t *tenants) live(ctx context.Context, req request) (*unstructured.Unstructured, error) {
-	answer := error(errNoEndpoint)
+	answer := errNoEndpoint
 	for _, e := range t.open() {
 		client, err := e.in(req.cluster)
 		if err != nil {
@@ -142,7 +141,7 @@ func worse(a, b error) error {
 
 // patch writes a merge patch to the object or to a subresource and returns what it became.
 func (t *tenants) patch(ctx context.Context, req request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
-	answer := error(errNoEndpoint)
+	answer := errNoEndpoint
 	for _, e := range t.holding(req) {
 		client, err := e.in(req.cluster)
 		if err != nil {
@@ -150,7 +149,7 @@ func (t *tenants) patch(ctx context.Context, req request, data []byte, subresour
 		}
 		obj, err := client.Namespace(req.Namespace).
 			Patch(ctx, req.Name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldOwner}, subresources...)
-		if err == nil || !(apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+		if err == nil || (!apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)) {
 			return obj, err
 		}
 		answer = worse(answer, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,8 +94,8 @@ func TestAnObjectIsGoneOnlyWhenEveryShardSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenants := newTenants(thing, &rest.Config{})
 			for i, answer := range test.answers {
-				s := newShard(t, fmt.Sprint(i))
-				s.answer.Store(int32(answer)) //nolint:gosec // an HTTP status
+				s := newShard(t, strconv.Itoa(i))
+				s.answer.Store(int32(answer))
 				e, err := newEndpoint(tenants.config, s.URL, thing)
 				if err != nil {
 					t.Fatal(err)

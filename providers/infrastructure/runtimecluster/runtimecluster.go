@@ -9,6 +9,7 @@ package runtimecluster
 import (
 	"fmt"
 
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -20,8 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -279,4 +280,45 @@ func TestCachesKeepNoMoreThanRoutingNeeds(t *testing.T) {
 	if _, found, _ := unstructured.NestedMap(k.instances.get(demoID.Namespace(), "demo").Object, "spec"); found {
 		t.Error("the spec of a runtime instance is in memory")
 	}
+}
+
+// FuzzResolve: whatever a runtime instance's status says, what is resolved lies in the computed
+// namespace and carries the instance's UID.
+func FuzzResolve(f *testing.F) {
+	cache, err := newRuntimeCache(fake.NewClientset())
+	if err != nil {
+		f.Fatal(err)
+	}
+	other := placement.ID{Cluster: "cluster2", UID: "uid-other"}
+	for _, namespace := range []string{demoID.Namespace(), other.Namespace(), "kube-system"} {
+		for name, id := range map[string]placement.ID{"control": demoID, "foreign": other} {
+			meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: id.Labels("sandbox-runner")}
+			if err := cache.services.GetStore().Add(&corev1.Service{ObjectMeta: meta}); err != nil {
+				f.Fatal(err)
+			}
+			secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"token": []byte(namespace + "/" + name)}}
+			if err := cache.secrets.GetStore().Add(secret); err != nil {
+				f.Fatal(err)
+			}
+		}
+	}
+	own := demoID.Namespace()
+	f.Add(own, "control", own, "control")
+	f.Add(other.Namespace(), "control", own, "control")
+	f.Add(own, "foreign", other.Namespace(), "foreign")
+	f.Add(own+"/..", "../kube-system/control", "", "control")
+	f.Fuzz(func(t *testing.T, serviceNamespace, service, secretNamespace, secret string) {
+		at := &place{id: demoID, kind: &kind{template: runnerTemplate()}, instance: kroInstance(demoID, "demo", map[string]any{
+			"controlServiceRef": map[string]any{"namespace": serviceNamespace, "name": service},
+			"controlSecretRef":  map[string]any{"namespace": secretNamespace, "name": secret},
+		})}
+		endpoint := at.kind.dataPlane().Endpoints["sync"]
+		to, refused := (&placer{cache: cache}).resolve(at, route{verb: "sync"}, endpoint)
+		if refused != nil {
+			return
+		}
+		if to.namespace != own || to.service != "control" || to.token.reveal() != own+"/control" {
+			t.Errorf("resolved to %s/%s with the token of %s", to.namespace, to.service, to.token.reveal())
+		}
+	})
 }

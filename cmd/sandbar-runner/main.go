@@ -7,6 +7,7 @@
 //	sandbar-runner               serve, configured by the environment
 //	sandbar-runner install DIR   copy itself to DIR/sandbar-runner
 //	sandbar-runner healthcheck   exit 0 when the runner answers
+//	sandbar-runner wait          exit 0 as soon as the runner answers
 //	sandbar-runner version       print the version
 package main
 
@@ -26,7 +27,7 @@ import (
 var version = "dev"
 
 // errUsage makes main print how the program is called.
-var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | version]")
+var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version]")
 
 func main() {
 	switch err := run(os.Args[1:]); {
@@ -51,6 +52,12 @@ func run(args []string) error {
 			return err
 		}
 		return runner.CheckHealth(context.Background(), url)
+	case args[0] == "wait" && len(args) == 1:
+		url, err := runner.HealthURL(os.Environ())
+		if err != nil {
+			return err
+		}
+		return runner.WaitHealthy(context.Background(), url)
 	case args[0] == "version" && len(args) == 1:
 		fmt.Println(version)
 		return nil

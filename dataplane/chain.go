@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -27,6 +28,8 @@ type handler struct {
 	metrics    *metrics
 	log        *slog.Logger
 	buffers    bufferPool
+	// filled latches: it is set once the caches have been filled.
+	filled atomic.Bool
 	// draining ends when the server begins to shut down; streams end with it.
 	draining context.Context //nolint:containedctx // the server's life, not a request's
 }
@@ -49,6 +52,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *handler) serve(x *exchange) (refused *refusal) {
 	if x.route, refused = h.router.parse(x.request.URL); refused != nil {
 		return refused
+	}
+	if !h.ready() {
+		return unavailable(causeStarting, "the data plane is starting: try again", 0, nil)
 	}
 	x.kind = h.kinds.find(x.route)
 	caller, refused := identify(x.request)
@@ -87,6 +93,19 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 		return refused
 	}
 	return h.transport(x, at, to)
+}
+
+// ready tells whether the caches have been filled. Until then everything would seem not to exist,
+// and a client that is told 404 gives up, or worse, cleans up.
+func (h *handler) ready() bool {
+	if h.filled.Load() {
+		return true
+	}
+	if !h.placer.cache.ready() || !h.kinds.templates.HasSynced() {
+		return false
+	}
+	h.filled.Store(true)
+	return true
 }
 
 // ask puts the question that the request raises.

@@ -223,6 +223,23 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+func TestNothingIs404BeforeTheCachesAreFilled(t *testing.T) {
+	w := newWorld(t, recorder())
+	empty, err := newRuntimeCache(w.runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := w.server.handler
+	h.filled.Store(false)
+	h.placer.cache = empty
+	res, body := w.do("GET", demo+"log", adminToken, nil)
+	wantStatus(t, res, body, http.StatusServiceUnavailable)
+	h.placer.cache = w.server.cache
+	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+		t.Errorf("got %d %s", res.StatusCode, body)
+	}
+}
+
 func TestTheAccessLine(t *testing.T) {
 	w := newWorld(t, recorder())
 	w.do("POST", demo+"sync/x?token=query-secret", adminToken, strings.NewReader("12345"))

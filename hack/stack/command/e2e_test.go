@@ -178,7 +178,7 @@ func (s *testStack) reachable() bool {
 func traces(t *testing.T, root string, slices []state.Network) []string {
 	t.Helper()
 	var found []string
-	note := func(kind string, text string, marks ...string) {
+	note := func(kind, text string, marks ...string) {
 		for line := range strings.Lines(text) {
 			for _, mark := range marks {
 				if strings.Contains(line, mark) {

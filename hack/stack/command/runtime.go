@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/sandbar-dev/sandbar/hack/stack/images"
@@ -93,9 +93,7 @@ func (s *stack) startKind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for part, dir := range more {
-		s.built[part] = dir
-	}
+	maps.Copy(s.built, more)
 	if err := s.createKind(ctx); err != nil {
 		return err
 	}
@@ -107,20 +105,20 @@ func (s *stack) startKind(ctx context.Context) error {
 		return err
 	}
 	_, err = s.ensureUnit(ctx, unit.Spec{
-		Name: kroUnit, Dir: s.dir.Units(), LogDir: filepath.Dir(s.dir.Log("")),
+		Name: kroUnit, Dir: s.dir.Units(), LogDir: s.dir.Logs(),
 		Processes: []unit.Process{n.Kro()},
 	}, nil, nil)
 	return err
 }
 
 func (s *stack) createKind(ctx context.Context) error {
-	clusters, err := run(ctx, "kind", "get", "clusters")
+	clusters, err := kind(ctx, "get", "clusters")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains("\n"+clusters+"\n", "\n"+s.kindCluster()+"\n") {
 		err := progress.Step("kind cluster created", func() error {
-			_, err := run(ctx, "kind", "create", "cluster", "--name", s.kindCluster(),
+			_, err := kind(ctx, "create", "cluster", "--name", s.kindCluster(),
 				"--kubeconfig", s.dir.Kubeconfig("kind-scratch"), "--wait", "120s")
 			return err
 		})
@@ -128,7 +126,7 @@ func (s *stack) createKind(ctx context.Context) error {
 			return err
 		}
 	}
-	config, err := run(ctx, "kind", "get", "kubeconfig", "--name", s.kindCluster())
+	config, err := kind(ctx, "get", "kubeconfig", "--name", s.kindCluster())
 	if err != nil {
 		return err
 	}
@@ -142,7 +140,7 @@ func (s *stack) loadKindImages(ctx context.Context) error {
 	}
 	for name, archive := range archives {
 		err := progress.Step("image "+name+" loaded", func() error {
-			_, err := run(ctx, "kind", "load", "image-archive", archive, "--name", s.kindCluster())
+			_, err := kind(ctx, "load", "image-archive", archive, "--name", s.kindCluster())
 			return err
 		})
 		if err != nil {
@@ -154,18 +152,18 @@ func (s *stack) loadKindImages(ctx context.Context) error {
 
 func (s *setup) deleteKind(ctx context.Context) error {
 	return errors.Join(s.stopUnit(ctx, kroUnit), progress.Step("kind cluster deleted", func() error {
-		_, err := run(ctx, "kind", "delete", "cluster", "--name", s.kindCluster())
+		_, err := kind(ctx, "delete", "cluster", "--name", s.kindCluster())
 		return err
 	}))
 }
 
-func run(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, args...).Output()
+func kind(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "kind", args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, exit.Stderr)
+		return "", fmt.Errorf("kind %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
+		return "", fmt.Errorf("kind: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

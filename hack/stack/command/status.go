@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -78,7 +79,7 @@ func (s *setup) report() (*report, error) {
 		KCP:         fmt.Sprintf("https://127.0.0.1:%d", decided.KCPPort),
 		Kubeconfigs: map[string]string{},
 		Bin:         decided.Bin,
-		Logs:        filepath.Dir(s.dir.Log("")),
+		Logs:        s.dir.Logs(),
 	}
 	names := []string{kcp.UnitName}
 	switch decided.Runtime {
@@ -92,6 +93,7 @@ func (s *setup) report() (*report, error) {
 		names = append(names, node.UnitName)
 	case state.RuntimeKind:
 		names = append(names, kroUnit)
+	case state.RuntimeExternal:
 	}
 	// And what others have recorded with the stack, as the provider is.
 	recorded, err := unit.Recorded(s.dir.Units())
@@ -142,6 +144,9 @@ func (r *report) addUnit(dir state.Dir, name string) error {
 	return nil
 }
 
+// print writes the report for people.
+//
+//nolint:gosec // G705 takes a terminal for a browser
 func (r *report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "stack\t%s\t(%s)\n", r.Name, r.State)
@@ -156,7 +161,7 @@ func (r *report) print(out io.Writer) error {
 			fmt.Fprintf(w, "%s\tdown\t-\t-\t-\t\n", u.Name)
 		}
 		for _, p := range u.Processes {
-			pid, since := fmt.Sprint(p.HostPID), time.Since(p.Started).Round(time.Second).String()
+			pid, since := strconv.Itoa(p.HostPID), time.Since(p.Started).Round(time.Second).String()
 			if p.HostPID == 0 || p.Started.IsZero() {
 				since = "-"
 			}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -34,7 +35,7 @@ func writeDebian(ctx context.Context, w *ociimage.LayerWriter, packages ...strin
 	if err != nil {
 		return fmt.Errorf("making a folder for packages: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	debs, err := download(ctx, dir, packages)
 	if err != nil {
 		return err
@@ -159,10 +160,8 @@ func addPackaged(w *ociimage.LayerWriter, h tar.Header, content io.Reader) error
 
 func intoUsr(name string) string {
 	top, _, _ := strings.Cut(name, "/")
-	for _, dir := range merged {
-		if top == dir {
-			return "usr/" + name
-		}
+	if slices.Contains(merged, top) {
+		return "usr/" + name
 	}
 	return name
 }

@@ -64,15 +64,14 @@ func (i Importer) importOne(ctx context.Context, ref, archive string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := i.ctr(ctx, "images", "import", archive); err != nil {
+	if err := i.ctr(ctx, "images", "import", archive); err != nil {
 		return err
 	}
 	// The archive carries a name of its own, which the caller may override.
 	if name == ref {
 		return nil
 	}
-	_, err = i.ctr(ctx, "images", "tag", "--force", name, ref)
-	return err
+	return i.ctr(ctx, "images", "tag", "--force", name, ref)
 }
 
 // version tells one content of an archive from another. The stack's own archives
@@ -85,11 +84,10 @@ func version(archive string) (string, error) {
 	return fmt.Sprintf("%s %d %s", archive, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)), nil
 }
 
-func (i Importer) ctr(ctx context.Context, args ...string) (string, error) {
+func (i Importer) ctr(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, i.CTR, append([]string{"--address", i.Socket, "--namespace", "k8s.io"}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
-	return string(out), nil
+	return nil
 }

@@ -67,7 +67,7 @@ func writeDependencies(ctx context.Context, w *ociimage.LayerWriter, project str
 	if err != nil {
 		return fmt.Errorf("making a folder for dependencies: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		data, err := os.ReadFile(filepath.Join(project, name))
 		if err != nil {

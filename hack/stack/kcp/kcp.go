@@ -56,7 +56,7 @@ func (s Server) Unit() unit.Spec {
 	return unit.Spec{
 		Name:   UnitName,
 		Dir:    s.Dir.Units(),
-		LogDir: filepath.Dir(s.Dir.Log("")),
+		LogDir: s.Dir.Logs(),
 		Processes: []unit.Process{{
 			Name: "kcp",
 			Dir:  s.Dir.KCP(),

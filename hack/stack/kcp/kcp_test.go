@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -111,7 +112,7 @@ func TestReadinessIsAskedAsTheAdministratorAndGivesKubeconfigs(t *testing.T) {
 
 func TestReadinessGivesUpWithTheReason(t *testing.T) {
 	s := newServer(t)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, fmt.Errorf("too late"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("too late"))
 	defer cancel()
 	if err := s.WaitReady(ctx); err == nil || err.Error() != "waiting for kcp to write its kubeconfig: too late" {
 		t.Errorf("error %v", err)

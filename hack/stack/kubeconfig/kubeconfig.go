@@ -23,7 +23,7 @@ type Access struct {
 	User string
 	// Token, or ClientCert and ClientKey (PEM), prove who the user is.
 	Token                 string
-	ClientCert, ClientKey []byte
+	ClientCert, ClientKey []byte //nolint:gosec // holding credentials is what a kubeconfig is for
 }
 
 // The wire form, as far as it is used here.
@@ -51,7 +51,7 @@ type (
 	user struct {
 		Token      string `json:"token,omitempty"`
 		ClientCert []byte `json:"client-certificate-data,omitempty"`
-		ClientKey  []byte `json:"client-key-data,omitempty"`
+		ClientKey  []byte `json:"client-key-data,omitempty"` //nolint:gosec // as above
 	}
 	namedContext struct {
 		Name    string `json:"name"`

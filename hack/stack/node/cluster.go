@@ -68,8 +68,10 @@ func (n Node) Install(ctx context.Context) error {
 
 // InstallCRDs applies the CRDs of kro and of the Gateway API.
 func (n Node) InstallCRDs(ctx context.Context) error {
-	crds := []string{"apply", "--server-side", "--force-conflicts",
-		"-f", filepath.Dir(n.Bin("kro", "crds/x")), "-f", filepath.Dir(n.Bin("gatewayapi", "crds/x"))}
+	crds := []string{
+		"apply", "--server-side", "--force-conflicts",
+		"-f", filepath.Dir(n.Bin("kro", "crds/x")), "-f", filepath.Dir(n.Bin("gatewayapi", "crds/x")),
+	}
 	if _, err := n.kubectl(ctx, "", crds...); err != nil {
 		return fmt.Errorf("installing the CRDs: %w", err)
 	}

@@ -8,12 +8,22 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/hack/stack/unit"
+)
+
+// probeTimeout bounds one look at a server that is on this machine.
+const probeTimeout = time.Second
+
+var (
+	dialer = net.Dialer{Timeout: probeTimeout}
+	// Without a proxy: the node is on this machine, whatever the environment says.
+	probe = http.Client{Timeout: probeTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 )
 
 // Socket returns containerd's socket as the host reaches it.
@@ -24,7 +34,7 @@ func Socket(node *unit.Running) string {
 // WaitForContainerd waits until containerd takes connections.
 func (n Node) WaitForContainerd(ctx context.Context, node *unit.Running) error {
 	err := unit.Poll(ctx, func() bool {
-		conn, err := net.Dial("unix", Socket(node))
+		conn, err := dialer.DialContext(ctx, "unix", Socket(node))
 		if err != nil {
 			return false
 		}
@@ -53,7 +63,6 @@ func (n Node) Warnings(ctx context.Context) string {
 // node and of the Deployment may still be those from before a restart; a
 // connection from here proves that kube-proxy, the pod and its network work now.
 func (n Node) waitForDNS(ctx context.Context) error {
-	dialer := net.Dialer{Timeout: time.Second}
 	err := unit.Poll(ctx, func() bool {
 		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.Net.DNS.String(), "53"))
 		if err != nil {
@@ -71,13 +80,13 @@ func (n Node) waitForDNS(ctx context.Context) error {
 // waitForKro waits until kro's probe says it is ready. The probe listens on the
 // node's address too, so no namespace has to be entered.
 func (n Node) waitForKro(ctx context.Context) error {
-	url := fmt.Sprintf("http://%s:%d/readyz", n.Net.Node.Addr(), kroProbePort)
+	url := "http://" + netip.AddrPortFrom(n.Net.Node.Addr(), kroProbePort).String() + "/readyz"
 	err := unit.Poll(ctx, func() bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := probe.Do(request)
 		if err != nil {
 			return false
 		}

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -39,7 +40,7 @@ type Node struct {
 
 // Server is the address of the node's API server as the host sees it.
 func (n Node) Server() string {
-	return fmt.Sprintf("https://%s:%d", n.Net.Node.Addr(), apiPort)
+	return "https://" + netip.AddrPortFrom(n.Net.Node.Addr(), apiPort).String()
 }
 
 func (n Node) config(name string) string { return filepath.Join(n.Dir.Node(), "etc", name) }
@@ -124,7 +125,7 @@ func (n Node) Unit() unit.Spec {
 	return unit.Spec{
 		Name:   UnitName,
 		Dir:    n.Dir.Units(),
-		LogDir: filepath.Dir(n.Dir.Log("")),
+		LogDir: n.Dir.Logs(),
 		Machine: &unit.Machine{
 			Hostname: "node",
 			// Everything that Kubernetes, containerd and CNI keep lies at its

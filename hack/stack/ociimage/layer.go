@@ -57,7 +57,7 @@ func (w *LayerWriter) Finish() (Layer, error) {
 // Remove removes the layer's temporary file.
 func (w *LayerWriter) Remove() {
 	w.file.Close()
-	os.Remove(w.file.Name())
+	_ = os.Remove(w.file.Name())
 }
 
 // Owner is the user and group of an entry.

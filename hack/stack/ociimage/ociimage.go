@@ -110,7 +110,7 @@ func writeArchive(path string, index []byte, blobs [][]byte, layers []Layer) (er
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer os.Remove(out.Name())
+	defer func() { _ = os.Remove(out.Name()) }() // renamed by then when all went well
 	defer out.Close()
 	archive := tar.NewWriter(out)
 	small := []struct {

@@ -141,9 +141,12 @@ func TestArchiveHoldsTogether(t *testing.T) {
 		got = append(got, entry{h.Name, h.Linkname, h.Mode, h.Uid})
 	}
 	want := []entry{
-		{"etc/", "", 0o755, 0}, {"etc/deep/", "", 0o755, 0}, {"etc/deep/file", "", 0o644, 0},
+		{"etc/", "", 0o755, 0},
+		{"etc/deep/", "", 0o755, 0},
+		{"etc/deep/file", "", 0o644, 0},
 		{"bin", "usr/bin", 0o777, 0},
-		{"home/", "", 0o755, 0}, {"home/app/", "", 0o750, 1000},
+		{"home/", "", 0o755, 0},
+		{"home/app/", "", 0o750, 1000},
 		{"dated", "", 0o600, 0},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -91,7 +91,7 @@ func (p Part) buildInto(ctx context.Context, source, done string) error {
 	if err := os.Mkdir(temporary, 0o755); err != nil {
 		return fmt.Errorf("creating the cache: %w", err)
 	}
-	defer os.RemoveAll(temporary)
+	defer func() { _ = os.RemoveAll(temporary) }()
 	if len(p.Packages) > 0 {
 		if _, err := p.goRun(ctx, source, p.goBuildArgs(temporary)...); err != nil {
 			return err

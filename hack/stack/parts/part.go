@@ -39,8 +39,10 @@ type Part struct {
 var All = []Part{
 	{Name: "kcp", Module: "kcp", Packages: []string{"github.com/kcp-dev/kcp/cmd/kcp"}, prepare: patchFramework},
 	{Name: "node", Module: "node", Packages: []string{"."}, CGO: true, Links: []string{"kubectl"}},
-	{Name: "kro", Module: "kro", Packages: []string{"github.com/kubernetes-sigs/kro/cmd/controller"},
-		CopyFrom: map[string]string{"github.com/kubernetes-sigs/kro//helm/crds": "crds"}},
+	{
+		Name: "kro", Module: "kro", Packages: []string{"github.com/kubernetes-sigs/kro/cmd/controller"},
+		CopyFrom: map[string]string{"github.com/kubernetes-sigs/kro//helm/crds": "crds"},
+	},
 	{Name: "containerd", Module: "containerd", Packages: []string{
 		"github.com/containerd/containerd/v2/cmd/containerd",
 		"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -48,8 +50,10 @@ var All = []Part{
 	}},
 	{Name: "coredns", Module: "coredns", Packages: []string{"."}},
 	{Name: "runc", Module: "runc", Packages: []string{"github.com/opencontainers/runc"}, Tags: "seccomp", CGO: true},
-	{Name: "gatewayapi", Module: "gatewayapi",
-		CopyFrom: map[string]string{"sigs.k8s.io/gateway-api//config/crd/standard": "crds"}},
+	{
+		Name: "gatewayapi", Module: "gatewayapi",
+		CopyFrom: map[string]string{"sigs.k8s.io/gateway-api//config/crd/standard": "crds"},
+	},
 	{Name: "pause", Module: "stack/pause", Packages: []string{"."}},
 }
 

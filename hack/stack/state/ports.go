@@ -4,6 +4,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -20,8 +21,9 @@ func FreePorts(n int) (ports []int, err error) {
 			err = errors.Join(err, l.Close())
 		}
 	}()
+	var listen net.ListenConfig
 	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		l, err := listen.Listen(context.Background(), "tcp4", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("finding a free port: %w", err)
 		}

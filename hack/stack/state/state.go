@@ -47,19 +47,37 @@ type Stack struct {
 // Dir is a stack's folder and everything below it.
 type Dir string
 
-// Where things are below the folder.
+// File is what the stack has decided.
 func (d Dir) File() string { return filepath.Join(string(d), "stack.json") }
-func (d Dir) Lock() string { return filepath.Join(string(d), "lock") }
-func (d Dir) Kubeconfig(n string) string {
-	return filepath.Join(string(d), "kubeconfig", n+".kubeconfig")
+
+// Kubeconfig is the kubeconfig of a user.
+func (d Dir) Kubeconfig(user string) string {
+	return filepath.Join(string(d), "kubeconfig", user+".kubeconfig")
 }
-func (d Dir) Log(part string) string { return filepath.Join(string(d), "log", part+".log") }
-func (d Dir) Tokens() string         { return filepath.Join(string(d), "tokens.csv") }
-func (d Dir) PKI() string            { return filepath.Join(string(d), "pki") }
-func (d Dir) Node() string           { return filepath.Join(string(d), "node") }
-func (d Dir) KCP() string            { return filepath.Join(string(d), "kcp") }
-func (d Dir) Volumes() string        { return filepath.Join(string(d), "volumes") }
-func (d Dir) Units() string          { return filepath.Join(string(d), "units") }
+
+// Logs holds a file per process.
+func (d Dir) Logs() string { return filepath.Join(string(d), "log") }
+
+// Log is the log of a process.
+func (d Dir) Log(process string) string { return filepath.Join(d.Logs(), process+".log") }
+
+// Tokens is the file of kcp's users.
+func (d Dir) Tokens() string { return filepath.Join(string(d), "tokens.csv") }
+
+// PKI holds the certificates of the node's cluster.
+func (d Dir) PKI() string { return filepath.Join(string(d), "pki") }
+
+// Node holds what the node keeps on disk.
+func (d Dir) Node() string { return filepath.Join(string(d), "node") }
+
+// KCP holds what kcp keeps on disk.
+func (d Dir) KCP() string { return filepath.Join(string(d), "kcp") }
+
+// Volumes holds a folder per PersistentVolume.
+func (d Dir) Volumes() string { return filepath.Join(string(d), "volumes") }
+
+// Units holds what is known of the running units.
+func (d Dir) Units() string { return filepath.Join(string(d), "units") }
 
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?$`)
 
@@ -162,7 +180,7 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }() // renamed by then when all went well
 	_, err = f.Write(data)
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

@@ -56,7 +56,8 @@ func Start(s Spec, connect func(pid int) error) (*Running, error) {
 	defer gate.Close()
 	defer open.Close()
 
-	cmd := exec.Command("/proc/self/exe", "unit-init", s.specFile())
+	// No context: the unit outlives whoever starts it.
+	cmd := exec.Command("/proc/self/exe", "unit-init", s.specFile()) //nolint:noctx // see above
 	cmd.Args[0] = "sandbar-" + s.Name
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
@@ -113,9 +114,8 @@ func Find(dir, name string) (*Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	ticks, alive, err := stat(id.PID)
-	if err != nil || !alive || ticks != id.StartTicks {
-		return nil, nil
+	if ticks, alive, err := stat(id.PID); err != nil || !alive || ticks != id.StartTicks {
+		return nil, nil //nolint:nilerr // a process that cannot be looked at is gone
 	}
 	return &Running{name, id.PID, dir}, nil
 }

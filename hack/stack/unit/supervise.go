@@ -79,7 +79,7 @@ func (s *supervisor) keepRunning(p Process) {
 	backoff := firstBackoff
 	for {
 		for _, address := range p.After {
-			waitFor(address)
+			waitFor(context.Background(), address)
 		}
 		began := time.Now()
 		ended, err := s.start(p)
@@ -158,23 +158,31 @@ func exitError(status unix.WaitStatus) error {
 // readiness asks a server of the unit's own whether it is ready. It sends nothing
 // secret and believes nothing but the status, so it need not verify whom it asks.
 var readiness = http.Client{
-	Timeout:   time.Second,
-	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+	Timeout: time.Second,
+	Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
+		DisableKeepAlives: true,
+	},
 }
 
 // waitFor returns once the address accepts a connection, or the URL answers.
-func waitFor(address string) {
+func waitFor(ctx context.Context, address string) {
 	network, at, _ := strings.Cut(address, ":")
-	_ = Poll(context.Background(), func() bool {
+	dialer := net.Dialer{Timeout: time.Second}
+	_ = Poll(ctx, func() bool {
 		if network == "https" {
-			response, err := readiness.Get(address)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+			if err != nil {
+				return false
+			}
+			response, err := readiness.Do(request)
 			if err != nil {
 				return false
 			}
 			response.Body.Close()
 			return response.StatusCode == http.StatusOK
 		}
-		conn, err := net.DialTimeout(network, at, time.Second)
+		conn, err := dialer.DialContext(ctx, network, at)
 		if err != nil {
 			return false
 		}

@@ -5,6 +5,7 @@ package unit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,7 +157,7 @@ func TestOrphansAreCollected(t *testing.T) {
 	running, spec := start(t, Process{Name: "parent", Args: shell("for i in 1 2 3 4 5; do setsid sh -c 'sh -c \"exit 0\" & exit 0'; done; echo done; sleep 1000")})
 	eventually(t, "the orphans", func() bool { return strings.Contains(spec.logged(t, "parent"), "done") })
 	eventually(t, "no zombies", func() bool {
-		out, err := exec.Command("ps", "--ppid", fmt.Sprint(running.PID), "-o", "stat=").Output()
+		out, err := exec.Command("ps", "--ppid", strconv.Itoa(running.PID), "-o", "stat=").Output()
 		return err == nil && !strings.Contains(string(out), "Z")
 	})
 }
@@ -193,7 +195,7 @@ func TestWaitForAURLThatAnswers(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	waitFor(server.URL)
+	waitFor(t.Context(), server.URL)
 	select {
 	case <-ready:
 	default:
@@ -217,7 +219,7 @@ func TestAUnitThatCannotBeConnectedIsEnded(t *testing.T) {
 	dir := t.TempDir()
 	spec := Spec{Name: "test", Dir: dir, LogDir: dir, Processes: []Process{{Name: "p", Args: []string{"/bin/sleep", "1000"}}}}
 	var pid int
-	_, err := Start(spec, func(p int) error { pid = p; return fmt.Errorf("no link") })
+	_, err := Start(spec, func(p int) error { pid = p; return errors.New("no link") })
 	if err == nil || pid == 0 {
 		t.Fatalf("pid %d, %v", pid, err)
 	}

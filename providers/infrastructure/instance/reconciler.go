@@ -122,6 +122,9 @@ func (r *reconciler) confirm(ctx context.Context, req request, s *scope) error {
 		}
 	} else {
 		live, err := r.tenants.live(ctx, req)
+		if apierrors.IsForbidden(err) {
+			return errStale // its workspace or its binding is gone
+		}
 		if err != nil {
 			return fmt.Errorf("confirming the instance: %w", err)
 		}

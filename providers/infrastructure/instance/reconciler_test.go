@@ -82,7 +82,10 @@ func TestTheKroInstanceIsMadeAfterItsIsolation(t *testing.T) {
 
 func TestACachedObjectThatIsGoneIsNotPlaced(t *testing.T) {
 	for name, gone := range map[string]func(*world){
-		"gone from kcp":              func(w *world) { w.inKCP = nil },
+		"gone from kcp": func(w *world) { w.inKCP = nil },
+		"in a workspace that is gone": func(w *world) {
+			w.liveErr = apierrors.NewForbidden(thing.gvr().GroupResource(), "web", nil)
+		},
 		"replaced under its name":    func(w *world) { w.inKCP.SetUID("another"); w.inKCP.SetResourceVersion("9") },
 		"being deleted in the cache": func(w *world) { now := metav1.Now(); w.inKCP.SetDeletionTimestamp(&now) },
 	} {

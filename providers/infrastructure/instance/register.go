@@ -142,7 +142,9 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		WithOptions(controller.Options{
 			// One at a time: runners share the runtime cluster's informers.
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](kindRetryFirst, kindRetryMost),
+			// The priority queue may hang at its shutdown, see lanes.
+			UsePriorityQueue: new(bool),
+			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](kindRetryFirst, kindRetryMost),
 		}).
 		Complete(k)
 }

@@ -26,10 +26,10 @@ func judgeAPIServer(res *http.Response) *refusal {
 	if res.StatusCode < http.StatusBadRequest || res.ContentLength <= 0 || res.ContentLength > maxStatusBytes {
 		return nil
 	}
-	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "application/json" {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes)) //nolint:forbidigo // maxStatusBytes
 	if err != nil {
 		return badGateway(causeBadAnswer, "the instance gave no valid HTTP answer: look at its log", errBadAnswer)
 	}

@@ -236,8 +236,9 @@ func judge(review, read tenant.Answer, declared bool) *refusal {
 			return notFound(causeNoInstance)
 		case tenant.Denied:
 			return forbidden()
+		default:
+			return kcpUnavailable(read)
 		}
-		return kcpUnavailable(read)
 	case declared || read.Outcome == tenant.Denied:
 		return forbidden()
 	case read.Outcome == tenant.Allowed || read.Outcome == tenant.NotFound:

@@ -54,7 +54,7 @@ func TestOutcomesOfAuthorization(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			res, body := w.do(c.method, c.path, c.token, nil)
 			if c.code == 200 {
-				if res.StatusCode != 200 {
+				if res.StatusCode != http.StatusOK {
 					t.Fatalf("got %d %s", res.StatusCode, body)
 				}
 				return
@@ -126,7 +126,7 @@ func TestAKcpThatDoesNotAnswerAllowsNothing(t *testing.T) {
 	}
 	// An error is not kept: the next request is answered as soon as kcp is back.
 	w.kcp.set(func() { w.kcp.down = false })
-	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != http.StatusOK {
 		t.Errorf("got %d %s", res.StatusCode, body)
 	}
 }
@@ -134,14 +134,14 @@ func TestAKcpThatDoesNotAnswerAllowsNothing(t *testing.T) {
 func TestAnswersAreKeptAndSharedWhileTheyLast(t *testing.T) {
 	w := newWorld(t, recorder())
 	for range 50 {
-		if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+		if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != http.StatusOK {
 			t.Fatalf("got %d %s", res.StatusCode, body)
 		}
 	}
 	if gets, reviews := w.kcp.gets.Load(), w.kcp.reviews.Load(); gets != 1 || reviews != 1 {
 		t.Errorf("50 requests asked kcp %d times for the instance and %d times for the right", gets, reviews)
 	}
-	if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 || w.kcp.reviews.Load() != 2 {
+	if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != http.StatusOK || w.kcp.reviews.Load() != 2 {
 		t.Error("another verb used the same answer")
 	}
 }

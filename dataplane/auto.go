@@ -45,6 +45,7 @@ func newChooser(mode TransportMode, d *direct, a *apiServer, m *metrics, log *sl
 		c.choose(d, TransportDirect, reasonConfigured)
 	case TransportAPIServer:
 		c.choose(a, TransportAPIServer, reasonConfigured)
+	case TransportAuto: // the first request chooses
 	}
 	return c
 }

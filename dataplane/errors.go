@@ -112,9 +112,9 @@ func methodNotAllowed(allow []string) *refusal {
 	}
 }
 
-func notReady(cause, message string, err error) *refusal {
+func notReady(message string, err error) *refusal {
 	return &refusal{
-		code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: cause, message: message, err: err,
+		code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: causeNotReady, message: message, err: err,
 		retryAfter: time.Second,
 	}
 }

@@ -165,6 +165,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 
 // causeOf tells why a context ended, if one of our own limits ended it.
 func causeOf(ctx context.Context) *refusal {
-	refused, _ := context.Cause(ctx).(*refusal)
-	return refused
+	var refused *refusal
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
+	return nil
 }

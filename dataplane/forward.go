@@ -148,7 +148,7 @@ func (h *handler) failed(ctx context.Context, x *exchange, err error) *refusal {
 	case x.request.Context().Err() != nil:
 		return clientGone(context.Cause(x.request.Context()))
 	case errors.Is(err, errNoEndpoint):
-		return notReady(causeNotReady, "no pod of the instance is ready: wait for its condition Ready, or look at its log", err)
+		return notReady("no pod of the instance is ready: wait for its condition Ready, or look at its log", err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return badGateway(causeUnreachable, "the instance's pod does not accept connections: is its process listening?", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	headerControlToken = "X-Sandbox-Control-Token"
+	headerControlToken = "X-Sandbox-Control-Token" //nolint:gosec // the header's name
 	headerPrefix       = "X-Forwarded-Prefix"
 	headerHost         = "X-Forwarded-Host"
 	headerProto        = "X-Forwarded-Proto"

@@ -20,7 +20,7 @@ const (
 	// bearerProtocolPrefix begins the WebSocket subprotocol that carries a bearer token, for
 	// browsers, which cannot set a header on a WebSocket. The convention is that of
 	// k8s.io/apiserver, authentication/request/websocket.
-	bearerProtocolPrefix = "base64url.bearer.authorization.k8s.io."
+	bearerProtocolPrefix = "base64url.bearer.authorization.k8s.io." //nolint:gosec // a prefix, not a token
 	protocolHeader       = "Sec-Websocket-Protocol"
 )
 

@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -155,7 +156,7 @@ func TestTheServersOwnLimits(t *testing.T) {
 		}
 		body, _ := io.ReadAll(res.Body)
 		wantStatus(t, res, string(body), http.StatusUnauthorized)
-		if _, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the connection lives on: %v", err)
 		}
 	})

@@ -40,7 +40,7 @@ func (p *placer) find(k *kind, r route, g grant) (*place, *refusal) {
 	}
 	instance := k.instances.get(id.Namespace(), r.name)
 	if instance == nil {
-		return nil, notReady(causeNotReady, "the instance is not ready (phase Pending): wait for its condition Ready", nil)
+		return nil, notReady("the instance is not ready (phase Pending): wait for its condition Ready", nil)
 	}
 	if err := id.Check(instance); err != nil {
 		return nil, notFound(causeForeignRef)

@@ -125,13 +125,13 @@ func TestAnInstanceThatIsBeingDeletedIsRefused(t *testing.T) {
 		w.kcp.set(func() { w.kcp.instances["cluster1/default/sandboxrunners/demo"].DeletionTimestamp = &now })
 		res, body := w.do("POST", demo+"sync", adminToken, nil)
 		wantStatus(t, res, body, http.StatusNotFound)
-		if res, body := w.do("GET", demo+"status", adminToken, nil); res.StatusCode != 200 {
+		if res, body := w.do("GET", demo+"status", adminToken, nil); res.StatusCode != http.StatusOK {
 			t.Errorf("its status is %d %s", res.StatusCode, body)
 		}
 	})
 	t.Run("when the runtime instance does, although a cached answer says otherwise", func(t *testing.T) {
 		w := newWorld(t, recorder())
-		if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 {
+		if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != http.StatusOK {
 			t.Fatalf("got %d", res.StatusCode)
 		}
 		deleting := kroInstance(demoID, "demo", demoStatus(demoID.Namespace()))
@@ -191,10 +191,10 @@ func TestAnInstanceThatIsNotReadyIs409WithItsPhase(t *testing.T) {
 func TestStatusIsTheTenantsOwn(t *testing.T) {
 	w := newWorld(t, recorder(), func(s *setup) { s.status = nil })
 	res, body := w.do("GET", demo+"status", adminToken, nil)
-	if res.StatusCode != 200 || body != "{\"phase\":\"Ready\"}\n" {
+	if res.StatusCode != http.StatusOK || body != "{\"phase\":\"Ready\"}\n" {
 		t.Errorf("got %d %s", res.StatusCode, body)
 	}
-	if res, body := w.do("HEAD", demo+"status", adminToken, nil); res.StatusCode != 200 || body != "" {
+	if res, body := w.do("HEAD", demo+"status", adminToken, nil); res.StatusCode != http.StatusOK || body != "" {
 		t.Errorf("HEAD: got %d %q", res.StatusCode, body)
 	}
 }
@@ -205,7 +205,7 @@ func TestTheCatalogueShowsTemplatesToMembersOnly(t *testing.T) {
 	w.kcp.set(func() { w.kcp.rights["stranger"] = map[string]bool{} })
 	const path = "/dataplane/clusters/root:acme:dev/templates"
 	res, body := w.do("GET", path, "member", nil)
-	if res.StatusCode != 200 {
+	if res.StatusCode != http.StatusOK {
 		t.Fatalf("got %d %s", res.StatusCode, body)
 	}
 	var got catalogue

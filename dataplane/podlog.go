@@ -51,7 +51,7 @@ func judgePodLog(res *http.Response) *refusal {
 	case http.StatusOK:
 		return nil
 	case http.StatusBadRequest, http.StatusNotFound:
-		return notReady(causeNotReady, "the log is not there yet: wait until the instance's container has started", nil)
+		return notReady("the log is not there yet: wait until the instance's container has started", nil)
 	}
 	return badGateway(causeUnreachable, "the log cannot be read: tell the operator", errAPIServer)
 }

@@ -95,7 +95,7 @@ func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*targe
 	}
 	t.token = newSecretToken(string(secret.Data[placement.ControlTokenKey]))
 	if t.token.reveal() == "" {
-		return nil, notReady(causeNotReady, notReadyMessage(at), nil)
+		return nil, notReady(notReadyMessage(at), nil)
 	}
 	return t, nil
 }
@@ -107,7 +107,7 @@ func follow[T any, P interface {
 }](at *place, path string, get func(string) (any, bool, error)) (P, *refusal) {
 	ref, err := contract.Resolve(at.instance.Object, path)
 	if errors.Is(err, contract.ErrNotReady) {
-		return nil, notReady(causeNotReady, notReadyMessage(at), err)
+		return nil, notReady(notReadyMessage(at), err)
 	}
 	if err != nil {
 		return nil, refusedReference(err)
@@ -118,7 +118,7 @@ func follow[T any, P interface {
 	obj, found, err := get(ref.Namespace + "/" + ref.Name)
 	if err != nil || !found {
 		// Not there yet, or without the label of a placement: informers hold no other.
-		return nil, notReady(causeNotReady, notReadyMessage(at), err)
+		return nil, notReady(notReadyMessage(at), err)
 	}
 	typed, ok := obj.(P)
 	if !ok {

@@ -243,7 +243,7 @@ func checkQuery(query string) *refusal {
 	if strings.Count(query, "&") >= maxQueryParameters {
 		return malformed("the query has more than 200 parameters")
 	}
-	for i := 0; i < len(query); i++ {
+	for i := range len(query) {
 		c := query[i]
 		if c == '%' && (i+2 >= len(query) || !isHex(query[i+1]) || !isHex(query[i+2])) {
 			return malformed("the query has a percent sign that no two hexadecimal digits follow")

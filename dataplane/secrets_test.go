@@ -135,7 +135,7 @@ func TestMetricLabelsAreEnumerations(t *testing.T) {
 	}
 	w.do("GET", demo+"log", adminToken, nil)
 	rec := httptest.NewRecorder()
-	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var series int
 	for line := range strings.Lines(rec.Body.String()) {
 		if strings.HasPrefix(line, "sandbar_dataplane_requests_total") {

@@ -119,7 +119,9 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
 	background.Go(func() error { return s.kinds.run(backgroundCtx) })
 
-	verbs, err := s.listen(ctx, background, backgroundCtx)
+	verbs, err := s.listen(ctx, func(f func(context.Context) error) {
+		background.Go(func() error { return f(backgroundCtx) })
+	})
 	if err != nil {
 		return err
 	}
@@ -197,7 +199,7 @@ func (v serving) serve() error {
 }
 
 // listen opens the listener of the verbs.
-func (s *Server) listen(ctx context.Context, background *errgroup.Group, backgroundCtx context.Context) (serving, error) {
+func (s *Server) listen(ctx context.Context, background func(func(context.Context) error)) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.ListenAddress)
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
@@ -213,7 +215,7 @@ func (s *Server) listen(ctx context.Context, background *errgroup.Group, backgro
 		_ = listener.Close()
 		return serving{}, fmt.Errorf("reading the serving certificate: %w", err)
 	}
-	background.Go(func() error { return certificate.Start(backgroundCtx) })
+	background(certificate.Start)
 	server.TLSConfig = tlsConfig(certificate.GetCertificate)
 	return serving{server: server, listener: bounded, tls: true}, nil
 }

@@ -166,7 +166,7 @@ func TestTLSServesHTTP2AndReloadsItsCertificate(t *testing.T) {
 	}
 	body, _ := io.ReadAll(res.Body)
 	res.Body.Close()
-	if res.ProtoMajor != 2 || res.StatusCode != 200 || !strings.Contains(string(body), "over TLS") {
+	if res.ProtoMajor != 2 || res.StatusCode != http.StatusOK || !strings.Contains(string(body), "over TLS") {
 		t.Errorf("got HTTP/%d %d %s", res.ProtoMajor, res.StatusCode, body)
 	}
 	writeCertificate(t, cert, key, 2)
@@ -212,13 +212,13 @@ func TestProbes(t *testing.T) {
 			}
 			body, _ := io.ReadAll(res.Body)
 			res.Body.Close()
-			if res.StatusCode != 200 || string(body) != "ok\n" {
+			if res.StatusCode != http.StatusOK || string(body) != "ok\n" {
 				t.Errorf("%s%s: %d %s", base, path, res.StatusCode, body)
 			}
 		}
 	}
 	res, _ := w.do("GET", "/metrics", adminToken, nil)
-	if res.StatusCode == 200 {
+	if res.StatusCode == http.StatusOK {
 		t.Error("metrics are served to callers")
 	}
 }
@@ -235,7 +235,7 @@ func TestNothingIs404BeforeTheCachesAreFilled(t *testing.T) {
 	res, body := w.do("GET", demo+"log", adminToken, nil)
 	wantStatus(t, res, body, http.StatusServiceUnavailable)
 	h.placer.cache = w.server.cache
-	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != 200 {
+	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != http.StatusOK {
 		t.Errorf("got %d %s", res.StatusCode, body)
 	}
 }

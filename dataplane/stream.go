@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// recheckMin and recheckMax bound how long a stream goes on before its caller's right is
+	// recheckAfter and recheckSpread bound how long a stream goes on before its caller's right is
 	// looked at again; with allowTTL on top a withdrawn right ends a stream within 30 s. The
 	// spread keeps streams that began together from asking together.
-	recheckMin = 10 * time.Second
-	recheckMax = 20 * time.Second
+	recheckAfter  = 10 * time.Second
+	recheckSpread = 10 * time.Second
 	// kcpTolerance is how long a stream outlives a kcp that does not answer.
 	kcpTolerance = 5 * time.Minute
 )
@@ -71,7 +71,7 @@ func (c *rechecker) schedule() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stopped {
-		c.timer = time.AfterFunc(recheckMin+rand.N(recheckMax-recheckMin), c.check)
+		c.timer = time.AfterFunc(recheckAfter+rand.N(recheckSpread), c.check) //nolint:gosec // jitter
 	}
 }
 

@@ -49,7 +49,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 			"previous=true&insecureSkipTLSVerifyBackend=true&limitBytes=1": "container=main",
 		} {
 			res, body := w.do("GET", demo+"podlog?"+query, adminToken, nil, func(r *http.Request) { r.Header.Set("Impersonate-User", "admin") })
-			if res.StatusCode != 200 || body != "a line\n" {
+			if res.StatusCode != http.StatusOK || body != "a line\n" {
 				t.Fatalf("%s: got %d %s", query, res.StatusCode, body)
 			}
 			if asked.Path != logPath || asked.RawQuery != want {
@@ -112,7 +112,7 @@ func TestThroughTheAPIServersServiceProxy(t *testing.T) {
 	})
 	base := "/api/v1/namespaces/" + demoID.Namespace() + "/services/preview:preview/proxy"
 	res, body := w.do("GET", demo+"proxy/a/b?x=1", adminToken, nil)
-	if res.StatusCode != 200 || asked.RequestURI != base+"/a/b?x=1" || asked.Header.Get("Authorization") != "Bearer runtime-credential" {
+	if res.StatusCode != http.StatusOK || asked.RequestURI != base+"/a/b?x=1" || asked.Header.Get("Authorization") != "Bearer runtime-credential" {
 		t.Errorf("got %d %s; asked for %s with %v", res.StatusCode, body, asked.RequestURI, asked.Header)
 	}
 	if res.Header.Get("Audit-Id") != "" {
@@ -188,7 +188,7 @@ func TestAPodThatRefusesIsSkipped(t *testing.T) {
 	}
 	for range 20 {
 		w.server.direct.CloseIdleConnections()
-		if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != 200 {
+		if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != http.StatusOK {
 			t.Fatalf("got %d %s", res.StatusCode, body)
 		}
 	}
@@ -223,7 +223,7 @@ func TestAutoSaysWhatItChose(t *testing.T) {
 		t.Errorf("the log does not say: %s", w.logs.String())
 	}
 	rec := httptest.NewRecorder()
-	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), `sandbar_dataplane_transport{mode="direct",reason="pod_reachable"} 1`) {
 		t.Error("the metric does not say")
 	}

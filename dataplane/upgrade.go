@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -121,9 +122,7 @@ func (h *handler) relayRefusal(x *exchange, to *target, up upstream, res *http.R
 		return h.failed(x.request.Context(), x, err)
 	}
 	header := x.Header()
-	for name, values := range res.Header {
-		header[name] = values
-	}
+	maps.Copy(header, res.Header)
 	header.Set("Connection", "close")
 	x.WriteHeader(res.StatusCode)
 	_, _ = io.CopyN(x, res.Body, maxRefusalBytes)
@@ -137,7 +136,7 @@ func drain(body io.Reader, conn net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
 	}
-	early, err := io.ReadAll(io.LimitReader(body, maxPodHeaderBytes))
+	early, err := io.ReadAll(io.LimitReader(body, maxPodHeaderBytes)) //nolint:forbidigo // maxPodHeaderBytes
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
 	}

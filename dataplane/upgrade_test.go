@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -112,7 +113,7 @@ func TestAWebSocketEchoesThroughProxy(t *testing.T) {
 	t.Run("with a bearer header", func(t *testing.T) {
 		conn, res := w.websocket(demo+"proxy/ws", http.Header{"Authorization": {"Bearer " + adminToken}, "Origin": {"https://preview.example"}})
 		for i := range 100 {
-			wantEcho(t, conn, strings.Repeat(fmt.Sprint(i), i*50+1))
+			wantEcho(t, conn, strings.Repeat(strconv.Itoa(i), i*50+1))
 		}
 		if got := res.Header.Get("X-Got-Token"); got != "" {
 			t.Errorf("proxy got the control token")

@@ -178,7 +178,7 @@ func (c *Client) do(ctx context.Context, caller Caller, method string, u *url.UR
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)
 		return refusal(res)
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes+1))
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes+1)) //nolint:forbidigo // maxResponseBytes
 	if err != nil {
 		return Answer{Err: fmt.Errorf("reading kcp's answer: %w", err)}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // TokenHeader carries the control token.
-const TokenHeader = "X-Sandbox-Control-Token"
+const TokenHeader = "X-Sandbox-Control-Token" //nolint:gosec // a header's name
 
 // minTokenBytes and maxTokenBytes bound the token. Sixteen characters are the
 // least that cannot be guessed at the rate at which the runner answers.

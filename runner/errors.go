@@ -124,5 +124,5 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	w.WriteHeader(status)
 	// A client that is gone is nobody to tell.
-	_ = json.NewEncoder(w).Encode(value)
+	_ = json.NewEncoder(w).Encode(value) //nolint:errchkjson // our own plain structs
 }

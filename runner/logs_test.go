@@ -73,7 +73,7 @@ func TestALineThatIsWrittenLaterReachesAFollower(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	response := s.do("GET", "/logs?follow", "") // answers although there is no line
 	_ = response.Body.Close()
-	if response.StatusCode != 200 {
+	if response.StatusCode != http.StatusOK {
 		t.Errorf("the status is %d", response.StatusCode)
 	}
 }

@@ -157,7 +157,7 @@ func (s *server) recover(w http.ResponseWriter) {
 	if value == nil {
 		return
 	}
-	if value == http.ErrAbortHandler {
+	if value == http.ErrAbortHandler { //nolint:errorlint // the very value that net/http names
 		panic(value)
 	}
 	s.logger.Error("a request panicked", "type", fmt.Sprintf("%T", value), "stack", string(debug.Stack()))

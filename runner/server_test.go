@@ -185,7 +185,7 @@ func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 	}}
 	for range 2 { // twice: the slot must be free again
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest("GET", "/panic", nil)
+		r := httptest.NewRequest(http.MethodGet, "/panic", nil)
 		r.Header.Set(TokenHeader, testToken)
 		s.ServeHTTP(w, r)
 		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "hunter2") {

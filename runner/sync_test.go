@@ -130,7 +130,7 @@ func TestRefusedSyncs(t *testing.T) {
 	}
 	t.Run("a body of unknown length above the limit", func(t *testing.T) {
 		body := io.MultiReader(strings.NewReader(`{"files":[{"path":"a","content":"`), strings.NewReader(long), strings.NewReader(`"}]}`))
-		r, err := http.NewRequest("POST", s.url+"/sync", body)
+		r, err := http.NewRequest(http.MethodPost, s.url+"/sync", body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestRefusedSyncs(t *testing.T) {
 		}
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
-		if response.StatusCode != 413 || !strings.Contains(string(text), "1000 bytes") {
+		if response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(text), "1000 bytes") {
 			t.Errorf("the answer is %d %s, want 413 and the limit", response.StatusCode, text)
 		}
 	})

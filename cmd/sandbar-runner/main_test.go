@@ -38,7 +38,8 @@ var binary string
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		// Not below /root, where nobody could run it.
-		dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
+		//nolint:usetesting // the folder is opened to another user, and t.TempDir lies below one that is not
+	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
 		if err != nil {
 			panic(err)
 		}
@@ -154,6 +155,7 @@ func startRunner(t *testing.T, start string) *serving {
 	}
 	addr := listener.Addr().String()
 	_ = listener.Close()
+	//nolint:usetesting // the folder is opened to another user, and t.TempDir lies below one that is not
 	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
 	if err != nil {
 		t.Fatal(err)

@@ -85,13 +85,13 @@ func startProcess(reaper *Reaper, o *Options, attempt uint32) (process, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(outWrite)
+	defer func() { _ = unix.Close(outWrite) }()
 	errRead, errWrite, err := pipe("stderr")
 	if err != nil {
 		_ = outRead.Close()
 		return nil, err
 	}
-	defer unix.Close(errWrite)
+	defer func() { _ = unix.Close(errWrite) }()
 
 	pid, status, err := reaper.start(func() (int, error) {
 		// Not os/exec: it would wait for the child by itself.

@@ -29,16 +29,16 @@ const (
 type Reason string
 
 const (
-	// Completed: the app exited with code 0.
+	// Completed means that the app exited with code 0.
 	Completed Reason = "Completed"
-	// Failed: the app exited with another code.
+	// Failed means that the app exited with another code.
 	Failed Reason = "Error"
-	// Signaled: a signal that the runner did not send ended the app; KILL often
+	// Signaled means that a signal that the runner did not send ended the app; KILL often
 	// means that it used more memory than it may.
 	Signaled Reason = "Signaled"
-	// StoppedByRunner: the runner stopped it, for a restart or at its own end.
+	// StoppedByRunner means that the runner stopped it, for a restart or at its own end.
 	StoppedByRunner Reason = "Stopped"
-	// StartFailed: there was no process; Message says why.
+	// StartFailed means that there was no process; Message says why.
 	StartFailed Reason = "StartFailed"
 )
 
@@ -82,9 +82,9 @@ type Started struct {
 }
 
 var (
-	// ErrNotConfigured: there is no command to run.
+	// ErrNotConfigured means that there is no command to run.
 	ErrNotConfigured = errors.New("no start command is configured")
-	// ErrStopped: the supervisor has ended or is ending.
+	// ErrStopped means that the supervisor has ended or is ending.
 	ErrStopped = errors.New("the runner is shutting down")
 )
 

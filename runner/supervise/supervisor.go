@@ -18,10 +18,10 @@ const (
 	// DefaultGrace is how long the app has between TERM and KILL.
 	DefaultGrace = 5 * time.Second
 
-	// backoffMin and backoffMax bound the delay before an app that ended by
+	// backoffLeast and backoffMost bound the delay before an app that ended by
 	// itself is started again.
-	backoffMin = 500 * time.Millisecond
-	backoffMax = 30 * time.Second
+	backoffLeast = 500 * time.Millisecond
+	backoffMost = 30 * time.Second
 
 	// healthyAfter is how long an app must have run for its end to count as a new
 	// trouble and not as the same one again.
@@ -88,7 +88,7 @@ func newSupervisor(o Options, l launcher) *Supervisor {
 	}
 	return &Supervisor{
 		options: o, launch: l, requests: make(chan request), done: make(chan struct{}),
-		status: Status{State: NotConfigured}, delay: backoffMin,
+		status: Status{State: NotConfigured}, delay: backoffLeast,
 	}
 }
 
@@ -159,7 +159,7 @@ func (s *Supervisor) restart(r request) {
 		a.err = ErrNotConfigured
 	} else {
 		s.stop()
-		s.delay = backoffMin
+		s.delay = backoffLeast
 		for more := true; more; {
 			select {
 			case r := <-s.requests:
@@ -208,7 +208,7 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 	s.options.Logger.Warn("the app ended", "attempt", exit.Attempt,
 		"reason", exit.Reason, "code", exit.Code, "signal", exit.Signal)
 	if exit.Time.Sub(before.StartTime) >= healthyAfter {
-		s.delay = backoffMin
+		s.delay = backoffLeast
 	}
 	s.publish(func(st *Status) {
 		st.State, st.PID, st.LastExit, st.Message = Stopping, 0, exit, exit.explain()
@@ -222,7 +222,7 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 // backOff waits for the next start.
 func (s *Supervisor) backOff(exit *Exit, stray error) {
 	delay := s.delay
-	s.delay = min(2*s.delay, backoffMax)
+	s.delay = min(2*s.delay, backoffMost)
 	message := fmt.Sprintf("%s; it is started again after %s", exit.explain(), delay)
 	if stray != nil {
 		message += fmt.Sprintf("; %v", stray)

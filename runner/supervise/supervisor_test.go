@@ -147,8 +147,8 @@ func TestTheDelayBeginsAnew(t *testing.T) {
 				}
 				recovery(t, s)
 				fake.last().exit(1)
-				if got := delay(t, s); got != backoffMin {
-					t.Errorf("the delay is %s, want %s", got, backoffMin)
+				if got := delay(t, s); got != backoffLeast {
+					t.Errorf("the delay is %s, want %s", got, backoffLeast)
 				}
 			})
 		})
@@ -162,19 +162,23 @@ func TestStatusTellsWhyTheAppEnded(t *testing.T) {
 		message string
 	}{
 		"with success": {
-			0, Exit{Attempt: 1, Code: 0, Reason: Completed},
+			0,
+			Exit{Attempt: 1, Code: 0, Reason: Completed},
 			"the app exited with code 0; it is started again after 500ms",
 		},
 		"with an exit code": {
-			127 << 8, Exit{Attempt: 1, Code: 127, Reason: Failed},
+			127 << 8,
+			Exit{Attempt: 1, Code: 127, Reason: Failed},
 			"the app exited with code 127; it is started again after 500ms",
 		},
 		"by a signal": {
-			unix.WaitStatus(unix.SIGKILL), Exit{Attempt: 1, Code: -1, Signal: "SIGKILL", Reason: Signaled},
+			unix.WaitStatus(unix.SIGKILL),
+			Exit{Attempt: 1, Code: -1, Signal: "SIGKILL", Reason: Signaled},
 			"the app was ended by SIGKILL; it is started again after 500ms",
 		},
 		"by a signal without a name": {
-			40, Exit{Attempt: 1, Code: -1, Signal: "signal 40", Reason: Signaled},
+			40,
+			Exit{Attempt: 1, Code: -1, Signal: "signal 40", Reason: Signaled},
 			"the app was ended by signal 40; it is started again after 500ms",
 		},
 	} {
@@ -273,7 +277,7 @@ func TestAnAppThatCannotBeStartedIsReportedAndTriedAgain(t *testing.T) {
 		fake.mu.Lock()
 		fake.err = nil
 		fake.mu.Unlock()
-		time.Sleep(backoffMax)
+		time.Sleep(backoffMost)
 		synctest.Wait()
 		if st := s.Status(); st.State != Running {
 			t.Errorf("the state is %s, want Running", st.State)

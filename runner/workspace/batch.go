@@ -80,7 +80,7 @@ func (b *Batch) Write(path string, content []byte, executable *bool) error {
 		}
 	}
 	staged := strconv.Itoa(len(b.writes))
-	if err := b.stage.create(staged, fileMode, content); err != nil {
+	if err := b.stage.create(staged, content); err != nil {
 		return failed(path, "staging the file", err)
 	}
 	b.writes = append(b.writes, write{path: path, staged: staged, executable: executable})

@@ -160,7 +160,7 @@ func equal(a, b *os.File) (bool, error) {
 			}
 		}
 		if errA != nil || errB != nil {
-			return true, nil
+			return true, nil //nolint:nilerr // both ended together and all was equal
 		}
 	}
 }

@@ -80,15 +80,15 @@ func (d directory) openRead(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// create makes a file that did not exist. Its mode is exact, whatever the umask.
-func (d directory) create(name string, mode uint32, content []byte) error {
-	fd, err := d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, mode)
+// create makes a file that did not exist. Its mode is exactly fileMode, whatever the umask.
+func (d directory) create(name string, content []byte) error {
+	fd, err := d.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(content)
-	return errors.Join(err, unix.Fchmod(fd, mode), f.Close())
+	return errors.Join(err, unix.Fchmod(fd, fileMode), f.Close())
 }
 
 func (d directory) open(name string, flags int, mode uint32) (int, error) {

@@ -15,23 +15,23 @@ import (
 type Code string
 
 const (
-	// CodeInvalidPath: the path may not name anything in a workspace.
+	// CodeInvalidPath means that the path may not name anything in a workspace.
 	CodeInvalidPath Code = "InvalidPath"
-	// CodeInvalidBatch: the batch contradicts itself.
+	// CodeInvalidBatch means that the batch contradicts itself.
 	CodeInvalidBatch Code = "InvalidBatch"
-	// CodeConflict: the tree has something else where the batch needs a
+	// CodeConflict means that the tree has something else where the batch needs a
 	// directory or a file.
 	CodeConflict Code = "Conflict"
-	// CodeTooManyFiles: more entries than [Limits.Files].
+	// CodeTooManyFiles means more entries than [Limits.Files].
 	CodeTooManyFiles Code = "TooManyFiles"
-	// CodeFileTooLarge: a file of more than [Limits.FileBytes].
+	// CodeFileTooLarge means a file of more than [Limits.FileBytes].
 	CodeFileTooLarge Code = "FileTooLarge"
-	// CodeNoSpace: the volume is full, or its quota is.
+	// CodeNoSpace means that the volume is full, or its quota is.
 	CodeNoSpace Code = "InsufficientStorage"
-	// CodePartiallyApplied: a commit failed in the middle and could not be
+	// CodePartiallyApplied means that a commit failed in the middle and could not be
 	// undone; [Error.Applied] has the paths that remain changed.
 	CodePartiallyApplied Code = "PartiallyApplied"
-	// CodeFailed: the file system refused for another reason. Nothing was
+	// CodeFailed means that the file system refused for another reason. Nothing was
 	// changed.
 	CodeFailed Code = "WorkspaceFailure"
 )

@@ -94,7 +94,7 @@ func (w *Workspace) staging() (directory, error) {
 		return directory{}, err
 	}
 	if made {
-		if err := d.create(ignoreFile, fileMode, []byte("*\n")); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := d.create(ignoreFile, []byte("*\n")); err != nil && !errors.Is(err, fs.ErrExist) {
 			d.close()
 			return directory{}, err
 		}
@@ -132,7 +132,7 @@ func readRevision(staging directory) int64 {
 		return 0
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, 32))
+	text, err := io.ReadAll(io.LimitReader(f, 32)) //nolint:forbidigo // a revision has 19 digits at most
 	if err != nil {
 		return 0
 	}
@@ -148,7 +148,7 @@ func readRevision(staging directory) int64 {
 func (w *Workspace) advance(staging directory) int64 {
 	n := w.revision.Add(1)
 	temporary := revisionFile + "." + rand.Text()
-	if staging.create(temporary, fileMode, strconv.AppendInt(nil, n, 10)) == nil {
+	if staging.create(temporary, strconv.AppendInt(nil, n, 10)) == nil {
 		_ = staging.rename(temporary, staging, revisionFile)
 	}
 	return n

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -62,7 +63,8 @@ func TestBatch(t *testing.T) {
 		"the executable bit alone is a change": {
 			before: tree{"on": "x", "off": "+x", "is": "+x"},
 			changes: []change{
-				{path: "on", content: "x", executable: &yes}, {path: "off", content: "x", executable: &no},
+				{path: "on", content: "x", executable: &yes},
+				{path: "off", content: "x", executable: &no},
 				{path: "is", content: "x", executable: &yes},
 			},
 			result: Result{Revision: 1, Changed: []string{"on", "off"}, Unchanged: 1},
@@ -267,7 +269,7 @@ func TestOpenRemovesWhatACrashLeftAndKeepsTheRevision(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, DefaultLimits())
 	for i := range 3 {
-		_, err := apply(w, []change{{path: "a", content: fmt.Sprint(i)}})
+		_, err := apply(w, []change{{path: "a", content: strconv.Itoa(i)}})
 		must(t, err)
 	}
 	b, err := w.NewBatch() // a batch that its runner does not live to discard
@@ -308,7 +310,7 @@ func TestTreesOfAnyDepthAreDeleted(t *testing.T) {
 	for range 10 * removeDepth {
 		sub, _, err := d.openOrMakeDir("deep", 0o755)
 		must(t, err)
-		must(t, sub.create("file", 0o644, nil))
+		must(t, sub.create("file", nil))
 		d.close()
 		d = sub
 	}

@@ -204,7 +204,10 @@ spec:
         ports: [{name: control, port: 80}]
 `)), graph))
 	mustDo(t, p.runtime.Create(t.Context(), graph))
-	t.Cleanup(func() { _ = p.runtime.Delete(context.Background(), graph) })
+	t.Cleanup(func() {
+		_ = p.runtime.Delete(context.Background(), graph)
+		p.removeCRD()
+	})
 	eventually(t, "kro to serve the kind", func() error {
 		if err := p.runtime.Get(t.Context(), client.ObjectKeyFromObject(graph), graph); err != nil {
 			return err
@@ -299,13 +302,36 @@ func (p *provider) run(t *testing.T) func() {
 	}
 	t.Cleanup(func() {
 		stop()
+		p.removePlacements(t)
+	})
+	return stop
+}
+
+// removePlacements waits for their end: without its graph kro would never let its instances go.
+func (p *provider) removePlacements(t *testing.T) {
+	t.Helper()
+	eventually(t, "the removal of what the test left", func() error {
 		var list corev1.NamespaceList
-		_ = p.runtime.List(context.Background(), &list, client.MatchingLabels{placement.LabelTemplate: p.kind.template})
+		err := p.runtime.List(context.Background(), &list, client.MatchingLabels{placement.LabelTemplate: p.kind.template})
+		if err != nil || len(list.Items) == 0 {
+			return err
+		}
 		for i := range list.Items {
 			_ = p.runtime.Delete(context.Background(), &list.Items[i])
 		}
+		return fmt.Errorf("%d placements are left", len(list.Items))
 	})
-	return stop
+}
+
+// removeCRD removes the CRD that kro made and leaves behind.
+func (p *provider) removeCRD() {
+	var list apiextensionsv1.CustomResourceDefinitionList
+	_ = p.runtime.List(context.Background(), &list, client.MatchingLabels{"kro.run/owned": "true"})
+	for i := range list.Items {
+		if list.Items[i].Spec.Names.Kind == p.kind.gvk.Kind {
+			_ = p.runtime.Delete(context.Background(), &list.Items[i])
+		}
+	}
 }
 
 func (p *provider) newTenant(t *testing.T) *tenant {

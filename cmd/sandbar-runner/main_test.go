@@ -38,8 +38,8 @@ var binary string
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		// Not below /root, where nobody could run it.
-		//nolint:usetesting // the folder is opened to another user, and t.TempDir lies below one that is not
-	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
+		// The folder is opened to another user, and t.TempDir lies below one that is not.
+		dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test") //nolint:usetesting // see above
 		if err != nil {
 			panic(err)
 		}
@@ -155,8 +155,8 @@ func startRunner(t *testing.T, start string) *serving {
 	}
 	addr := listener.Addr().String()
 	_ = listener.Close()
-	//nolint:usetesting // the folder is opened to another user, and t.TempDir lies below one that is not
-	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
+	// The folder is opened to another user, and t.TempDir lies below one that is not.
+	dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

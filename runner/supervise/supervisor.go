@@ -21,7 +21,7 @@ const (
 	// backoffLeast and backoffMost bound the delay before an app that ended by
 	// itself is started again.
 	backoffLeast = 500 * time.Millisecond
-	backoffMost = 30 * time.Second
+	backoffMost  = 30 * time.Second
 
 	// healthyAfter is how long an app must have run for its end to count as a new
 	// trouble and not as the same one again.

@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -28,10 +29,11 @@ import (
 )
 
 type controllersOptions struct {
-	exportName     string
-	leaderElect    bool
-	metricsAddress string
-	probeAddress   string
+	exportName         string
+	leaderElect        bool
+	metricsAddress     string
+	probeAddress       string
+	sweepMayDeleteMost bool
 }
 
 func (o *controllersOptions) addFlags(fs *pflag.FlagSet) {
@@ -42,6 +44,8 @@ func (o *controllersOptions) addFlags(fs *pflag.FlagSet) {
 		"address of the controllers' Prometheus metrics; 0 for none")
 	fs.StringVar(&o.probeAddress, "controllers-probe-address", "127.0.0.1:8082",
 		"address of the controllers' /healthz and /readyz; 0 for none")
+	fs.BoolVar(&o.sweepMayDeleteMost, "sweep-may-delete-most", false,
+		"let one sweep delete more than half of ten or more placements; for one start, after the log has refused a sweep and you have checked")
 }
 
 func newControllersCommand() *cobra.Command {
@@ -87,7 +91,9 @@ func runControllers(ctx context.Context, opts controllersOptions, kcp, rt *rest.
 	if err := template.Register(mgr, cluster, template.Options{ExportName: opts.exportName}); err != nil {
 		return fmt.Errorf("registering the template controller: %w", err)
 	}
-	if err := instance.Register(mgr, cluster, instance.Options{ExportName: opts.exportName}); err != nil {
+	if err := instance.Register(mgr, cluster, instance.Options{
+		ExportName: opts.exportName, SweepMayDeleteMost: opts.sweepMayDeleteMost,
+	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}
 	return mgr.Start(ctx)
@@ -110,6 +116,9 @@ func newManager(opts controllersOptions, kcp *rest.Config) (ctrl.Manager, error)
 		LeaderElection:          opts.leaderElect,
 		LeaderElectionID:        "sandbar-controllers",
 		LeaderElectionNamespace: placement.SystemNamespace,
+		// controller-runtime 0.24.1's priority queue can hand an item to a worker that has gone
+		// and keep its lock: the manager then misses its grace period and the lease is held.
+		Controller: config.Controller{UsePriorityQueue: new(false)},
 		// The process ends when the manager does, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -78,7 +79,7 @@ func (c *connections) setUpLogging() *slog.Logger {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	var level klog.Level
-	if err := level.Set(fmt.Sprint(c.verbosity)); err != nil {
+	if err := level.Set(strconv.Itoa(c.verbosity)); err != nil {
 		panic(err) // an integer is always a level
 	}
 	return slog.New(handler)

@@ -103,24 +103,22 @@ func (o *initOptions) config(progress io.Writer) (install.Options, error) {
 	if config.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
 		return config, fmt.Errorf("reading --runtime-kubeconfig: %w", err)
 	}
-	if config.Templates, err = o.templateNames(); err != nil {
-		return config, err
-	}
+	config.Templates = o.templateNames()
 	config.Provider, err = o.provider()
 	return config, err
 }
 
-func (o *initOptions) templateNames() ([]string, error) {
+func (o *initOptions) templateNames() []string {
 	if len(o.templates) != 1 {
-		return o.templates, nil
+		return o.templates
 	}
 	switch o.templates[0] {
 	case "all":
-		return templates.Names(), nil
+		return templates.Names()
 	case "none":
-		return nil, nil
+		return nil
 	}
-	return o.templates, nil
+	return o.templates
 }
 
 // provider is the InfrastructureProvider that the flags describe.

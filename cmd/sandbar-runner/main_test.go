@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(func() int {
 		// Not below /root, where nobody could run it.
 		// The folder is opened to another user, and t.TempDir lies below one that is not.
-		dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test") //nolint:usetesting // see above
+		dir, err := os.MkdirTemp("/tmp", "sandbar-runner-test")
 		if err != nil {
 			panic(err)
 		}

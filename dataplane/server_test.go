@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -114,6 +115,7 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 		"the instance": func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) },
 		"recreated": func(w *world) {
 			w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
+			w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", "127.0.0.1:9")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

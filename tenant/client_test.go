@@ -5,8 +5,15 @@ package tenant
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -133,6 +140,40 @@ func TestAKcpThatIsNotThereIsUnavailable(t *testing.T) {
 	got := c.Get(ctx, Bearer(token), ref, &struct{}{})
 	if got.Outcome != Unavailable || got.Err == nil || strings.Contains(got.Err.Error(), token) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTheProvidersCertificateIsNotShown(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := -1
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = len(r.TLS.PeerCertificates) }))
+	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	server.StartTLS()
+	defer server.Close()
+	c, err := New(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true,
+		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.Get(t.Context(), Bearer(token), ref, &struct{}{})
+	if shown != 0 {
+		t.Errorf("kcp saw %d certificates of the provider", shown)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // narrator shows what is done: chapters, commands as a person would type them, what they print.
@@ -76,14 +77,39 @@ func (s *shell) run(ctx context.Context, command string) error {
 // output is run, and returns what the command printed to standard output.
 func (s *shell) output(ctx context.Context, command string) (string, error) {
 	s.say.command(command)
+	return s.try(ctx, command)
+}
+
+// insist is run, and tries again for a while without a word: a workspace, a new API and an app
+// that starts serve a moment after they are said to be there.
+func (s *shell) insist(ctx context.Context, command string) error {
+	s.say.command(command)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		_, err := s.try(ctx, command)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+func (s *shell) try(ctx context.Context, command string) (string, error) {
 	cmd := s.cmd(ctx, command)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
-	s.show(string(out))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", command, err, complaints.String())
+		return "", fmt.Errorf("%s: %w\n%s%s", command, err, out, complaints.String())
 	}
+	s.show(string(out))
 	return strings.TrimSpace(string(out)), nil
 }
 

@@ -72,7 +72,7 @@ func (s *scene) workspace(ctx context.Context) error {
 		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/alice --timeout=60s",
 		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root:alice apply -f tenant/admin.yaml",
 	} {
-		if err := retry(ctx, func() error { return s.admin.run(ctx, command) }); err != nil {
+		if err := s.admin.insist(ctx, command); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (s *scene) sandbox(ctx context.Context) error {
 		"kubectl wait --for=condition=InitialBindingCompleted apibinding/sandbar.dev --timeout=60s",
 		"kubectl apply -f $EXAMPLES/tenant/sandboxrunner.yaml",
 	} {
-		if err := retry(ctx, func() error { return s.alice.run(ctx, command) }); err != nil {
+		if err := s.alice.insist(ctx, command); err != nil {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ func (s *scene) restart(ctx context.Context) error {
 	if err := s.alice.run(ctx, "curl -fsS -X POST -H @$AUTH $URL/restart"); err != nil {
 		return err
 	}
-	return retry(ctx, func() error { return s.alice.run(ctx, "curl -fsS -H @$AUTH $URL/proxy/version") })
+	return s.alice.insist(ctx, "curl -fsS -H @$AUTH $URL/proxy/version")
 }
 
 func (s *scene) next(stack string, took time.Duration) {
@@ -183,25 +183,5 @@ func (s *scene) next(stack string, took time.Duration) {
 		s.say.command("make down")
 	} else {
 		s.say.command("make down STACK=" + stack)
-	}
-}
-
-// retry tries a command again for a while: a workspace, a new API and an app that starts serve
-// a moment after they are said to be there.
-func retry(ctx context.Context, do func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := do()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-ticker.C:
-		}
 	}
 }

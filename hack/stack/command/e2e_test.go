@@ -280,6 +280,12 @@ func TestRootTwoStacksSideBySide(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+	t.Run("the API server tells the version that it was built from", func(t *testing.T) {
+		// Without the stamp it is v0.0.0-master, of which every check for a minimum is content.
+		if got := a.kubectl("get", "--raw", "/version"); !strings.Contains(got, `"gitVersion": "v1.`) {
+			t.Error(got)
+		}
+	})
 	t.Run("nothing leads out of the node", func(t *testing.T) {
 		running, err := a.runningNode()
 		if err != nil {

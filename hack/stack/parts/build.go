@@ -93,7 +93,11 @@ func (p Part) buildInto(ctx context.Context, source, done string) error {
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	if len(p.Packages) > 0 {
-		if _, err := p.goRun(ctx, source, p.goBuildArgs(temporary)...); err != nil {
+		version, err := p.reportedVersion(ctx, source)
+		if err != nil {
+			return err
+		}
+		if _, err := p.goRun(ctx, source, p.goBuildArgs(temporary, version)...); err != nil {
 			return err
 		}
 	}

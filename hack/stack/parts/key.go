@@ -26,7 +26,8 @@ const keyLength = 16
 func (p Part) Key(dir, goVersion string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %s\n", goVersion, runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintf(h, "%q cgo=%t links=%q copies=%q\n", p.goBuildArgs(""), p.CGO, p.Links, sortedPairs(p.CopyFrom))
+	// The version itself follows from go.mod; its modules stand for it here.
+	fmt.Fprintf(h, "%q cgo=%t links=%q copies=%q\n", p.goBuildArgs("", strings.Join(p.VersionOf, "+")), p.CGO, p.Links, sortedPairs(p.CopyFrom))
 	var files []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

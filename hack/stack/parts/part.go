@@ -31,14 +31,23 @@ type Part struct {
 	Links []string
 	// CopyFrom copies folders of a dependency: "module//folder" to a name.
 	CopyFrom map[string]string
+	// VersionOf are modules whose required versions make the version that the binaries tell.
+	// Empty for binaries that know it themselves.
+	VersionOf []string
 	// prepare changes the module's folder before the build.
 	prepare func(ctx context.Context, dir string) error
 }
 
 // All lists the parts, the slowest first: that is the order of building.
 var All = []Part{
-	{Name: "kcp", Module: "kcp", Packages: []string{"github.com/kcp-dev/kcp/cmd/kcp"}, prepare: patchFramework},
-	{Name: "node", Module: "node", Packages: []string{"."}, CGO: true, Links: []string{"kubectl"}},
+	{
+		Name: "kcp", Module: "kcp", Packages: []string{"github.com/kcp-dev/kcp/cmd/kcp"}, prepare: patchFramework,
+		VersionOf: []string{"k8s.io/kubernetes", "github.com/kcp-dev/kcp"},
+	},
+	{
+		Name: "node", Module: "node", Packages: []string{"."}, CGO: true, Links: []string{"kubectl"},
+		VersionOf: []string{"k8s.io/kubernetes"},
+	},
 	{
 		Name: "kro", Module: "kro", Packages: []string{"github.com/kubernetes-sigs/kro/cmd/controller"},
 		CopyFrom: map[string]string{"github.com/kubernetes-sigs/kro//helm/crds": "crds"},
@@ -88,8 +97,8 @@ func (p Part) goEnv() []string {
 	return append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_ENABLED="+cgo)
 }
 
-func (p Part) goBuildArgs(out string) []string {
-	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", out + string(os.PathSeparator)}
+func (p Part) goBuildArgs(out, version string) []string {
+	args := []string{"build", "-trimpath", "-ldflags=" + linkFlags(version), "-o", out + string(os.PathSeparator)}
 	if p.Tags != "" {
 		args = append(args, "-tags", p.Tags)
 	}

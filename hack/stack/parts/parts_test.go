@@ -60,6 +60,7 @@ func TestKey(t *testing.T) {
 		"a build tag changes it":                               {func(_ map[string]string, p *Part) { p.Tags = "seccomp" }, "go1", false},
 		"linking against C changes it":                         {func(_ map[string]string, p *Part) { p.CGO = true }, "go1", false},
 		"a further link changes it":                            {func(_ map[string]string, p *Part) { p.Links = []string{"x"} }, "go1", false},
+		"another version to tell changes it":                   {func(_ map[string]string, p *Part) { p.VersionOf = []string{"x"} }, "go1", false},
 		"copied folders change it":                             {func(_ map[string]string, p *Part) { p.CopyFrom = map[string]string{"a//b": "c"} }, "go1", false},
 		"a test does not change it":                            {func(f map[string]string, _ *Part) { f["main_test.go"] = "package main\n" }, "go1", true},
 		"what a build leaves in a hidden folder does not":      {func(f map[string]string, _ *Part) { f[".work/x.go"] = "package x\n" }, "go1", true},

@@ -73,8 +73,11 @@ build: ## Build the binaries into bin/
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs
+generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
 	@$(TOOL) controller-gen object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
+	@rm -f install/rbac/*/zz_generated.role.yaml
+	@for role in $(notdir $(wildcard install/rbac/*)); do $(TOOL) controller-gen rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
+		paths=./install/rbac/$$role/ output:rbac:dir=install/rbac/$$role || exit 1; done
 
 .PHONY: verify
 verify: deps ## Fail when generated files or modules are stale

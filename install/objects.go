@@ -29,12 +29,15 @@ var manifests embed.FS
 
 // kcpObjects are the objects of the provider workspace, in the order of applying.
 func kcpObjects(opts Options, gateway bool) ([]*unstructured.Unstructured, error) {
-	objects, err := read(crds.Files, ".", nil)
+	objects, err := read(crds.Files, "*.yaml", nil)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := read(manifests, "manifests/kcp", map[string]string{"Export": opts.ExportName})
+	rest, err := read(manifests, "manifests/kcp/*.yaml", names(opts))
 	if err != nil {
+		return nil, err
+	}
+	if err := giveRules(rest, opts); err != nil {
 		return nil, err
 	}
 	for _, object := range rest {
@@ -92,8 +95,11 @@ func convert(obj any, kind, name string) (*unstructured.Unstructured, error) {
 
 // runtimeObjects are the objects of the runtime cluster, in the order of applying.
 func runtimeObjects(opts Options) ([]*unstructured.Unstructured, error) {
-	objects, err := read(manifests, "manifests/runtime", nil)
+	objects, err := read(manifests, "manifests/runtime/*.yaml", nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := giveRules(objects, opts); err != nil {
 		return nil, err
 	}
 	data := map[string]any{}
@@ -121,19 +127,20 @@ func annotate(object *unstructured.Unstructured, annotations map[string]string) 
 	object.SetAnnotations(all)
 }
 
-// read parses the YAML files of a folder, in the order of their names. Values, if any, are
-// filled in first; they are names that Options.complete has checked.
-func read(files fs.FS, dir string, values map[string]string) ([]*unstructured.Unstructured, error) {
-	entries, err := fs.ReadDir(files, dir)
+// names are those that manifests leave open.
+func names(opts Options) map[string]string {
+	return map[string]string{"Export": opts.ExportName}
+}
+
+// read parses the YAML files that a pattern matches, in the order of their names. Values, if
+// any, are filled in first; they are names that Options.complete has checked.
+func read(files fs.FS, pattern string, values map[string]string) ([]*unstructured.Unstructured, error) {
+	paths, err := fs.Glob(files, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifests: %w", err)
 	}
 	var objects []*unstructured.Unstructured
-	for _, entry := range entries {
-		path := entry.Name()
-		if dir != "." {
-			path = dir + "/" + path
-		}
+	for _, path := range paths {
 		raw, err := fs.ReadFile(files, path)
 		if err != nil {
 			return nil, fmt.Errorf("reading the manifests: %w", err)

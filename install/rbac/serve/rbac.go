@@ -1,0 +1,30 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serve states the rights of sandbar-provider serve on the runtime cluster: it reads
+// placements and reaches their pods. It can change no object. It has markers and no code; make
+// generate makes the rules of ClusterRole sandbar-serve of them.
+package serve
+
+// Where an instance is, and where its verbs lead (dataplane/runtime.go, dataplane/resolve.go).
+// +kubebuilder:rbac:groups=core,resources=namespaces;services;pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
+
+// The kro instances, from whose status verbs are resolved (dataplane/kinds.go).
+// +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch
+
+// The CRDs of these kinds tell a person with this identity's kubeconfig why an informer stays
+// empty. No code of the data plane reads them: the Templates tell what is served.
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+// Control tokens (dataplane/runtime.go). The data plane lists only what is labelled as a
+// placement's, but RBAC cannot restrict by label: this identity can read every Secret of the
+// cluster.
+// +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch
+
+// Verbs with a podRef (dataplane/podlog.go).
+// +kubebuilder:rbac:groups=core,resources=pods/log,verbs=get
+
+// The way through the API server, where pods cannot be reached directly (dataplane/apiserver.go).
+// The verb of a proxied request is that of its method.
+// +kubebuilder:rbac:groups=core,resources=services/proxy,verbs=get;create;update;patch;delete

@@ -28,11 +28,11 @@ type placer struct {
 // says why there is none. The namespace is computed from what kcp told of the object, so that
 // nothing a tenant can write leads anywhere; the labels of what lies there must then agree.
 func (p *placer) find(k *kind, r route, g grant) (*place, *refusal) {
-	id, refused := p.locate(k, r, g)
+	id, namespace, refused := p.locate(k, r, g)
 	if refused != nil {
 		return nil, refused
 	}
-	if g.deleting || lookup[corev1.Namespace](p.cache.namespaces, id.Namespace()).DeletionTimestamp != nil {
+	if g.deleting || namespace.DeletionTimestamp != nil {
 		return nil, notFound(causeDeleting)
 	}
 	if !k.instances.informer.HasSynced() {
@@ -51,26 +51,27 @@ func (p *placer) find(k *kind, r route, g grant) (*place, *refusal) {
 	return &place{id: id, kind: k, instance: instance}, nil
 }
 
-// locate tells which placement stands for an object, if this provider made one. What it does
+// locate tells which placement, and which namespace, stands for an object, if this provider made
+// one. What it does
 // not find does not exist here, even if another provider has an instance of that name.
-func (p *placer) locate(k *kind, r route, g grant) (placement.ID, *refusal) {
+func (p *placer) locate(k *kind, r route, g grant) (placement.ID, *corev1.Namespace, *refusal) {
 	claims := p.cache.claims(claimKey(g.id.Cluster, k.template.Name, r.namespace, r.name))
 	if len(claims) > 1 && g.cached {
 		// The object was perhaps deleted and made again: a cached UID may be the old one's.
-		return placement.ID{}, notFound(causeAmbiguous)
+		return placement.ID{}, nil, notFound(causeAmbiguous)
 	}
 	id := g.id
 	if id.UID == "" {
 		if len(claims) != 1 {
-			return placement.ID{}, notFound(causeNotPlaced)
+			return placement.ID{}, nil, notFound(causeNotPlaced)
 		}
 		id, _, _ = placement.Owner(claims[0])
 	}
 	namespace := lookup[corev1.Namespace](p.cache.namespaces, id.Namespace())
 	if namespace == nil || !owns(id, namespace) {
-		return placement.ID{}, notFound(causeNotPlaced)
+		return placement.ID{}, nil, notFound(causeNotPlaced)
 	}
-	return id, nil
+	return id, namespace, nil
 }
 
 // owns tells whether a namespace is labelled as the placement of id. A namespace that somebody

@@ -13,12 +13,12 @@ import (
 // for each request: a cached status would show a state that is over. There is no runtime hop,
 // and an instance that is pending or being deleted has a status too.
 func (h *handler) serveStatus(x *exchange, g grant) *refusal {
-	id, refused := h.placer.locate(x.kind, x.route, g)
+	id, _, refused := h.placer.locate(x.kind, x.route, g)
 	if mayBeStale(g, refused) {
 		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
 			return refused
 		}
-		id, refused = h.placer.locate(x.kind, x.route, g)
+		id, _, refused = h.placer.locate(x.kind, x.route, g)
 	}
 	if refused != nil {
 		return refused

@@ -1,0 +1,73 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestWithdrawnRightsEnd is invariant 5: when a right is withdrawn, requests are refused soon
+// afterwards and a stream that runs is cut, while those who keep their right notice nothing.
+func TestWithdrawnRightsEnd(t *testing.T) {
+	tn := newTenant(t, "alice")
+	box := tn.runner("web")
+	box.waitReady()
+	owner := callAs(t, tn.token)
+	box.deploy(owner, "hello")
+
+	viewer := tn.role("viewer",
+		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/log"}, Verbs: []string{"get"}})
+	tn.grant(viewer, "carol")
+	tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+	carol := callAs(t, world.Stack.Token("carol"))
+	eventually(t, time.Minute, "carol may read the log", func() error {
+		code, body := carol.do(http.MethodGet, box.base()+"/log", nil)
+		if code != http.StatusOK {
+			return fmt.Errorf("code %d: %s", code, body)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	hers := box.follow(ctx, carol)
+	kept := box.follow(ctx, owner)
+
+	admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(tn.path))
+	withdrawn := time.Now()
+	if err := admin.RbacV1().ClusterRoles().Delete(t.Context(), viewer.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "carol's requests are refused", func() error {
+		if code, body := carol.do(http.MethodGet, box.base()+"/log", nil); code != http.StatusForbidden {
+			return fmt.Errorf("code %d: %s", code, body)
+		}
+		return nil
+	})
+	t.Logf("requests were refused after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range hers {
+		}
+	}()
+	select {
+	case <-ended:
+		t.Logf("the stream was cut after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+	case <-time.After(time.Minute):
+		t.Fatal("the stream of a caller without the right goes on after a minute")
+	}
+	mark := "mark-" + randomHex(4)
+	owner.want(http.StatusOK, http.MethodGet, box.base()+"/proxy/log?text="+mark, nil)
+	waitLine(t, kept, mark)
+}

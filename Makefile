@@ -20,6 +20,7 @@ demo: deps ## Do what a newcomer would, on a real kcp, a real Kubernetes node an
 .PHONY: test
 test: ## All checks and tests; what CI runs
 	@$(MAKE) --no-print-directory verify lint test-unit test-stack
+	@$(MAKE) --no-print-directory FUZZTIME=3s fuzz
 	@$(MAKE) --no-print-directory STACK=test test-integration test-e2e
 	@$(MAKE) --no-print-directory STACK=test down
 

@@ -109,17 +109,15 @@ func (n *note) deleteAndWait() {
 	if err := n.dyn.Resource(templates).Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		n.t.Errorf("deleting Template %s: %v", n.name, err)
 	}
-	deadline := time.Now().Add(2 * time.Minute)
-	for {
+	err := poll(ctx, 2*time.Minute, func() error {
 		got, err := n.dyn.Resource(templates).Get(ctx, n.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			n.t.Errorf("Template %s is not gone: %v, %v", n.name, got.Object["status"], err)
-			return
-		}
-		time.Sleep(200 * time.Millisecond)
+		return fmt.Errorf("it is still there: %v, %w", got, err)
+	})
+	if err != nil {
+		n.t.Errorf("deleting Template %s: %v", n.name, err)
 	}
 }
 

@@ -3,10 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
-grep -rl --include='*_test.go' '^func Fuzz' . | grep -v '^./hack/' | xargs -n1 dirname | sort -u | while read -r pkg; do
-  grep -rhoP --include='*_test.go' '^func \KFuzz\w+' "$pkg" --no-recursive 2>/dev/null || grep -hoP '^func \KFuzz\w+' "$pkg"/*_test.go
-done | sort -u | while read -r target; do
-  pkg=$(dirname "$(grep -rl --include='*_test.go' "^func $target(" . | head -1)")
-  echo "== $pkg $target for $time"
-  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$pkg"
+grep -rHoP --include='*_test.go' '^func \KFuzz\w+' . | sort | while IFS=: read -r file target; do
+  echo "== fuzz $target for $time"
+  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" | grep -v '^fuzz: '
 done

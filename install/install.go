@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -110,9 +109,12 @@ func (o *Options) complete() error {
 	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
 		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
 	}
-	// The API server checks it as well, but after half of the objects are there.
-	if u, err := url.Parse(o.Provider.DataPlane.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("the URL of the data plane must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there", o.Provider.DataPlane.URL)
+	// The API servers check these as well, but after half of the objects are there.
+	if err := CheckDataPlaneURL(o.Provider.DataPlane.URL); err != nil {
+		return fmt.Errorf("the URL of the data plane: %w", err)
+	}
+	if err := CheckImages(o.Provider.Images); err != nil {
+		return fmt.Errorf("the images: %w", err)
 	}
 	for _, name := range o.Templates {
 		if !slices.Contains(templates.Names(), name) {

@@ -131,6 +131,12 @@ func (o *initOptions) provider() (sandbarv1alpha1.InfrastructureProviderSpec, er
 	if o.dataPlaneURL == "" {
 		return spec, errors.New("--dataplane-url is required: tenants and their clients are told it")
 	}
+	if err := install.CheckDataPlaneURL(o.dataPlaneURL); err != nil {
+		return spec, fmt.Errorf("--dataplane-url: %w", err)
+	}
+	if err := install.CheckImages(o.images); err != nil {
+		return spec, fmt.Errorf("--image: %w", err)
+	}
 	if o.dataPlaneCAFile != "" {
 		bundle, err := os.ReadFile(o.dataPlaneCAFile)
 		if err != nil {
@@ -139,12 +145,13 @@ func (o *initOptions) provider() (sandbarv1alpha1.InfrastructureProviderSpec, er
 		spec.DataPlane.CABundle = bundle
 	}
 	if (o.baseDomain == "") != (o.gateway == "") {
-		return spec, errors.New("--base-domain and --gateway are needed together")
+		return spec, errors.New("--base-domain and --gateway are needed together: give both, or neither, " +
+			"and previews work through the verb proxy")
 	}
 	if o.gateway != "" {
 		namespace, name, ok := strings.Cut(o.gateway, "/")
 		if !ok || namespace == "" || name == "" {
-			return spec, fmt.Errorf("--gateway %q is not namespace/name", o.gateway)
+			return spec, fmt.Errorf("--gateway %q must be the NAMESPACE/NAME of a Gateway", o.gateway)
 		}
 		spec.Preview = &sandbarv1alpha1.Preview{
 			BaseDomain: o.baseDomain, GatewayRef: &sandbarv1alpha1.GatewayReference{Namespace: namespace, Name: name},

@@ -1,0 +1,49 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// imageKey is what a graph can read as platform.data.<key>Image: an identifier of CEL that is a
+// key of a ConfigMap too. 57 characters, with "Image" after them, are few enough for both.
+var imageKey = regexp.MustCompile(`^[a-z][A-Za-z0-9]{0,56}$`)
+
+// CheckDataPlaneURL tells why a URL cannot be that of the data plane, which is published to all
+// tenants.
+func CheckDataPlaneURL(address string) error {
+	u, err := url.Parse(address)
+	if err == nil && u.User != nil {
+		// Not repeated, for it may hold a password.
+		return fmt.Errorf("must be without a user: every tenant can read it; give https://%s%s", u.Host, u.Path)
+	}
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there", address)
+	}
+	return nil
+}
+
+// CheckImages tells why images cannot be given to graphs.
+func CheckImages(images map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(images)) {
+		if !imageKey.MatchString(key) {
+			return fmt.Errorf("the key %q must begin with a lower-case letter and have up to 57 letters and digits: "+
+				"graphs read it as platform.data.<key>Image; rename it, for example runner=REFERENCE", key)
+		}
+		if image := images[key]; image == "" || strings.ContainsFunc(image, notInAReference) {
+			return fmt.Errorf("the key %q has the image %q, which is no reference; give one such as %s=registry.example/%s:1.2", key, image, key, strings.ToLower(key))
+		}
+	}
+	return nil
+}
+
+// notInAReference is true of white space and control characters, which are all that is looked
+// for: whether there is such an image only the node can tell.
+func notInAReference(r rune) bool { return r <= ' ' || r == 0x7f }

@@ -16,12 +16,8 @@ package controllers
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch;create;update;patch
 
 // The bounds of each placement (instance/quota.go, instance/isolation.go).
-// +kubebuilder:rbac:groups=core,resources=resourcequotas;limitranges,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;patch;delete
-
-// Why a placement is not ready, or does not go away: for a person with this identity's
-// kubeconfig. No controller reads them; kro's status and the namespace's conditions tell enough.
-// +kubebuilder:rbac:groups=core,resources=pods;services;persistentvolumeclaims,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=resourcequotas;limitranges,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;patch
 
 // The kro instances of all kinds that Templates define (instance/compose.go). Kinds come and go
 // with Templates, so none is named.

@@ -35,10 +35,6 @@ package provider
 // does not have itself, which takes escalate; the name keeps it to this role.
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sandbar-policy-tenants,verbs=get;list;watch;update;patch;escalate
 
-// Its own logical cluster tells a person the name under which kcp serves the virtual workspace.
-// No code reads it: the endpoint slices have the whole URL.
-// +kubebuilder:rbac:groups=core.kcp.io,resources=logicalclusters,resourceNames=cluster,verbs=get
-
 // One of several replicas leads (cmd/sandbar-provider/controllers.go). The name of a Lease
 // cannot restrict its creation.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch,namespace=sandbar-system

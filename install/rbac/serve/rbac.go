@@ -13,10 +13,6 @@ package serve
 // The kro instances, from whose status verbs are resolved (dataplane/kinds.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch
 
-// The CRDs of these kinds tell a person with this identity's kubeconfig why an informer stays
-// empty. No code of the data plane reads them: the Templates tell what is served.
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-
 // Control tokens (dataplane/runtime.go). The data plane lists only what is labelled as a
 // placement's, but RBAC cannot restrict by label: this identity can read every Secret of the
 // cluster.

@@ -26,6 +26,7 @@ import (
 // caller calls the data plane as somebody.
 type caller struct {
 	t      *testing.T
+	url    string // of the data plane
 	token  string // "" for nobody
 	client *http.Client
 }
@@ -38,14 +39,16 @@ func callAs(t *testing.T, token string) *caller {
 		TLSHandshakeTimeout: 10 * time.Second,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &caller{t: t, token: token, client: &http.Client{
+	return &caller{t: t, url: world.URL, token: token, client: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
 // on is the same caller in a subtest, so that a failure there ends that subtest only.
-func (c *caller) on(t *testing.T) *caller { return &caller{t: t, token: c.token, client: c.client} }
+func (c *caller) on(t *testing.T) *caller {
+	return &caller{t: t, url: c.url, token: c.token, client: c.client}
+}
 
 // base is the path of the instance's verbs in the plain form, addressed by workspace path.
 func (i *instance) base() string {
@@ -55,7 +58,7 @@ func (i *instance) base() string {
 // open sends a request and returns the response with its body open.
 func (c *caller) open(ctx context.Context, method, path string, body []byte) *http.Response {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, world.URL+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -216,7 +219,7 @@ func waitLine(t *testing.T, lines <-chan string, text string) string {
 
 // probe is do for other goroutines than the test's: it returns the body of a 200, else an error.
 func (c *caller) probe(ctx context.Context, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, world.URL+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {
 		return "", err
 	}

@@ -35,7 +35,7 @@ func TestProviderIsKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	lines := box.follow(ctx, c)
-	socket := openSocket(t, box, tn.token)
+	socket := openSocket(t, world.URL, box, tn.token)
 
 	var boxes []*instance
 	for i := range 10 {
@@ -126,10 +126,10 @@ func TestDrain(t *testing.T) {
 	box.waitAnswer(callAs(t, tn.token), "drain")
 }
 
-func openSocket(t *testing.T, box *instance, token string) *websocket.Conn {
+func openSocket(t *testing.T, base string, box *instance, token string) *websocket.Conn {
 	t.Helper()
 	dialer := websocket.Dialer{TLSClientConfig: world.TLS(), HandshakeTimeout: 20 * time.Second}
-	conn, resp, err := dialer.DialContext(t.Context(), "wss"+strings.TrimPrefix(world.URL, "https")+box.base()+"/proxy/echo",
+	conn, resp, err := dialer.DialContext(t.Context(), "wss"+strings.TrimPrefix(base, "https")+box.base()+"/proxy/echo",
 		http.Header{"Authorization": {"Bearer " + token}})
 	if err != nil {
 		t.Fatalf("opening a WebSocket: %v (%v)", err, resp)

@@ -58,7 +58,7 @@ func TestTenantJourney(t *testing.T) {
 			return nil
 		})
 	})
-	t.Run("a WebSocket echoes through proxy", func(t *testing.T) { echo(t, box, tn.token) })
+	t.Run("a WebSocket echoes through proxy", func(t *testing.T) { echo(t, world.URL, box, tn.token) })
 	t.Run("all path forms reach the same instance", func(t *testing.T) {
 		c := c.on(t)
 		want := box.version(c).PID
@@ -150,9 +150,9 @@ func pidOf(t *testing.T, body string) int {
 }
 
 // echo opens a WebSocket through proxy and sends one message each way.
-func echo(t *testing.T, box *instance, token string) {
+func echo(t *testing.T, base string, box *instance, token string) {
 	t.Helper()
-	conn := openSocket(t, box, token)
+	conn := openSocket(t, base, box, token)
 	want := "hello " + randomHex(4)
 	if err := conn.WriteMessage(websocket.TextMessage, []byte(want)); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,7 +25,9 @@ type identity struct {
 	StartTicks uint64 `json:"startTicks"`
 }
 
-func (s *Stack) identityFile() string { return filepath.Join(s.Dir, "units", "provider.pid.json") }
+func (s *Stack) identityFile(name string) string {
+	return filepath.Join(s.Dir, "units", name+".pid.json")
+}
 
 func writeIdentity(path string, pid int) error {
 	ticks, err := startTicks(pid)
@@ -43,30 +46,33 @@ func writeIdentity(path string, pid int) error {
 
 // StopProvider ends the stack's provider if one runs: it is asked first and killed when it
 // does not drain in time.
-func (s *Stack) StopProvider() error {
-	data, err := os.ReadFile(s.identityFile())
+func (s *Stack) StopProvider() error { return s.stop("provider") }
+
+func (s *Stack) stop(name string) error {
+	file := s.identityFile(name)
+	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the provider's process: %w", err)
+		return fmt.Errorf("reading the process of %s: %w", name, err)
 	}
 	var id identity
 	if err := json.Unmarshal(data, &id); err != nil {
-		return fmt.Errorf("reading %s: %w", s.identityFile(), err)
+		return fmt.Errorf("reading %s: %w", file, err)
 	}
 	for i, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if !id.alive() {
 			break
 		}
 		if err := syscall.Kill(id.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("ending the provider (process %d): %w", id.PID, err)
+			return fmt.Errorf("ending %s (process %d): %w", name, id.PID, err)
 		}
 		for end := time.Now().Add([]time.Duration{15 * time.Second, 5 * time.Second}[i]); id.alive() && time.Now().Before(end); {
 			time.Sleep(20 * time.Millisecond) // another's child has no event to wait for
 		}
 	}
-	return os.Remove(s.identityFile())
+	return os.Remove(file)
 }
 
 // Stop ends the provider.
@@ -89,4 +95,18 @@ func startTicks(pid int) (uint64, error) {
 		return 0, os.ErrProcessDone
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// process is a process that this one started.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func (p *process) signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling process %d: %w", p.cmd.Process.Pid, err)
+	}
+	<-p.exited
+	return nil
 }

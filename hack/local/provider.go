@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -43,10 +42,10 @@ type Provider struct {
 	Dir, LogDir string
 
 	opts    ProviderOptions
-	cmd     *exec.Cmd
-	exited  chan struct{}
+	process *process
 	metrics [2]string // addresses
 	args    []string
+	certs   certificates
 }
 
 // readyTimeout is how long the provider may take to become ready. It needs seconds; kcp and
@@ -80,7 +79,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.CAFile = certs.ca
+	p.certs, p.CAFile = certs, certs.ca
 	pem, err := os.ReadFile(certs.ca)
 	if err != nil {
 		return fmt.Errorf("reading the CA: %w", err)
@@ -178,27 +177,36 @@ func (p *Provider) init(ctx context.Context) error {
 // Start starts the provider's process and waits until the data plane says that it is ready.
 func (p *Provider) Start(ctx context.Context) error {
 	fmt.Fprintln(p.opts.Log, "starting sandbar-provider run")
-	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	started, err := p.start(ctx, "provider", p.URL, p.args)
+	p.process = started
+	return err
+}
+
+// start starts a process of the provider's binary, recorded with the stack under a name, and
+// waits until the data plane at url is ready.
+func (p *Provider) start(ctx context.Context, name, url string, args []string) (*process, error) {
+	logFile := filepath.Join(p.LogDir, name+".log")
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("opening the provider's log: %w", err)
+		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
 	}
 	defer log.Close()
 	// Not bound to ctx: the provider goes on when a demo that started it ends.
-	p.cmd = exec.CommandContext(context.WithoutCancel(ctx), p.binary(), p.args...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := p.cmd.Start(); err != nil {
-		return fmt.Errorf("starting the provider: %w", err)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.binary(), args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	p.exited = make(chan struct{})
+	started := &process{cmd: cmd, exited: make(chan struct{})}
 	go func() {
-		_ = p.cmd.Wait()
-		close(p.exited)
+		_ = cmd.Wait()
+		close(started.exited)
 	}()
-	if err := writeIdentity(p.Stack.identityFile(), p.cmd.Process.Pid); err != nil {
-		return err
+	if err := writeIdentity(p.Stack.identityFile(name), cmd.Process.Pid); err != nil {
+		return started, err
 	}
-	return p.waitReady(ctx)
+	return started, p.waitReady(ctx, started, url, logFile)
 }
 
 // LogFile is the provider's log.
@@ -209,14 +217,14 @@ func (p *Provider) TLS() *tls.Config {
 	return &tls.Config{RootCAs: p.CA, MinVersion: tls.VersionTLS12}
 }
 
-func (p *Provider) waitReady(ctx context.Context) error {
+func (p *Provider) waitReady(ctx context.Context, started *process, url, logFile string) error {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.TLS(), DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+"/readyz", nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 		if err != nil {
 			return err
 		}
@@ -227,28 +235,20 @@ func (p *Provider) waitReady(ctx context.Context) error {
 			}
 		}
 		select {
-		case <-p.exited:
-			return fmt.Errorf("the provider ended; the end of its log:\n%s", tail(p.LogFile()))
+		case <-started.exited:
+			return fmt.Errorf("the provider ended; the end of its log:\n%s", tail(logFile))
 		case <-ctx.Done():
-			return fmt.Errorf("the provider is not ready: %w; the end of its log:\n%s", ctx.Err(), tail(p.LogFile()))
+			return fmt.Errorf("the provider is not ready: %w; the end of its log:\n%s", ctx.Err(), tail(logFile))
 		case <-ticker.C:
 		}
 	}
 }
 
 // Kill ends the provider at once (SIGKILL) and returns when it is gone.
-func (p *Provider) Kill() error { return p.signal(syscall.SIGKILL) }
+func (p *Provider) Kill() error { return p.process.signal(syscall.SIGKILL) }
 
 // Terminate asks the provider to end (SIGTERM) and returns when it is gone.
-func (p *Provider) Terminate() error { return p.signal(syscall.SIGTERM) }
-
-func (p *Provider) signal(sig syscall.Signal) error {
-	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signalling the provider: %w", err)
-	}
-	<-p.exited
-	return nil
-}
+func (p *Provider) Terminate() error { return p.process.signal(syscall.SIGTERM) }
 
 // Metrics returns all metrics of the process as text.
 func (p *Provider) Metrics(ctx context.Context) (string, error) {

@@ -1,0 +1,50 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Replica is a data plane beside the provider's own, as another replica of serve would be.
+type Replica struct {
+	// URL is its base URL.
+	URL string
+
+	process *process
+}
+
+// StartReplica starts sandbar-provider serve with further arguments and waits until it is ready.
+// There is one at a time.
+func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, error) {
+	const name = "replica"
+	if err := p.Stack.stop(name); err != nil {
+		return nil, err
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("finding a free port: %w", err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	_, port, _ := net.SplitHostPort(address)
+	r := &Replica{URL: "https://localhost:" + port}
+	r.process, err = p.start(ctx, name, r.URL, append([]string{
+		"serve",
+		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
+		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
+		"--listen-address", address, "--dataplane-metrics-address", "0",
+		"--tls-cert-file", p.certs.cert, "--tls-key-file", p.certs.key,
+		"--verbosity", strconv.Itoa(p.opts.Verbosity),
+	}, args...))
+	return r, err
+}
+
+// Stop asks the replica to end and returns when it is gone.
+func (r *Replica) Stop() error { return r.process.signal(syscall.SIGTERM) }

@@ -92,7 +92,7 @@ func (l *logStream) send(limit int64) error {
 		if err := l.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
-		if _, err := l.out.Write(l.text); err != nil { //nolint:gosec // text/plain with nosniff
+		if _, err := l.out.Write(l.text); err != nil {
 			return err
 		}
 		if err := l.control.Flush(); err != nil {

@@ -145,8 +145,6 @@ func (r *report) addUnit(dir state.Dir, name string) error {
 }
 
 // print writes the report for people.
-//
-//nolint:gosec // G705 takes a terminal for a browser
 func (r *report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "stack\t%s\t(%s)\n", r.Name, r.State)

@@ -95,7 +95,7 @@ func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x
 			answered()
 			return h.answer(x, to, up, res)
 		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { refused = h.failed(ctx, x, err) },
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { refused = h.failed(ctx, x, to, err) },
 		BufferPool:   &h.buffers,
 		ErrorLog:     silent,
 	}
@@ -130,7 +130,7 @@ func (h *handler) answer(x *exchange, to *target, up upstream, res *http.Respons
 }
 
 // failed says what to tell the caller when no answer came from the pod.
-func (h *handler) failed(ctx context.Context, x *exchange, err error) *refusal {
+func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error) *refusal {
 	var (
 		refused  *refusal
 		tooLarge *http.MaxBytesError
@@ -148,7 +148,7 @@ func (h *handler) failed(ctx context.Context, x *exchange, err error) *refusal {
 	case x.request.Context().Err() != nil:
 		return clientGone(context.Cause(x.request.Context()))
 	case errors.Is(err, errNoEndpoint):
-		return notReady("no pod of the instance is ready: wait for its condition Ready, or look at its log", err)
+		return notReady(notReadyMessage(to.at), err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return badGateway(causeUnreachable, "the instance's pod does not accept connections: is its process listening?", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):

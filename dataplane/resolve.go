@@ -53,6 +53,9 @@ type target struct {
 	pod       string
 	container string
 
+	// at is the placement, whose phase a caller is told when no pod of the Service is ready.
+	at *place
+
 	proxy   bool // the verb is verbProxy
 	stream  bool
 	upgrade bool
@@ -65,6 +68,7 @@ func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*targe
 	t := &target{
 		namespace: at.id.Namespace(), proxy: r.verb == verbProxy,
 		upstreamPath: e.UpstreamPath, stream: e.Stream, upgrade: e.Upgrade, port: e.Port,
+		at: at,
 	}
 	if t.upstreamPath == "" {
 		t.upstreamPath = "/"
@@ -134,8 +138,12 @@ func refusedReference(err error) *refusal {
 	return badGateway(causeForeignRef, "the instance's endpoint cannot be used: tell the operator that its Template's references are wrong", err)
 }
 
-// notReadyMessage tells the phase as the runtime cluster knows it.
+// notReadyMessage tells the phase as the runtime cluster knows it, and what to do.
 func notReadyMessage(at *place) string {
+	spec, _ := at.instance.Object["spec"].(map[string]any)
+	if spec["suspended"] == true {
+		return "the instance is not ready (phase " + string(sandbarv1alpha1.InstanceSuspended) + "): set its spec.suspended to false to resume it"
+	}
 	phase := sandbarv1alpha1.InstanceMaterializing
 	status, _ := at.instance.Object["status"].(map[string]any)
 	if status["state"] == "ACTIVE" {

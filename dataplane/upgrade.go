@@ -75,7 +75,7 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 	res, err := up.rt.RoundTrip(handshake(traced, x, to, up))
 	timer.Stop()
 	if err != nil {
-		return h.failed(ctx, x, err)
+		return h.failed(ctx, x, to, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusSwitchingProtocols {
@@ -119,7 +119,7 @@ func (h *handler) relayRefusal(x *exchange, to *target, up upstream, res *http.R
 	}
 	removeHopByHop(res.Header)
 	if err := h.answer(x, to, up, res); err != nil {
-		return h.failed(x.request.Context(), x, err)
+		return h.failed(x.request.Context(), x, to, err)
 	}
 	header := x.Header()
 	maps.Copy(header, res.Header)

@@ -19,6 +19,7 @@ import (
 // handler serves the verbs.
 type handler struct {
 	router     router
+	settings   *settings
 	kinds      *kinds
 	tenant     *tenant.Client
 	authorizer *authorizer
@@ -36,7 +37,7 @@ type handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := newExchange(w, r, h.limits.limits.StallTimeout)
+	x := newExchange(w, r, h.settings.limits().StallTimeout)
 	started := time.Now()
 	defer func() { h.finish(x, time.Since(started)) }()
 	if refused := h.serve(x); refused != nil {
@@ -101,7 +102,7 @@ func (h *handler) ready() bool {
 	if h.filled.Load() {
 		return true
 	}
-	if !h.placer.cache.ready() || !h.kinds.templates.HasSynced() {
+	if !h.placer.cache.ready() || !h.kinds.indexed() {
 		return false
 	}
 	h.filled.Store(true)
@@ -177,7 +178,7 @@ func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
 
 // admit counts the request against the limits of its instance and workspace.
 func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal) {
-	if limit := h.limits.limits.BodyBytes; x.request.ContentLength > limit {
+	if limit := h.settings.limits().BodyBytes; x.request.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
 	release, refused := h.limits.admit(at.id.Cluster, string(at.id.UID), x.isStream)

@@ -75,11 +75,11 @@ func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
 func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) (refused *refusal) {
 	r := x.request.WithContext(ctx)
 	if r.Body != nil {
-		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, h.limits.limits.BodyBytes)
+		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, h.settings.limits().BodyBytes)
 	}
 	answered := func() {}
 	if !x.isStream {
-		limit := h.limits.limits.ResponseTimeout
+		limit := h.settings.limits().ResponseTimeout
 		timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(nil)) })
 		defer timer.Stop()
 		answered = func() { timer.Stop() }

@@ -79,6 +79,7 @@ type kinds struct {
 	runtime   dynamic.Interface
 	log       *slog.Logger
 	index     atomic.Pointer[map[schema.GroupResource]*kind]
+	handled   atomic.Pointer[cache.ResourceEventHandlerRegistration]
 
 	// mu guards what follows; it is held while Templates are compared with what runs.
 	mu      sync.Mutex
@@ -99,11 +100,13 @@ func newKinds(provider, runtimeCluster dynamic.Interface, log *slog.Logger) (*ki
 // run follows the Templates until ctx ends; it returns when no goroutine of it is left.
 func (k *kinds) run(ctx context.Context) error {
 	changed := func(any) { k.rebuild(ctx) }
-	if _, err := k.templates.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	handled, err := k.templates.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: changed, UpdateFunc: func(_, _ any) { k.rebuild(ctx) }, DeleteFunc: changed,
-	}); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("watching Templates: %w", err)
 	}
+	k.handled.Store(&handled)
 	k.templates.RunWithContext(ctx)
 	k.wg.Wait()
 	return nil
@@ -112,7 +115,7 @@ func (k *kinds) run(ctx context.Context) error {
 // ready tells whether Templates and the instances of their kinds are known, or at least a kind
 // that is not has had its time.
 func (k *kinds) ready() bool {
-	if !k.templates.HasSynced() {
+	if !k.indexed() {
 		return false
 	}
 	k.mu.Lock()
@@ -123,6 +126,13 @@ func (k *kinds) ready() bool {
 		}
 	}
 	return true
+}
+
+// indexed tells whether the Templates that there were at the start can be found. That they have
+// been listed is not enough: the index is made a moment later.
+func (k *kinds) indexed() bool {
+	handled := k.handled.Load()
+	return handled != nil && (*handled).HasSynced()
 }
 
 // find returns the kind of a route; nil if no Template defines it.

@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,8 +13,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits bound what one instance, one workspace and one server may use. The zero value of a
-// field means its default.
+// Limits bound what one instance, one workspace, one caller and one server may use. The zero
+// value of a field means its default. The InfrastructureProvider's spec.limits goes above them
+// (settings.go); docs/limits.md says what a caller sees at each.
 type Limits struct {
 	// InstanceRequests is how many requests of one instance are in flight. Defaults to 64.
 	InstanceRequests int
@@ -26,9 +28,17 @@ type Limits struct {
 	WorkspaceStreams int
 	// WorkspaceRate is how many requests per second one workspace may start, over time.
 	// Defaults to 500.
-	WorkspaceRate float64
+	WorkspaceRate int
 	// WorkspaceBurst is how many it may start at once. Defaults to 1000.
 	WorkspaceBurst int
+	// DeniedRate is how many questions to kcp that end with no one caller may cause per
+	// second, over time: one credential that kcp has accepted before, or else one address.
+	// Defaults to 100.
+	DeniedRate int
+	// DeniedBurst is how many of these it may cause at once. Defaults to 1000.
+	DeniedBurst int
+	// CallerQuestions is how many questions to kcp one caller has under way. Defaults to 128.
+	CallerQuestions int
 	// BodyBytes is the largest body of a request. Defaults to 64 MiB.
 	BodyBytes int64
 	// HeaderBytes is the largest header of a request. Defaults to 32 KiB.
@@ -36,6 +46,9 @@ type Limits struct {
 	// Connections is how many connections the server holds; more wait to be accepted.
 	// Upgraded connections count as streams instead. Defaults to 10,000.
 	Connections int
+	// ConnectionsPerAddress is how many of them come from one address; more are closed.
+	// Defaults to 5,000.
+	ConnectionsPerAddress int
 	// HTTP2Streams is how many requests one HTTP/2 connection carries at once. Defaults to 100.
 	HTTP2Streams int
 	// ReadHeaderTimeout bounds how long a client takes to send a header. Defaults to 10 s.
@@ -53,6 +66,9 @@ type Limits struct {
 	StreamIdle time.Duration
 	// StreamDuration bounds how long a stream lasts. Defaults to 24 h.
 	StreamDuration time.Duration
+	// KcpTolerance bounds how long a request that lasts outlives a kcp that does not answer
+	// whether its caller still may. Defaults to 5 min.
+	KcpTolerance time.Duration
 }
 
 // rateEntries bounds the workspaces whose rate is remembered. One that falls out starts with a
@@ -66,9 +82,13 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.WorkspaceStreams, 256)
 	setDefault(&l.WorkspaceRate, 500)
 	setDefault(&l.WorkspaceBurst, 1000)
+	setDefault(&l.DeniedRate, 100)
+	setDefault(&l.DeniedBurst, 1000)
+	setDefault(&l.CallerQuestions, 128)
 	setDefault(&l.BodyBytes, 64<<20)
 	setDefault(&l.HeaderBytes, 32<<10)
 	setDefault(&l.Connections, 10000)
+	setDefault(&l.ConnectionsPerAddress, 5000)
 	setDefault(&l.HTTP2Streams, 100)
 	setDefault(&l.ReadHeaderTimeout, 10*time.Second)
 	setDefault(&l.IdleTimeout, 90*time.Second)
@@ -76,7 +96,52 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.ResponseTimeout, time.Minute)
 	setDefault(&l.StreamIdle, time.Hour)
 	setDefault(&l.StreamDuration, 24*time.Hour)
+	setDefault(&l.KcpTolerance, 5*time.Minute)
 }
+
+// byName lists the limits by their names in the InfrastructureProvider; durations in seconds.
+func (l *Limits) byName() map[string]float64 {
+	return map[string]float64{
+		"instanceRequests":         float64(l.InstanceRequests),
+		"instanceStreams":          float64(l.InstanceStreams),
+		"workspaceRequests":        float64(l.WorkspaceRequests),
+		"workspaceStreams":         float64(l.WorkspaceStreams),
+		"workspaceRate":            float64(l.WorkspaceRate),
+		"workspaceBurst":           float64(l.WorkspaceBurst),
+		"deniedRate":               float64(l.DeniedRate),
+		"deniedBurst":              float64(l.DeniedBurst),
+		"callerQuestions":          float64(l.CallerQuestions),
+		"bodyBytes":                float64(l.BodyBytes),
+		"headerBytes":              float64(l.HeaderBytes),
+		"connections":              float64(l.Connections),
+		"connectionsPerAddress":    float64(l.ConnectionsPerAddress),
+		"http2Streams":             float64(l.HTTP2Streams),
+		"readHeaderTimeoutSeconds": l.ReadHeaderTimeout.Seconds(),
+		"idleTimeoutSeconds":       l.IdleTimeout.Seconds(),
+		"stallTimeoutSeconds":      l.StallTimeout.Seconds(),
+		"responseTimeoutSeconds":   l.ResponseTimeout.Seconds(),
+		"streamIdleSeconds":        l.StreamIdle.Seconds(),
+		"streamDurationSeconds":    l.StreamDuration.Seconds(),
+		"kcpToleranceSeconds":      l.KcpTolerance.Seconds(),
+	}
+}
+
+// validate reports every limit that is none.
+func (l *Limits) validate() error {
+	var errs []error
+	for name, value := range l.byName() {
+		if value <= 0 {
+			errs = append(errs, fmt.Errorf("limit %s must be positive", name))
+		}
+	}
+	if l.HeaderBytes < minHeaderBytes {
+		errs = append(errs, fmt.Errorf("limit headerBytes must be at least %d", minHeaderBytes))
+	}
+	return errors.Join(errs...)
+}
+
+// minHeaderBytes is what a token needs at least.
+const minHeaderBytes = 4096
 
 func setDefault[T comparable](field *T, value T) {
 	var zero T
@@ -87,7 +152,8 @@ func setDefault[T comparable](field *T, value T) {
 
 // limiter admits requests. Its memory is bounded by the requests in flight and by rateEntries.
 type limiter struct {
-	limits Limits
+	// limits are those in force; they may change between two calls.
+	limits func() *Limits
 	rates  *lru.Cache[string, *rate.Limiter]
 
 	mu       sync.Mutex
@@ -100,7 +166,7 @@ type slot struct {
 	stream bool
 }
 
-func newLimiter(limits Limits) (*limiter, error) {
+func newLimiter(limits func() *Limits) (*limiter, error) {
 	rates, err := lru.New[string, *rate.Limiter](rateEntries)
 	if err != nil {
 		return nil, fmt.Errorf("making the rate limits: %w", err)
@@ -111,15 +177,16 @@ func newLimiter(limits Limits) (*limiter, error) {
 // admit lets a request of an instance go on, or refuses it. release must be called when the
 // request has ended.
 func (l *limiter) admit(workspace, instance string, stream bool) (release func(), refused *refusal) {
-	if wait := l.wait(workspace); wait > 0 {
-		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %g requests per second", l.limits.WorkspaceRate), wait)
+	limits := l.limits()
+	if wait := l.wait(workspace, limits); wait > 0 {
+		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %d requests per second", limits.WorkspaceRate), wait)
 	}
 	// The prefixes keep a workspace's name from being taken for a UID.
 	own, all := slot{"instance/" + instance, stream}, slot{"workspace/" + workspace, stream}
-	ownLimit, allLimit := l.limits.InstanceRequests, l.limits.WorkspaceRequests
+	ownLimit, allLimit := limits.InstanceRequests, limits.WorkspaceRequests
 	cause, what := causeInFlight, "requests in flight"
 	if stream {
-		ownLimit, allLimit = l.limits.InstanceStreams, l.limits.WorkspaceStreams
+		ownLimit, allLimit = limits.InstanceStreams, limits.WorkspaceStreams
 		cause, what = causeStreams, "streams"
 	}
 	l.mu.Lock()
@@ -146,18 +213,29 @@ func (l *limiter) leave(slots ...slot) {
 }
 
 // wait tells how long a workspace must wait before it may start a request; zero for not at all.
-func (l *limiter) wait(workspace string) time.Duration {
+func (l *limiter) wait(workspace string, limits *Limits) time.Duration {
 	bucket, ok := l.rates.Get(workspace)
 	if !ok {
-		bucket = rate.NewLimiter(rate.Limit(l.limits.WorkspaceRate), l.limits.WorkspaceBurst)
+		bucket = rate.NewLimiter(rate.Limit(limits.WorkspaceRate), limits.WorkspaceBurst)
 		if other, found, _ := l.rates.PeekOrAdd(workspace, bucket); found {
 			bucket = other
 		}
 	}
+	keepUp(bucket, limits.WorkspaceRate, limits.WorkspaceBurst)
 	reservation := bucket.Reserve()
 	delay := reservation.Delay()
 	if delay > 0 {
 		reservation.Cancel()
 	}
 	return delay
+}
+
+// keepUp brings a bucket up to date with limits that may have changed since it was made.
+func keepUp(bucket *rate.Limiter, perSecond, burst int) {
+	if bucket.Limit() != rate.Limit(perSecond) {
+		bucket.SetLimit(rate.Limit(perSecond))
+	}
+	if bucket.Burst() != burst {
+		bucket.SetBurst(burst)
+	}
 }

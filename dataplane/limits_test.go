@@ -21,7 +21,7 @@ func newTestLimiter(t *testing.T, change func(*Limits)) *limiter {
 	var limits Limits
 	limits.setDefaults()
 	change(&limits)
-	l, err := newLimiter(limits)
+	l, err := newLimiter(func() *Limits { return &limits })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func TestLimitOfRate(t *testing.T) {
 }
 
 func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
-	w := newWorld(t, recorder(), func(s *setup) { s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 0.5, 1 })
+	w := newWorld(t, recorder(), func(s *setup) { s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1, 1 })
 	w.received("POST", demo+"sync", "")
 	res, body := w.do("POST", demo+"sync", adminToken, nil)
 	status := wantStatus(t, res, body, http.StatusTooManyRequests)
-	if res.Header.Get("Retry-After") != "2" || status.Details == nil || status.Details.RetryAfterSeconds != 2 {
+	if res.Header.Get("Retry-After") != "1" || status.Details == nil || status.Details.RetryAfterSeconds != 1 {
 		t.Errorf("Retry-After is %q, details are %+v", res.Header.Get("Retry-After"), status.Details)
 	}
 }

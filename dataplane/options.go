@@ -45,7 +45,7 @@ type Options struct {
 	DrainDelay time.Duration
 	// DrainTimeout is how long requests in flight may take to finish then. Defaults to 30 s.
 	DrainTimeout time.Duration
-	// Limits bound instances, workspaces and the server.
+	// Limits are in force where the InfrastructureProvider's spec.limits sets nothing.
 	Limits Limits
 	// Logger gets access lines and everything else. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -82,21 +82,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.AuthorizationConcurrency, "authorization-concurrency", o.AuthorizationConcurrency, "how many callers are authorized at once")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", o.DrainDelay, "how long requests are still accepted after the server has become unready")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", o.DrainTimeout, "how long requests in flight may take to finish at shutdown")
-	o.Limits.addFlags(fs)
-}
-
-func (l *Limits) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&l.InstanceRequests, "limit-instance-requests", l.InstanceRequests, "requests in flight of one instance")
-	fs.IntVar(&l.InstanceStreams, "limit-instance-streams", l.InstanceStreams, "streams of one instance")
-	fs.IntVar(&l.WorkspaceRequests, "limit-workspace-requests", l.WorkspaceRequests, "requests in flight of one workspace")
-	fs.IntVar(&l.WorkspaceStreams, "limit-workspace-streams", l.WorkspaceStreams, "streams of one workspace")
-	fs.Float64Var(&l.WorkspaceRate, "limit-workspace-rate", l.WorkspaceRate, "requests per second of one workspace")
-	fs.IntVar(&l.WorkspaceBurst, "limit-workspace-burst", l.WorkspaceBurst, "requests at once of one workspace")
-	fs.Int64Var(&l.BodyBytes, "limit-body-bytes", l.BodyBytes, "largest body of a request")
-	fs.IntVar(&l.HeaderBytes, "limit-header-bytes", l.HeaderBytes, "largest header of a request")
-	fs.IntVar(&l.Connections, "limit-connections", l.Connections, "connections of the server")
-	fs.DurationVar(&l.StreamIdle, "limit-stream-idle", l.StreamIdle, "how long an upgraded connection may carry nothing")
-	fs.DurationVar(&l.StreamDuration, "limit-stream-duration", l.StreamDuration, "how long a stream may last")
 }
 
 // Validate reports everything that is wrong with the options, not only the first.
@@ -130,12 +115,6 @@ func (o *Options) Validate() error {
 	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
 	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
 	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
-	l := o.Limits
-	check(l.InstanceRequests > 0 && l.InstanceStreams > 0 && l.WorkspaceRequests > 0 && l.WorkspaceStreams > 0,
-		"limits of requests and streams must be positive")
-	check(l.WorkspaceRate > 0 && l.WorkspaceBurst > 0, "limit-workspace-rate and limit-workspace-burst must be positive")
-	check(l.BodyBytes > 0 && l.HeaderBytes >= 4096, "limit-body-bytes must be positive and limit-header-bytes at least 4096")
-	check(l.Connections > 0 && l.HTTP2Streams > 0, "limits of connections and HTTP/2 streams must be positive")
-	check(l.StreamIdle > 0 && l.StreamDuration > 0, "limits of streams must be positive")
+	errs = append(errs, o.Limits.validate())
 	return errors.Join(errs...)
 }

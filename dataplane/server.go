@@ -23,13 +23,15 @@ import (
 
 // Server serves the data plane.
 type Server struct {
-	opts    Options
-	log     *slog.Logger
-	cache   *runtimeCache
-	kinds   *kinds
-	handler *handler
-	metrics *metrics
-	direct  *direct
+	opts  Options
+	log   *slog.Logger
+	cache *runtimeCache
+	kinds *kinds
+	// settings is what the InfrastructureProvider says.
+	settings *settings
+	handler  *handler
+	metrics  *metrics
+	direct   *direct
 	// drain begins the shut-down; handler.draining is its context.
 	drain context.CancelFunc
 	// listening, if set, is told the addresses; for tests that listen on port 0.
@@ -37,7 +39,7 @@ type Server struct {
 }
 
 // New makes a Server. kcpConfig leads to the provider workspace with the provider's identity,
-// which serves to watch Templates alone; of it, callers' reviews use only the address.
+// which serves to watch Templates and the InfrastructureProvider alone; of it, callers' reviews use only the address.
 // runtimeConfig leads to the runtime cluster. Nothing is sent until Run.
 func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	opts.SetDefaults()
@@ -84,16 +86,20 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	limits, err := newLimiter(opts.Limits)
+	settings, err := newSettings(provider, opts.Limits, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := newLimiter(settings.limits)
 	if err != nil {
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
 	return &Server{
-		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, metrics: m, direct: toPods, drain: drain,
+		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain,
 		handler: &handler{
-			router: router{prefix: opts.PathPrefix}, kinds: kinds, tenant: asCaller, authorizer: authorizer,
+			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, log: opts.Logger, draining: draining,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
@@ -118,8 +124,10 @@ func (s *Server) Run(ctx context.Context) error {
 	background, backgroundCtx := errgroup.WithContext(caches)
 	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
 	background.Go(func() error { return s.kinds.run(backgroundCtx) })
+	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
+	limits := s.settings.listen(ctx)
 
-	verbs, err := s.listen(ctx, func(f func(context.Context) error) {
+	verbs, err := s.listen(ctx, limits, func(f func(context.Context) error) {
 		background.Go(func() error { return f(backgroundCtx) })
 	})
 	if err != nil {
@@ -129,7 +137,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(verbs.serve)
 	addresses := [2]net.Addr{verbs.listener.Addr(), nil}
 	if s.opts.MetricsAddress != "0" {
-		private, err := s.listenPrivate(ctx)
+		private, err := s.listenPrivate(ctx, limits)
 		if err != nil {
 			_ = verbs.listener.Close()
 			return err
@@ -199,13 +207,13 @@ func (v serving) serve() error {
 }
 
 // listen opens the listener of the verbs.
-func (s *Server) listen(ctx context.Context, background func(func(context.Context) error)) (serving, error) {
+func (s *Server) listen(ctx context.Context, limits *Limits, background func(func(context.Context) error)) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.ListenAddress)
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
 	}
-	bounded := newBoundedListener(listener, s.opts.Limits.Connections)
-	server := s.httpServer(s.probes(s.handler))
+	bounded := newBoundedListener(listener, limits.Connections)
+	server := s.httpServer(s.probes(s.handler), limits)
 	server.ConnState = bounded.observe
 	if s.opts.Insecure {
 		return serving{server: server, listener: bounded}, nil
@@ -221,20 +229,19 @@ func (s *Server) listen(ctx context.Context, background func(func(context.Contex
 }
 
 // listenPrivate opens the listener of metrics and probes.
-func (s *Server) listenPrivate(ctx context.Context) (serving, error) {
+func (s *Server) listenPrivate(ctx context.Context, limits *Limits) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.MetricsAddress)
 	if err != nil {
 		return serving{}, fmt.Errorf("listening for metrics: %w", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler())
-	return serving{server: s.httpServer(s.probes(mux)), listener: listener}, nil
+	return serving{server: s.httpServer(s.probes(mux), limits), listener: listener}, nil
 }
 
 // httpServer makes a server with the limits. It has no write timeout: that would cut streams;
 // see exchange.Write for what bounds a client that takes nothing.
-func (s *Server) httpServer(h http.Handler) *http.Server {
-	l := s.opts.Limits
+func (s *Server) httpServer(h http.Handler, l *Limits) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: l.ReadHeaderTimeout,

@@ -266,7 +266,7 @@ func TestOptions(t *testing.T) {
 	err := bad.Validate()
 	for _, want := range []string{
 		"listen-address", "dataplane-metrics-address", "tls-cert-file", "path-prefix", "transport", "authorization-mode",
-		"authorization-cache-size", "drain-delay", "limit-header-bytes", "limit-workspace-rate",
+		"authorization-cache-size", "drain-delay", "limit headerBytes", "limit workspaceRate",
 	} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the error does not name %s: %v", want, err)

@@ -21,8 +21,6 @@ const (
 	// spread keeps streams that began together from asking together.
 	recheckAfter  = 10 * time.Second
 	recheckSpread = 10 * time.Second
-	// kcpTolerance is how long a stream outlives a kcp that does not answer.
-	kcpTolerance = 5 * time.Minute
 )
 
 var errCut = errors.New("the caller's right, or the instance, has ended")
@@ -38,7 +36,7 @@ func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc,
 	if !x.isStream {
 		return rechecks.stop
 	}
-	ceiling := time.AfterFunc(h.limits.limits.StreamDuration, func() {
+	ceiling := time.AfterFunc(h.settings.limits().StreamDuration, func() {
 		cancel(unavailable(causeStreamCeiling, "the stream has lasted as long as streams may: open it again", 0, nil))
 	})
 	undrain := context.AfterFunc(h.draining, func() {
@@ -87,7 +85,7 @@ func (c *rechecker) check() {
 	switch {
 	case refused == nil:
 		c.lastGood = time.Now()
-	case refused.code >= http.StatusInternalServerError && time.Since(c.lastGood) < kcpTolerance:
+	case refused.code >= http.StatusInternalServerError && time.Since(c.lastGood) < c.h.settings.limits().KcpTolerance:
 		// kcp restarts; a stream need not.
 	default:
 		cut := forbidden()

@@ -66,7 +66,7 @@ func headerHasToken(values []string, token string) bool {
 // upgrade carries a WebSocket handshake to the pod and, if the pod switches, relays bytes until
 // both sides have ended.
 func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
-	timer := time.AfterFunc(h.limits.limits.ResponseTimeout, func() { cancel(gatewayTimeout(nil)) })
+	timer := time.AfterFunc(h.settings.limits().ResponseTimeout, func() { cancel(gatewayTimeout(nil)) })
 	defer timer.Stop()
 	var pod net.Conn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -172,7 +172,7 @@ func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.
 		x.cause = causeClientGone
 		return nil
 	}
-	r := relay{idle: h.limits.limits.StreamIdle}
+	r := relay{idle: h.settings.limits().StreamIdle}
 	err = r.run(ctx, end{client, sent, &x.bytesIn}, end{pod, early, &x.bytesOut})
 	if errors.Is(err, errIdle) {
 		x.cause = causeIdle

@@ -62,12 +62,14 @@ type world struct {
 	kcp     *fakeKCP
 	runtime kubernetes.Interface
 	kros    dynamic.Interface
-	server  *Server
-	url     string
-	metrics string
-	logs    *syncBuffer
-	client  *http.Client
-	stop    func() error
+	// provider is the API of the provider workspace.
+	provider dynamic.Interface
+	server   *Server
+	url      string
+	metrics  string
+	logs     *syncBuffer
+	client   *http.Client
+	stop     func() error
 }
 
 // syncBuffer is a buffer that many goroutines write to.
@@ -97,6 +99,8 @@ type setup struct {
 	status    map[string]any
 	objects   []runtime.Object
 	kros      []runtime.Object
+	// provider is in the provider workspace besides the Template.
+	provider []runtime.Object
 	// nowhere makes the demo's endpoints unreachable.
 	backendAddress string
 }
@@ -130,7 +134,7 @@ func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *worl
 	}
 	lists := map[schema.GroupVersionResource]string{runners: "SandboxRunnerList"}
 	w.kros = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, append(s.kros, kroInstance(demoID, "demo", s.status))...)
-	provider := dynamicfake.NewSimpleDynamicClient(scheme, s.template)
+	w.provider = dynamicfake.NewSimpleDynamicClient(scheme, append(s.provider, s.template)...)
 
 	apiServer := httptest.NewServer(s.apiServer)
 	t.Cleanup(apiServer.Close)
@@ -149,7 +153,7 @@ func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *worl
 	if err := s.opts.Validate(); err != nil && s.opts.CertFile == "" {
 		t.Fatal(err)
 	}
-	w.server, err = assemble(s.opts, provider, w.runtime, w.kros, asCaller, through)
+	w.server, err = assemble(s.opts, w.provider, w.runtime, w.kros, asCaller, through)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,11 @@ type InfrastructureProviderSpec struct {
 	// DataPlane is where tenants reach the verbs.
 	DataPlane DataPlaneAddress `json:"dataPlane"`
 
+	// Limits bound what callers may use of the data plane. What is not set has its default.
+	//
+	// +optional
+	Limits *DataPlaneLimits `json:"limits,omitempty"`
+
 	// Preview is how previews get host names of their own. Without it no routes are made.
 	//
 	// +optional
@@ -90,6 +95,15 @@ type DataPlaneAddress struct {
 	//
 	// +optional
 	CABundle []byte `json:"caBundle,omitempty"`
+
+	// PreviewDomain is the domain below which the data plane serves previews, each instance on
+	// a host name of its own: a host name, with a port if it is not 443. Empty means that
+	// there are no preview links.
+	//
+	// +kubebuilder:validation:MaxLength=190
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[1-9][0-9]{0,4})?$`
+	// +optional
+	PreviewDomain string `json:"previewDomain,omitempty"`
 }
 
 // Preview is how previews are published.

@@ -10,7 +10,8 @@ package provider
 // and get a finalizer (template/status.go); only operators make and delete them.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates,verbs=get;list;watch;update;patch
 
-// Its configuration is the operator's to write (platform/controller.go, instance/kinds.go).
+// Its configuration is the operator's to write (platform/controller.go, instance/kinds.go,
+// dataplane/settings.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=infrastructureproviders,verbs=get;list;watch
 
 // What became of both (template/status.go, platform/controller.go).

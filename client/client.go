@@ -1,0 +1,135 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// DataPlane is a data plane that may get the caller's credential.
+type DataPlane struct {
+	// URL is its base URL, for example "https://sandboxes.example.com". Verbs of instances
+	// whose status names the same scheme, host and port are sent there.
+	URL string `json:"url"`
+	// CABundle is the PEM bundle that verifies it; empty for the system's roots.
+	CABundle []byte `json:"caBundle,omitempty"`
+}
+
+// UntrustedError means that an instance's data plane is none of those that may get the caller's
+// credential. Nothing was sent to it.
+type UntrustedError struct {
+	// Origin is the scheme, host and port that the instance's status names.
+	Origin string
+}
+
+// Error implements error.
+func (e *UntrustedError) Error() string {
+	return fmt.Sprintf("the data plane %s is not trusted with your credential", e.Origin)
+}
+
+// Client calls verbs of instances in one workspace as one caller. It is safe for concurrent use.
+type Client struct {
+	objects dynamic.Interface
+	// planes holds an HTTP client per trusted origin.
+	planes map[string]*plane
+}
+
+type plane struct {
+	http *http.Client
+	pool *http.Transport
+}
+
+// New makes a Client. workspace leads to the tenant's workspace with the caller's credential: a
+// bearer token, a token file or an exec plugin. Client certificates are no credential for a data
+// plane, since they do not reach kcp through it.
+func New(workspace *rest.Config, trusted ...DataPlane) (*Client, error) {
+	objects, err := dynamic.NewForConfig(workspace)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the workspace: %w", err)
+	}
+	c := &Client{objects: objects, planes: map[string]*plane{}}
+	for _, t := range trusted {
+		origin, err := originOf(t.URL)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address of a trusted data plane: %w", err)
+		}
+		if c.planes[origin], err = newPlane(workspace, t.CABundle); err != nil {
+			return nil, fmt.Errorf("preparing for the data plane %s: %w", origin, err)
+		}
+	}
+	return c, nil
+}
+
+// Close drops idle connections.
+func (c *Client) Close() {
+	for _, p := range c.planes {
+		p.pool.CloseIdleConnections()
+	}
+}
+
+func newPlane(workspace *rest.Config, caBundle []byte) (*plane, error) {
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(caBundle) > 0 {
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM(caBundle) {
+			return nil, errors.New("the CA bundle holds no PEM certificate")
+		}
+	}
+	pool := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSClientConfig:       tlsConfig,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		// A connection that died silently must not leave a follow hanging for ever.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second},
+	}
+	authenticated, err := rest.HTTPWrappersForConfig(credentialOf(workspace), pool)
+	if err != nil {
+		return nil, fmt.Errorf("reading the caller's credential: %w", err)
+	}
+	return &plane{pool: pool, http: &http.Client{
+		Transport: authenticated,
+		// A redirect would take the credential with it, or the body of a POST.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// credentialOf is the configuration with the credential alone.
+func credentialOf(cfg *rest.Config) *rest.Config {
+	return &rest.Config{
+		Host: cfg.Host, BearerToken: cfg.BearerToken, BearerTokenFile: cfg.BearerTokenFile,
+		ExecProvider: cfg.ExecProvider, AuthProvider: cfg.AuthProvider, UserAgent: cfg.UserAgent,
+	}
+}
+
+// originOf is the scheme, host and port of an https URL, in lower case and with the port.
+func originOf(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("reading a URL: %w", err)
+	}
+	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return "", fmt.Errorf("%q is not an https URL: a credential does not travel in the clear", address)
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return "https://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port), nil
+}

@@ -1,0 +1,112 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// SandboxRunners is the resource of the built-in kind SandboxRunner.
+var SandboxRunners = sandbarv1alpha1.GroupVersion.WithResource("sandboxrunners")
+
+// Instance is an instance of any kind, as its workspace shows it, with the way to its verbs.
+type Instance struct {
+	// Object is the object as it was read.
+	Object *unstructured.Unstructured
+	// Status is what Sandbar adds to the status of every kind.
+	Status sandbarv1alpha1.InstanceStatus
+
+	base  *url.URL
+	plane *plane
+	// component is the component whose verbs are meant; empty for the instance's own.
+	component string
+}
+
+// NotServedError means that an instance has no data plane, or not yet.
+type NotServedError struct {
+	Resource, Namespace, Name string
+	Phase                     sandbarv1alpha1.InstancePhase
+}
+
+// Error implements error.
+func (e *NotServedError) Error() string {
+	phase := e.Phase
+	if phase == "" {
+		phase = sandbarv1alpha1.InstancePending
+	}
+	return fmt.Sprintf("%s %s/%s has no data plane yet (phase %s): wait for its condition Ready", e.Resource, e.Namespace, e.Name, phase)
+}
+
+// Instance reads an instance and finds its data plane. It fails with an error of
+// k8s.io/apimachinery/pkg/api/errors when the workspace refuses, with *NotServedError when the
+// status names no data plane yet, and with *UntrustedError when it names one that may not get
+// the credential.
+func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*Instance, error) {
+	obj, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s/%s: %w", resource.Resource, namespace, name, err)
+	}
+	i := &Instance{Object: obj}
+	if status, ok := obj.Object["status"].(map[string]any); ok {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &i.Status); err != nil {
+			return nil, fmt.Errorf("reading the status of %s %s/%s: %w", resource.Resource, namespace, name, err)
+		}
+	}
+	if i.Status.DataPlane == nil || i.Status.DataPlane.URL == "" {
+		return nil, &NotServedError{Resource: resource.Resource, Namespace: namespace, Name: name, Phase: i.Status.Phase}
+	}
+	origin, err := originOf(i.Status.DataPlane.URL)
+	if err != nil {
+		return nil, fmt.Errorf("reading the data plane of %s %s/%s: %w", resource.Resource, namespace, name, err)
+	}
+	if i.plane = c.planes[origin]; i.plane == nil {
+		return nil, &UntrustedError{Origin: origin}
+	}
+	i.base, err = url.Parse(i.Status.DataPlane.URL)
+	if err != nil {
+		return nil, fmt.Errorf("reading the data plane of %s %s/%s: %w", resource.Resource, namespace, name, err)
+	}
+	return i, nil
+}
+
+// Component is the instance with the verbs of one of its components.
+func (i *Instance) Component(name string) *Instance {
+	of := *i
+	of.component = name
+	return &of
+}
+
+// Has tells whether the instance, or the component, has a verb.
+func (i *Instance) Has(verb string) bool {
+	if i.component != "" {
+		verb = "components/" + i.component + "/" + verb
+	}
+	return slices.Contains(i.Status.DataPlane.Verbs, verb)
+}
+
+// URL is the address of a verb. tail is what follows it, unescaped; query may be nil.
+func (i *Instance) URL(verb, tail string, query url.Values) *url.URL {
+	u := i.base
+	if i.component != "" {
+		u = u.JoinPath("components", i.component)
+	}
+	u = u.JoinPath(verb)
+	if tail != "" {
+		// Not JoinPath, which cleans: what a tail means is for the verb to say.
+		u.Path += "/" + tail
+		u.RawPath = ""
+	}
+	u.RawQuery = query.Encode()
+	return u
+}

@@ -1,0 +1,85 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sandbar is for the people who use sandboxes: it calls the verbs of their instances
+// from a terminal or a script. It reads the same kubeconfig as kubectl.
+//
+// Data goes to stdout, progress and errors to stderr. It exits 0 for success, 1 for a failure,
+// 2 for wrong usage, and 130 when it was interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the build (-ldflags "-X main.version=…").
+var version = "dev"
+
+const (
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
+	stop()
+	var usage *usageError
+	switch {
+	case err == nil:
+		return
+	case interrupted:
+		os.Exit(exitInterrupted)
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "sandbar: %s\n", explain(err))
+		os.Exit(exitUsage)
+	default:
+		fmt.Fprintf(os.Stderr, "sandbar: %s\n", explain(err))
+		os.Exit(exitFailure)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	var s session
+	root := &cobra.Command{
+		Use:   "sandbar",
+		Short: "Work with your sandboxes: restarts, previews, forwarded ports",
+		// An error is printed once, by main, and the usage only when it was asked for.
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+	}
+	s.addFlags(root.PersistentFlags())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		newOpenCommand(&s), newPortForwardCommand(&s), newRestartCommand(&s), newTrustCommand(&s),
+	)
+	return root
+}
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// named takes exactly the positional arguments that are named.
+func named(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return &usageError{fmt.Errorf("%s takes %d argument(s): %v; see %s --help", cmd.Name(), len(names), names, cmd.CommandPath())}
+		}
+		return nil
+	}
+}

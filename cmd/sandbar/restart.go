@@ -1,0 +1,29 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newRestartCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart NAME",
+		Short: "Restart the process in a sandbox; returns when the new one runs",
+		Args:  named("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if err := i.Restart(cmd.Context()); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has been restarted.\n", args[0])
+			return nil
+		},
+	}
+}

@@ -83,7 +83,7 @@ func (t trustStore) add(plane client.DataPlane) error {
 	if err != nil {
 		return fmt.Errorf("writing the trusted data planes: %w", err)
 	}
-	defer os.Remove(temp.Name())
+	defer func() { _ = os.Remove(temp.Name()) }()
 	_, err = temp.Write(append(data, '\n'))
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("writing the trusted data planes: %w", err)

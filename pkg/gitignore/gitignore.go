@@ -1,0 +1,160 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gitignore tells which files of a tree are ignored, by the rules of gitignore(5): a
+// file of patterns in any directory, later and deeper ones before earlier and higher ones, and
+// nothing below an ignored directory can be included again.
+//
+// It reads patterns and matches names. It does not touch the file system, does not know of
+// files that git tracks already, and not of core.excludesFile or .git/info/exclude: give their
+// content to Add as well, first, if they are to count. A test compares it with git itself.
+package gitignore
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Rules are the patterns of a tree. The zero value ignores nothing. Add is not safe for
+// concurrent use; matching is, once nothing is added any more.
+type Rules struct {
+	// files holds the patterns of each directory; the root is "".
+	files map[string][]pattern
+}
+
+// pattern is one line.
+type pattern struct {
+	match    *regexp.Regexp
+	negated  bool
+	dirOnly  bool
+	basename bool // matched against the last name alone
+}
+
+// Add adds the content of an ignore file that lies in directory dir, slash-separated and
+// relative to the root of the tree, "" for the root itself. Files added later to the same
+// directory come before those added earlier.
+func (r *Rules) Add(dir, content string) {
+	if r.files == nil {
+		r.files = map[string][]pattern{}
+	}
+	content = strings.TrimPrefix(content, "\ufeff")
+	for line := range strings.SplitSeq(content, "\n") {
+		if p, ok := parse(strings.TrimSuffix(line, "\r")); ok {
+			r.files[dir] = append(r.files[dir], p)
+		}
+	}
+}
+
+// Reset forgets the patterns of a directory.
+func (r *Rules) Reset(dir string) { delete(r.files, dir) }
+
+// Ignored tells whether a path, slash-separated and relative to the root, is ignored: by a
+// pattern, or because a directory above it is. isDir tells whether the path itself is a
+// directory; a symlink to one is none.
+func (r *Rules) Ignored(path string, isDir bool) bool {
+	for i := range len(path) {
+		if path[i] == '/' && r.Matches(path[:i], true) {
+			return true
+		}
+	}
+	return r.Matches(path, isDir)
+}
+
+// Matches is Ignored for a path whose parent is known not to be ignored; for walks.
+func (r *Rules) Matches(path string, isDir bool) bool {
+	if path == "" {
+		return false
+	}
+	base := path[strings.LastIndexByte(path, '/')+1:]
+	dir := strings.TrimSuffix(path[:len(path)-len(base)], "/")
+	for {
+		relative := strings.TrimPrefix(path[len(dir):], "/")
+		patterns := r.files[dir]
+		for n := len(patterns) - 1; n >= 0; n-- {
+			if patterns[n].matches(relative, base, isDir) {
+				return !patterns[n].negated
+			}
+		}
+		if dir == "" {
+			return false
+		}
+		dir = dir[:max(0, strings.LastIndexByte(dir, '/'))]
+	}
+}
+
+func (p pattern) matches(relative, base string, isDir bool) bool {
+	if p.dirOnly && !isDir {
+		return false
+	}
+	if p.basename {
+		return p.match.MatchString(latin1(base))
+	}
+	return p.match.MatchString(latin1(relative))
+}
+
+// parse reads a line; ok is false when it holds no pattern, or one that can match nothing.
+func parse(line string) (p pattern, ok bool) {
+	line = trimTrailingSpaces(line)
+	if line == "" || line[0] == '#' {
+		return p, false
+	}
+	if line[0] == '!' {
+		p.negated = true
+		line = line[1:]
+	}
+	if strings.HasSuffix(line, "/") {
+		p.dirOnly = true
+		line = line[:len(line)-1]
+	}
+	p.basename = !strings.Contains(line, "/")
+	line = strings.TrimPrefix(line, "/")
+	if line == "" {
+		return p, false
+	}
+	expression, ok := translate(line)
+	if !ok {
+		return p, false
+	}
+	p.match, ok = compile(expression)
+	return p, ok
+}
+
+func compile(expression string) (*regexp.Regexp, bool) {
+	re, err := regexp.Compile(expression)
+	return re, err == nil // a pattern beyond regexp's size limit matches nothing
+}
+
+// trimTrailingSpaces removes the spaces at the end but for an escaped one.
+func trimTrailingSpaces(line string) string {
+	end := len(line)
+	for i := 0; i < len(line); i++ {
+		switch line[i] {
+		case ' ':
+			if end == len(line) {
+				end = i
+			}
+			continue
+		case '\\':
+			i++
+		}
+		end = len(line)
+	}
+	return line[:end]
+}
+
+// latin1 makes one character of each byte: git's patterns match bytes, package regexp matches
+// characters.
+func latin1(s string) string {
+	ascii := true
+	for i := range len(s) {
+		ascii = ascii && s[i] < 0x80
+	}
+	if ascii {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteRune(rune(s[i]))
+	}
+	return b.String()
+}

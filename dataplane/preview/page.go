@@ -1,0 +1,81 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package preview
+
+import (
+	"bytes"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Page is what a person sees instead of a preview.
+type Page struct {
+	Code int
+	// Message says what happened and what to do.
+	Message string
+}
+
+// page has no script, no link and nothing from elsewhere, and its policy forbids all of it: it
+// is shown on the origin of an app that may be hostile.
+var page = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Preview: {{.Title}}</title>
+<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}h1{font-size:1.25rem}</style></head>
+<body><h1>{{.Title}}</h1><p>{{.Message}}</p></body>
+</html>
+`))
+
+// Write answers with the page.
+func (p Page) Write(w http.ResponseWriter, r *http.Request) {
+	var out bytes.Buffer
+	// The template is constant and takes two strings.
+	_ = page.Execute(&out, struct{ Title, Message string }{http.StatusText(p.Code), p.Message})
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(out.Len()))
+	w.WriteHeader(p.Code)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(out.Bytes())
+	}
+}
+
+// WantsPage tells whether a person waits for the answer, and not a program.
+func WantsPage(h http.Header) bool {
+	if _, ok := h["Sec-Fetch-Mode"]; ok && !Navigates(h) {
+		return false
+	}
+	for _, value := range h["Accept"] {
+		if strings.Contains(value, "text/html") {
+			return true
+		}
+	}
+	return false
+}
+
+// Private takes from a Cache-Control what lets caches between us and the browser keep an answer:
+// it is for the person who was authorized, and another must not get it from a cache.
+func Private(h http.Header) {
+	for _, name := range []string{"Surrogate-Control", "CDN-Cache-Control", "Surrogate-Key"} {
+		h.Del(name)
+	}
+	kept := []string{"private"}
+	for _, value := range h["Cache-Control"] {
+		for directive := range strings.SplitSeq(value, ",") {
+			directive = trim(directive)
+			name, _, _ := strings.Cut(directive, "=")
+			switch strings.ToLower(trim(name)) {
+			case "", "private", "public", "s-maxage", "proxy-revalidate":
+			default:
+				kept = append(kept, directive)
+			}
+		}
+	}
+	h["Cache-Control"] = []string{strings.Join(kept, ", ")}
+}

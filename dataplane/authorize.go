@@ -109,12 +109,12 @@ func newAuthorizer(c *tenant.Client, opts Options, m *metrics) (*authorizer, err
 func (a *authorizer) authorize(ctx context.Context, q question) (grant, *refusal) {
 	key := q.key()
 	if found, ok := a.answers.Get(key); ok && time.Now().Before(found.expires) {
-		a.metrics.authorizationCache.WithLabelValues("hit").Inc()
+		a.metrics.cacheHit.Inc()
 		g := found.grant
 		g.cached = true
 		return g, found.refused
 	}
-	a.metrics.authorizationCache.WithLabelValues("miss").Inc()
+	a.metrics.cacheMiss.Inc()
 	return a.refresh(ctx, q, key)
 }
 
@@ -134,7 +134,9 @@ func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (gra
 			return answer{refused: unavailable(causeKcp, "too many callers are being authorized at once: try again", time.Second, err)}, nil
 		}
 		defer a.slots.Release(1)
+		started := time.Now()
 		found := a.ask(ctx, q)
+		a.metrics.authorized(found.refused, time.Since(started))
 		a.keep(key, found)
 		return found, nil
 	})
@@ -175,7 +177,7 @@ func (a *authorizer) ask(ctx context.Context, q question) answer {
 	}()
 	review := a.review(ctx, q)
 	got := <-reads
-	a.metrics.kcpCalls.WithLabelValues("get", got.answer.Outcome.String()).Inc()
+	a.metrics.called(callGet, got.answer.Outcome)
 	if a.mode == AuthorizeSubresource && review.Outcome == tenant.Allowed && got.answer.Outcome == tenant.Denied && isLabel(q.ref.Workspace) {
 		return answer{grant: grant{id: placement.ID{Cluster: q.ref.Workspace}}}
 	}
@@ -208,7 +210,7 @@ func (a *authorizer) review(ctx context.Context, q question) tenant.Answer {
 		}
 	}
 	got := a.tenant.Review(ctx, q.caller, q.ref.Workspace, spec)
-	a.metrics.kcpCalls.WithLabelValues("review", got.Outcome.String()).Inc()
+	a.metrics.called(callReview, got.Outcome)
 	return got
 }
 

@@ -185,13 +185,8 @@ func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal)
 	if refused != nil {
 		return nil, refused
 	}
-	what := "request"
-	if x.isStream {
-		what = "stream"
-	}
-	gauge := h.metrics.inFlight.WithLabelValues(what)
-	gauge.Inc()
-	return func() { gauge.Dec(); release() }, nil
+	left := h.metrics.enter(x)
+	return func() { left(); release() }, nil
 }
 
 // finish counts and logs a request that has ended, also when the handler panicked to abort it.

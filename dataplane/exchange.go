@@ -35,6 +35,9 @@ type exchange struct {
 	isStream bool
 	// cause is why the request was refused or cut; empty when it was not.
 	cause string
+	// refused is set when cause kept the request from any answer but ours; it is not when an
+	// answer that had begun was cut.
+	refused bool
 	// err is more about cause, for the access line; it never holds a credential.
 	err error
 
@@ -44,6 +47,13 @@ type exchange struct {
 	stalled atomic.Bool
 	// bodyRead is set when all of the body was read, or there is none.
 	bodyRead atomic.Bool
+
+	// traceID leads to the request's trace; empty if it is not recorded.
+	traceID string
+	// sent is when the request went towards the pod, firstByte how long the pod then took to
+	// begin its answer; zero if it did not.
+	sent      time.Time
+	firstByte time.Duration
 
 	status   atomic.Int64
 	bytesIn  atomic.Int64
@@ -129,7 +139,7 @@ func (x *exchange) finish() { x.setDeadlines() }
 // fail ends the exchange with a refusal. When the answer has begun it only notes the cause:
 // the connection then ends in a way that the client can tell from a whole answer.
 func (x *exchange) fail(e *refusal) {
-	x.cause, x.err = e.cause, e.err
+	x.cause, x.err, x.refused = e.cause, e.err, x.code() == 0
 	if e.code == statusClientClosedRequest {
 		x.status.CompareAndSwap(0, statusClientClosedRequest)
 		return
@@ -138,6 +148,9 @@ func (x *exchange) fail(e *refusal) {
 		writeRefusal(x, x.request, e)
 	}
 }
+
+// began notes that a pod has begun its answer.
+func (x *exchange) began() { x.firstByte = time.Since(x.sent) }
 
 // countedBody counts a request's body and keeps a stalled client from holding the request.
 type countedBody struct {

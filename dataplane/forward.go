@@ -41,6 +41,7 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	if refused != nil {
 		return refused
 	}
+	x.sent = time.Now()
 	ctx, cancel := context.WithCancelCause(x.request.Context())
 	defer cancel(nil)
 	defer h.supervise(ctx, cancel, x, at)()
@@ -93,6 +94,7 @@ func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x
 		Transport: up.rt,
 		ModifyResponse: func(res *http.Response) error {
 			answered()
+			x.began()
 			return h.answer(x, to, up, res)
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { refused = h.failed(ctx, x, to, err) },

@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -12,85 +13,163 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 // other stands in labels for what no Template declares, so that a caller cannot make series.
 const other = "other"
 
+// Values of labels.
+const (
+	typeRequest = "request"
+	typeStream  = "stream"
+
+	callGet    = "get"
+	callReview = "review"
+)
+
+// Bounds of histograms in seconds. A request's go from a cached answer of a pod on the same
+// machine to the slowest that a person waits for.
+var (
+	requestSeconds       = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	authorizationSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	streamSeconds        = []float64{1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600}
+)
+
 // metrics are those of one server, in a registry of their own. Labels are enumerations; a
 // workspace, an instance or a caller is never one.
 type metrics struct {
-	registry           *prometheus.Registry
-	requests           *prometheus.CounterVec
-	duration           *prometheus.HistogramVec
-	refusals           *prometheus.CounterVec
-	inFlight           *prometheus.GaugeVec
-	bytes              *prometheus.CounterVec
-	authorizationCache *prometheus.CounterVec
-	kcpCalls           *prometheus.CounterVec
-	transport          *prometheus.GaugeVec
+	registry  *prometheus.Registry
+	requests  *counters[requestLabels]
+	duration  *histograms
+	upstream  *histograms
+	streams   *histograms
+	refusals  *counters[string]
+	cuts      *counters[cutLabels]
+	inFlight  *gauges[inFlightLabels]
+	bytesIn   prometheus.Counter
+	bytesOut  prometheus.Counter
+	cacheHit  prometheus.Counter
+	cacheMiss prometheus.Counter
+	authorize *histograms
+	kcpCalls  *counters[callLabels]
+	transport *prometheus.GaugeVec
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sandbar_dataplane_requests_total", Help: "Requests that ended, by verb, resource and code.",
-		}, []string{"verb", "resource", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sandbar_dataplane_request_duration_seconds", Help: "Duration of requests that are no streams.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, []string{"verb"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sandbar_dataplane_refusals_total", Help: "Requests that the data plane refused or cut, by reason.",
-		}, []string{"reason"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sandbar_dataplane_in_flight", Help: "Requests and streams under way.",
-		}, []string{"type"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sandbar_dataplane_bytes_total", Help: "Bytes of bodies and upgraded connections, from (in) and to (out) callers.",
-		}, []string{"direction"}),
-		authorizationCache: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sandbar_dataplane_authorization_cache_total", Help: "Look-ups in the authorization cache.",
-		}, []string{"result"}),
-		kcpCalls: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sandbar_dataplane_kcp_calls_total", Help: "Questions put to kcp as callers.",
-		}, []string{"call", "outcome"}),
-		transport: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sandbar_dataplane_transport", Help: "1 for the transport in use, with the reason for the choice.",
-		}, []string{"mode", "reason"}),
+type (
+	requestLabels struct {
+		verb, resource string
+		code           int
 	}
-	m.registry.MustRegister(
-		m.requests, m.duration, m.refusals, m.inFlight, m.bytes, m.authorizationCache, m.kcpCalls, m.transport,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	cutLabels      struct{ verb, reason string }
+	inFlightLabels struct{ kind, verb string }
+	callLabels     struct{ call, outcome string }
+)
+
+func (l requestLabels) values() []string  { return []string{l.verb, l.resource, code(l.code)} }
+func (l cutLabels) values() []string      { return []string{l.verb, l.reason} }
+func (l inFlightLabels) values() []string { return []string{l.kind, l.verb} }
+func (l callLabels) values() []string     { return []string{l.call, l.outcome} }
+
+func newMetrics(version string) *metrics {
+	r := prometheus.NewRegistry()
+	bytes := newCounterVec(r, "bytes_total", "Bytes of bodies and upgraded connections, from (in) and to (out) callers.", "direction")
+	cache := newCounterVec(r, "authorization_cache_total", "Look-ups in the authorization cache.", "result")
+	m := &metrics{
+		registry: r,
+		requests: newCounters(requestLabels.values,
+			newCounterVec(r, "requests_total", "Requests that ended, by verb, resource and code.", "verb", "resource", "code")),
+		duration: newHistograms(r, "request_duration_seconds", "Duration of requests that are no streams.", requestSeconds, "verb"),
+		upstream: newHistograms(r, "upstream_duration_seconds",
+			"From sending a request towards the pod to the first byte of its answer.", requestSeconds, "verb"),
+		streams:  newHistograms(r, "stream_duration_seconds", "How long streams lasted that have ended.", streamSeconds, "verb"),
+		refusals: newCounters(one, newCounterVec(r, "refusals_total", "Requests that the data plane refused, by reason.", "reason")),
+		cuts: newCounters(cutLabels.values,
+			newCounterVec(r, "cuts_total", "Requests and streams that ended before their time, after the answer had begun, by reason.", "verb", "reason")),
+		inFlight: newGauges(inFlightLabels.values, newGaugeVec(r, "in_flight", "Requests and streams under way.", "type", "verb")),
+		bytesIn:  bytes.WithLabelValues("in"), bytesOut: bytes.WithLabelValues("out"),
+		cacheHit: cache.WithLabelValues("hit"), cacheMiss: cache.WithLabelValues("miss"),
+		authorize: newHistograms(r, "authorization_duration_seconds",
+			"How long kcp took to say whether a caller may; answers from the cache are not in it.", authorizationSeconds, "result"),
+		kcpCalls:  newCounters(callLabels.values, newCounterVec(r, "kcp_calls_total", "Questions put to kcp as callers.", "call", "outcome")),
+		transport: newGaugeVec(r, "transport", "1 for the transport in use, with the reason for the choice.", "mode", "reason"),
+	}
+	newGaugeVec(r, "build_info", "1, with the version of the data plane.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
+// handler serves the metrics; in the OpenMetrics format, which Prometheus asks for, they have
+// exemplars.
 func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, EnableOpenMetrics: true})
+}
+
+// labels are the verb and the resource of a request, as far as a Template declares them.
+func (x *exchange) labels() (verb, resource string) {
+	switch {
+	case x.kind != nil && x.kind.declares(x.route):
+		return x.route.verb, x.kind.resource.Resource
+	case x.kind != nil:
+		return other, x.kind.resource.Resource
+	case x.route.catalogue:
+		return "catalogue", catalogueSegment
+	}
+	return other, other
 }
 
 // observe counts a request that has ended.
 func (m *metrics) observe(x *exchange, took time.Duration) {
-	verb, resource := other, other
-	if x.kind != nil {
-		resource = x.kind.resource.Resource
-		if x.kind.declares(x.route) {
-			verb = x.route.verb
-		}
-	} else if x.route.catalogue {
-		verb, resource = "catalogue", catalogueSegment
+	verb, resource := x.labels()
+	m.requests.get(requestLabels{verb, resource, knownCode(x.code())}).Inc()
+	switch {
+	case x.cause == "":
+	case x.refused:
+		m.refusals.get(x.cause).Inc()
+	default:
+		m.cuts.get(cutLabels{verb, x.cause}).Inc()
 	}
-	m.requests.WithLabelValues(verb, resource, code(x.code())).Inc()
-	if x.cause != "" {
-		m.refusals.WithLabelValues(x.cause).Inc()
+	if x.isStream {
+		m.streams.observe(verb, took, "")
+	} else {
+		m.duration.observe(verb, took, x.traceID)
 	}
-	if !x.isStream {
-		m.duration.WithLabelValues(verb).Observe(took.Seconds())
+	if x.firstByte > 0 {
+		m.upstream.observe(verb, x.firstByte, x.traceID)
 	}
-	m.bytes.WithLabelValues("in").Add(float64(x.bytesIn.Load()))
-	m.bytes.WithLabelValues("out").Add(float64(x.bytesOut.Load()))
+	m.bytesIn.Add(float64(x.bytesIn.Load()))
+	m.bytesOut.Add(float64(x.bytesOut.Load()))
+}
+
+// enter counts a request among those under way until the returned function is called.
+func (m *metrics) enter(x *exchange) (leave func()) {
+	verb, _ := x.labels()
+	kind := typeRequest
+	if x.isStream {
+		kind = typeStream
+	}
+	gauge := m.inFlight.get(inFlightLabels{kind, verb})
+	gauge.Inc()
+	return gauge.Dec
+}
+
+// called counts a question that was put to kcp.
+func (m *metrics) called(call string, outcome tenant.Outcome) {
+	m.kcpCalls.get(callLabels{call, outcome.String()}).Inc()
+}
+
+// authorized counts how long kcp took for an answer.
+func (m *metrics) authorized(refused *refusal, took time.Duration) {
+	result := "allowed"
+	switch {
+	case refused == nil:
+	case refused.code >= http.StatusInternalServerError:
+		result = "unavailable"
+	default:
+		result = "refused"
+	}
+	m.authorize.observe(result, took, "")
 }
 
 // knownCodes are the codes that get a series of their own; a pod may answer any number.
@@ -99,9 +178,17 @@ var knownCodes = []int{
 	422, 426, 429, 499, 500, 501, 502, 503, 504,
 }
 
-func code(c int) string {
+// knownCode is a code that has a series, or -1.
+func knownCode(c int) int {
 	if slices.Contains(knownCodes, c) {
-		return strconv.Itoa(c)
+		return c
 	}
-	return other
+	return -1
+}
+
+func code(known int) string {
+	if known < 0 {
+		return other
+	}
+	return strconv.Itoa(known)
 }

@@ -25,8 +25,9 @@ type Options struct {
 	// Insecure serves plain HTTP. Callers' tokens then travel in the clear: only for
 	// loopback, or behind something that ends TLS on the same machine.
 	Insecure bool
-	// MetricsAddress is where /metrics, /livez and /readyz are served in plain HTTP.
-	// Defaults to "127.0.0.1:9090"; "0" serves none.
+	// MetricsAddress is where /metrics, /livez, /readyz and /debug/pprof are served in plain
+	// HTTP, to anybody who reaches it: keep it private. Defaults to "127.0.0.1:9090"; "0"
+	// serves none.
 	MetricsAddress string
 	// PathPrefix is where a hub mounts the data plane, for example
 	// "/services/providers/infrastructure". Paths without it are served all the same.
@@ -45,6 +46,8 @@ type Options struct {
 	DrainDelay time.Duration
 	// DrainTimeout is how long requests in flight may take to finish then. Defaults to 30 s.
 	DrainTimeout time.Duration
+	// Version is the program's version, for the metric build_info. Defaults to "dev".
+	Version string
 	// Limits are in force where the InfrastructureProvider's spec.limits sets nothing.
 	Limits Limits
 	// Logger gets access lines and everything else. Defaults to slog.Default().
@@ -59,6 +62,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.AuthorizationMode, AuthorizeBoth)
 	setDefault(&o.AuthorizationCacheSize, 65536)
 	setDefault(&o.AuthorizationConcurrency, 256)
+	setDefault(&o.Version, "dev")
 	setDefault(&o.DrainDelay, 2*time.Second)
 	setDefault(&o.DrainTimeout, 30*time.Second)
 	o.Limits.setDefaults()
@@ -74,7 +78,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile, "PEM file of the serving certificate; read again when it changes")
 	fs.StringVar(&o.KeyFile, "tls-key-file", o.KeyFile, "PEM file of the serving certificate's key")
 	fs.BoolVar(&o.Insecure, "insecure", o.Insecure, "serve plain HTTP: only for loopback or behind what ends TLS on the same machine")
-	fs.StringVar(&o.MetricsAddress, "dataplane-metrics-address", o.MetricsAddress, "where the data plane's /metrics, /livez and /readyz are served; 0 for nowhere")
+	fs.StringVar(&o.MetricsAddress, "dataplane-metrics-address", o.MetricsAddress, "private address of the data plane's /metrics, /livez, /readyz and /debug/pprof; 0 for nowhere")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")

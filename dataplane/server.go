@@ -73,7 +73,7 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interface, dynamicRuntime dynamic.Interface,
 	asCaller *tenant.Client, throughAPIServer *apiServer,
 ) (*Server, error) {
-	m := newMetrics()
+	m := newMetrics(opts.Version)
 	cache, err := newRuntimeCache(typed)
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	return serving{server: server, listener: bounded, tls: true}, nil
 }
 
-// listenPrivate opens the listener of metrics and probes.
+// listenPrivate opens the listener of metrics, probes and profiles.
 func (s *Server) listenPrivate(ctx context.Context, limits *Limits) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.MetricsAddress)
 	if err != nil {
@@ -236,6 +236,7 @@ func (s *Server) listenPrivate(ctx context.Context, limits *Limits) (serving, er
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler())
+	handleProfiles(mux)
 	return serving{server: s.httpServer(s.probes(mux), limits), listener: listener}, nil
 }
 

@@ -32,7 +32,7 @@ func (h *handler) serveStatus(x *exchange, g grant) *refusal {
 		Status json.RawMessage `json:"status"`
 	}
 	got := h.tenant.Get(x.request.Context(), x.question.caller, x.question.ref, &obj)
-	h.metrics.kcpCalls.WithLabelValues("get", got.Outcome.String()).Inc()
+	h.metrics.called(callGet, got.Outcome)
 	if refused := judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
 		return refused
 	}

@@ -196,7 +196,7 @@ func TestAPodThatRefusesIsSkipped(t *testing.T) {
 
 func TestAutoChoosesByTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(TransportAuto, &direct{}, &apiServer{}, newMetrics(), slog.New(slog.DiscardHandler))
+		c := newChooser(TransportAuto, &direct{}, &apiServer{}, newMetrics("test"), slog.New(slog.DiscardHandler))
 		asDirect, asAPIServer := transport(c.direct), transport(c.apiServer)
 		if got := c.conclude(errNoEndpoint); got != asDirect || c.chosen != nil {
 			t.Error("an endpoint that is not there decided")

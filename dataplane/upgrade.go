@@ -78,6 +78,7 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 		return h.failed(ctx, x, to, err)
 	}
 	defer res.Body.Close()
+	x.began()
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		return h.relayRefusal(x, to, up, res)
 	}

@@ -76,7 +76,7 @@ func prepareServe(conn *connections, opts *dataplane.Options) (kcp, rt *rest.Con
 	if err := opts.Validate(); err != nil {
 		return nil, nil, err
 	}
-	opts.Logger = conn.setUpLogging()
+	opts.Logger, opts.Version = conn.setUpLogging(), version
 	return conn.configs()
 }
 

@@ -62,11 +62,15 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create ## All benchmarks
+bench: bench-create bench-proxy ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
 	@eval "$$($(STACKCMD) env --name $(STACK))" && $(GO) run ./bench/create --stack $(STACK)
+
+.PHONY: bench-proxy
+bench-proxy: up ## Requests through the data plane next to nginx, Go's reverse proxy and the API server, in one run
+	@$(GO) build -o bin/bench-proxy ./bench/proxy && bin/bench-proxy --stack $(STACK)
 
 ##@ Development
 .PHONY: build

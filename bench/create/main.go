@@ -122,7 +122,7 @@ func raw(groups ...map[string][]time.Duration) map[string][]float64 {
 	for i, g := range groups {
 		for name, took := range g {
 			for _, d := range took {
-				key := fmt.Sprintf("%s-%s", name, []string{"sequence", "burst"}[i])
+				key := fmt.Sprintf("%s-%s/ms", name, []string{"sequence", "burst"}[i])
 				samples[key] = append(samples[key], report.Milliseconds(d))
 			}
 		}

@@ -55,26 +55,38 @@ func format(v float64) string {
 // Percentile returns the smallest of the samples that is at least as large as p percent of them
 // (nearest rank). It is 0 for no samples.
 func Percentile(samples []time.Duration, p float64) time.Duration {
+	return Sorted(slices.Sorted(slices.Values(samples)), p)
+}
+
+// Sorted is Percentile for samples that are sorted.
+func Sorted(samples []time.Duration, p float64) time.Duration {
 	if len(samples) == 0 {
 		return 0
 	}
-	s := slices.Clone(samples)
-	slices.Sort(s)
-	rank := int(math.Ceil(p / 100 * float64(len(s))))
-	return s[max(rank, 1)-1]
+	rank := int(math.Ceil(p / 100 * float64(len(samples))))
+	return samples[max(rank, 1)-1]
+}
+
+// Median is the middle value, or the lower of the two in the middle; 0 for none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(values))[(len(values)-1)/2]
 }
 
 // Milliseconds is a duration as a number for a Field.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Write prints the lines and writes them with the environment to dir/<date>-<name>.json.
+// Write prints the lines and writes them with the environment to dir/<date>-<name>.json. The keys
+// of the samples end in their unit.
 func Write(out io.Writer, dir, name string, samples map[string][]float64, lines ...Line) error {
 	result := struct {
 		Time        time.Time            `json:"time"`
 		Environment map[string]string    `json:"environment"`
 		Lines       []string             `json:"lines"`
-		SamplesMS   map[string][]float64 `json:"samplesMilliseconds,omitempty"`
-	}{Time: time.Now().UTC().Truncate(time.Second), Environment: environment(), SamplesMS: samples}
+		Samples     map[string][]float64 `json:"samples,omitempty"`
+	}{Time: time.Now().UTC().Truncate(time.Second), Environment: environment(), Samples: samples}
 	for _, l := range lines {
 		fmt.Fprintln(out, l)
 		result.Lines = append(result.Lines, l.String())

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -21,7 +22,7 @@ type Replica struct {
 }
 
 // StartReplica starts sandbar-provider serve with further arguments and waits until it is ready.
-// There is one at a time.
+// With "--insecure" among them it serves plain HTTP. There is one at a time.
 func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, error) {
 	const name = "replica"
 	if err := p.Stack.stop(name); err != nil {
@@ -35,6 +36,9 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 	l.Close()
 	_, port, _ := net.SplitHostPort(address)
 	r := &Replica{URL: "https://localhost:" + port}
+	if slices.Contains(args, "--insecure") {
+		r.URL = "http://127.0.0.1:" + port
+	}
 	r.process, err = p.start(ctx, name, r.URL, append([]string{
 		"serve",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
@@ -45,6 +49,9 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 	}, args...))
 	return r, err
 }
+
+// PID is the process id of the replica.
+func (r *Replica) PID() int { return r.process.cmd.Process.Pid }
 
 // Stop asks the replica to end and returns when it is gone.
 func (r *Replica) Stop() error { return r.process.signal(syscall.SIGTERM) }

@@ -1,0 +1,76 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command pod is what the benchmarks run in a sandbox: a server that costs as little as net/http
+// can, so that what is measured is the way to it.
+//
+//	GET /bytes/N   N bytes
+//	GET /ws        an upgrade; bytes come back as they are
+//	GET /source    an upgrade; sends zeros until the peer has gone
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+const largest = 64 << 20
+
+func main() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /bytes/{n}", serveBytes)
+	mux.HandleFunc("GET /ws", switched(func(conn io.ReadWriter) { _, _ = io.Copy(conn, conn) }))
+	mux.HandleFunc("GET /source", switched(func(conn io.ReadWriter) {
+		zeros := make([]byte, 256<<10)
+		for {
+			if _, err := conn.Write(zeros); err != nil {
+				return
+			}
+		}
+	}))
+	server := &http.Server{Addr: ":" + os.Getenv("PORT"), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	os.Exit(1)
+}
+
+func serveBytes(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(r.PathValue("n"))
+	if err != nil || n < 0 || n > largest {
+		http.Error(w, "how many?", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	var block [32 << 10]byte
+	for n > 0 {
+		wrote, err := w.Write(block[:min(n, len(block))])
+		if err != nil {
+			return
+		}
+		n -= wrote
+	}
+}
+
+// switched answers 101 and hands the connection over.
+func switched(then func(io.ReadWriter)) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		if n := buffered.Reader.Buffered(); n > 0 {
+			early, _ := buffered.Reader.Peek(n)
+			if _, err := conn.Write(early); err != nil {
+				return
+			}
+		}
+		then(conn)
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command proxy measures requests to a pod: straight, through nginx, through Go's reverse proxy
+// bare and tuned, through the API server's service proxy, and through Sandbar with authorization,
+// audit, access lines and metrics on. The same pod is behind all; they take turns, and a figure is
+// the median over the turns.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/bench/load"
+	"github.com/sandbar-dev/sandbar/bench/report"
+	"github.com/sandbar-dev/sandbar/bench/stage"
+)
+
+type settings struct {
+	stack, results string
+	turns          int
+	connections    int
+	long, warm     time.Duration
+}
+
+func main() {
+	var o settings
+	flag.StringVar(&o.stack, "stack", "dev", "name of the local stack")
+	flag.StringVar(&o.results, "results", "bench/results", "folder for the results")
+	flag.IntVar(&o.turns, "n", 5, "how many turns")
+	flag.IntVar(&o.connections, "connections", 16, "connections of the closed loop")
+	flag.DurationVar(&o.long, "long", 2*time.Second, "how long one measurement lasts")
+	flag.DurationVar(&o.warm, "warm", time.Second, "how long each subject is warmed up")
+	be := flag.String("be", "", "be a rival instead: httputil or httputil-tuned")
+	listen := flag.String("listen", "", "where the rival listens")
+	to := flag.String("to", "", "where the rival sends requests")
+	flag.Parse()
+	var err error
+	if *be != "" {
+		err = serveReverseProxy(*be, *listen, *to)
+	} else {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench-proxy: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o settings) error {
+	s, err := stage.New(ctx, o.stack)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close() }()
+	rivals, err := startRivals(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer rivals.stop()
+	b := bench{settings: o, subjects: rivals.subjects, runs: map[string][]load.Result{}}
+	lines, err := b.all(ctx)
+	if err != nil {
+		return err
+	}
+	return report.Write(os.Stdout, o.results, "proxy", b.samples(), lines...)
+}
+
+// bench runs the subjects in turns.
+type bench struct {
+	settings
+	subjects []load.Subject
+	runs     map[string][]load.Result // by what and subject
+}
+
+const small, large = "/bytes/1024", "/bytes/20480"
+
+func (b *bench) all(ctx context.Context) ([]report.Line, error) {
+	for _, s := range b.subjects {
+		fmt.Fprintln(os.Stderr, "warming up", s.Name)
+		if err := insist(func() error { _, err := load.Closed(ctx, s, small, b.connections, b.warm); return err }); err != nil {
+			return nil, err
+		}
+	}
+	closed := func(path string) func(load.Subject) (load.Result, error) {
+		return func(s load.Subject) (load.Result, error) { return load.Closed(ctx, s, path, b.connections, b.long) }
+	}
+	if err := b.turnsOf("closed-1k", closed(small)); err != nil {
+		return nil, err
+	}
+	if err := b.turnsOf("closed-20k", closed(large)); err != nil {
+		return nil, err
+	}
+	lines := []report.Line{b.line("proxy", "closed-1k"), b.line("proxy-20k", "closed-20k")}
+	for _, open := range []struct{ what, from, path string }{{"open-1k", "closed-1k", small}, {"open-20k", "closed-20k", large}} {
+		rate := b.lowest(open.from) / 2
+		err := b.turnsOf(open.what, func(s load.Subject) (load.Result, error) {
+			return load.Open(ctx, s, open.path, b.connections, rate, b.long)
+		})
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, b.latencies("proxy-"+open.what, open.what))
+	}
+	return lines, nil
+}
+
+// insist tries for a while: a rival needs a moment until it listens.
+func insist(try func() error) error {
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if err = try(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, error)) error {
+	for turn := range b.turns {
+		for _, s := range b.subjects {
+			got, err := measure(s)
+			if err != nil {
+				return err
+			}
+			b.runs[what+"/"+s.Name] = append(b.runs[what+"/"+s.Name], got)
+			fmt.Fprintf(os.Stderr, "%s %d/%d %s: %.0f/s p50 %v p99 %v\n", what, turn+1, b.turns, s.Name, got.Rate(),
+				report.Sorted(got.Latencies, 50), report.Sorted(got.Latencies, 99))
+		}
+	}
+	return nil
+}
+
+// median is the median over the turns of one figure of a subject; 0 if it did not take part.
+func (b *bench) median(what, subject string, of func(load.Result) float64) float64 {
+	var values []float64
+	for _, r := range b.runs[what+"/"+subject] {
+		values = append(values, of(r))
+	}
+	return report.Median(values)
+}
+
+func percentile(p float64) func(load.Result) float64 {
+	return func(r load.Result) float64 {
+		return float64(report.Sorted(r.Latencies, p).Nanoseconds()) / 1000
+	}
+}
+
+func (b *bench) rate(what, subject string) float64 { return b.median(what, subject, load.Result.Rate) }
+
+func (b *bench) lowest(what string) float64 {
+	var rates []float64
+	for _, s := range b.subjects {
+		rates = append(rates, b.rate(what, s.Name))
+	}
+	return slices.Min(rates)
+}
+
+func (b *bench) line(name, what string) report.Line {
+	own := b.rate(what, sandbar)
+	fields := []report.Field{
+		{Key: "rps", Value: own},
+		{Key: "p50_us", Value: b.median(what, sandbar, percentile(50))},
+		{Key: "p99_us", Value: b.median(what, sandbar, percentile(99))},
+		// Against the better of the two ways to use it.
+		{Key: "vs_httputil", Value: own / max(b.rate(what, httputilBare), b.rate(what, httputilTuned))},
+		{Key: "vs_httputil_bare", Value: own / b.rate(what, httputilBare)},
+	}
+	for _, rival := range []string{nginx, apiServer, thePod} {
+		if r := b.rate(what, rival); r > 0 {
+			fields = append(fields, report.Field{Key: "vs_" + rival, Value: own / r})
+		}
+	}
+	for _, s := range b.subjects {
+		fields = append(fields, report.Field{Key: s.Name + "_rps", Value: b.rate(what, s.Name)})
+	}
+	return report.Line{Name: name, Fields: fields}
+}
+
+func (b *bench) latencies(name, what string) report.Line {
+	fields := []report.Field{{Key: "rps", Value: b.rate(what, sandbar)}}
+	for _, s := range b.subjects {
+		fields = append(fields,
+			report.Field{Key: s.Name + "_p50_us", Value: b.median(what, s.Name, percentile(50))},
+			report.Field{Key: s.Name + "_p99_us", Value: b.median(what, s.Name, percentile(99))})
+	}
+	return report.Line{Name: name, Fields: fields}
+}
+
+// samples are each turn's rate and percentiles; all latencies would be millions.
+func (b *bench) samples() map[string][]float64 {
+	all := map[string][]float64{}
+	for key, runs := range b.runs {
+		for _, r := range runs {
+			all[key+"/rps"] = append(all[key+"/rps"], r.Rate())
+			all[key+"/p50_us"] = append(all[key+"/p50_us"], percentile(50)(r))
+			all[key+"/p99_us"] = append(all[key+"/p99_us"], percentile(99)(r))
+		}
+	}
+	return all
+}

@@ -1,0 +1,264 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stage sets up what the benchmarks of the data plane need on the local stack: a tenant,
+// a sandbox that runs bench/pod, and a serve process of its own.
+package stage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sandbar-dev/sandbar/hack/local"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+var (
+	runners    = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
+	workspaces = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+	bindings   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+)
+
+// user is whose workspace it is.
+const user = "alice"
+
+// Tenant is a workspace with the API bound and a person who is cluster-admin in it.
+type Tenant struct {
+	// Path is the workspace's path, Token the person's bearer token.
+	Path, Token string
+	// Runners are the workspace's SandboxRunners, as the person.
+	Runners dynamic.ResourceInterface
+
+	root dynamic.Interface
+	name string
+}
+
+// NewTenant makes a workspace and binds the API there.
+func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
+	root := dynamic.NewForConfigOrDie(stack.KCPAdmin("root"))
+	b := make([]byte, 4)
+	_, _ = rand.Read(b)
+	t := &Tenant{name: "bench-" + hex.EncodeToString(b), root: root, Token: stack.Token(user)}
+	t.Path = "root:" + t.name
+	if err := create(ctx, root.Resource(workspaces), "tenancy.kcp.io/v1alpha1", "Workspace", t.name, nil); err != nil {
+		return nil, err
+	}
+	admin := kubernetes.NewForConfigOrDie(stack.KCPAdmin(t.Path))
+	dyn := dynamic.NewForConfigOrDie(stack.KCPUser(user, t.Path))
+	t.Runners = dyn.Resource(runners).Namespace("default")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	export := map[string]any{"reference": map[string]any{"export": map[string]any{"path": "root:sandbar", "name": "sandbar.dev"}}}
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error {
+			_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+			return err
+		},
+		func(ctx context.Context) error {
+			return create(ctx, dyn.Resource(bindings), "apis.kcp.io/v1alpha2", "APIBinding", "sandbar.dev", export)
+		},
+		func(ctx context.Context) error {
+			_, err := t.Runners.List(ctx, metav1.ListOptions{})
+			return err
+		},
+	} {
+		if err := insist(ctx, step); err != nil {
+			return nil, errors.Join(fmt.Errorf("preparing workspace %s: %w", t.Path, err), t.Close())
+		}
+	}
+	return t, nil
+}
+
+// Close deletes the workspace and all that is in it.
+func (t *Tenant) Close() error {
+	return t.root.Resource(workspaces).Delete(context.Background(), t.name, metav1.DeleteOptions{})
+}
+
+// insist tries a step until it holds: a new workspace serves its APIs a moment after it exists.
+func insist(ctx context.Context, step func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = step(ctx)
+		return last == nil || apierrors.IsAlreadyExists(last), nil
+	})
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	return nil
+}
+
+func create(ctx context.Context, objects dynamic.ResourceInterface, apiVersion, kind, name string, spec map[string]any) error {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name},
+	}}
+	if spec != nil {
+		obj.Object["spec"] = spec
+	}
+	_, err := objects.Create(ctx, obj, metav1.CreateOptions{})
+	return err
+}
+
+// Stage is a tenant's sandbox with bench/pod in it, and a data plane in plain HTTP on loopback.
+type Stage struct {
+	Stack  *local.Stack
+	Tenant *Tenant
+	// Replica is the data plane's process.
+	Replica *local.Replica
+	// Proxy is the path of the sandbox's verb proxy on the data plane.
+	Proxy string
+	// Pod is the pod's address, host:port; Namespace is where it runs.
+	Pod, Namespace string
+
+	provider *local.Provider
+}
+
+// New starts the provider, makes the sandbox and starts a data plane with further arguments.
+// Its limits on a workspace's rate are lifted: the benchmarks ask how fast it is.
+func New(ctx context.Context, name string, args ...string) (*Stage, error) {
+	stack, err := local.Find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Stack: stack}
+	if s.provider, err = stack.StartProvider(ctx, local.ProviderOptions{Log: os.Stderr}); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, args); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
+	if s.Replica, err = s.provider.StartReplica(ctx, append([]string{
+		"--insecure", "--tls-cert-file=", "--tls-key-file=", "--transport=direct",
+		"--limit-workspace-rate=10000000", "--limit-workspace-burst=10000000",
+	}, args...)...); err != nil {
+		return err
+	}
+	if s.Tenant, err = NewTenant(ctx, s.Stack); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "making a sandbox")
+	const box = "bench"
+	spec := map[string]any{"projectRef": "bench", "startCommand": "exec ./pod"}
+	if err := insist(ctx, func(ctx context.Context) error {
+		return create(ctx, s.Tenant.Runners, "sandbar.dev/v1alpha1", "SandboxRunner", box, spec)
+	}); err != nil {
+		return fmt.Errorf("making the sandbox: %w", err)
+	}
+	base := "/dataplane/clusters/" + s.Tenant.Path + "/sandboxrunners/" + box
+	s.Proxy = base + "/proxy"
+	body, err := s.sync(ctx)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{
+		func(ctx context.Context) error { return s.call(ctx, http.MethodPost, base+"/sync", body) },
+		func(ctx context.Context) error { return s.call(ctx, http.MethodGet, s.Proxy+"/bytes/1", "") },
+		s.locate,
+	} {
+		if err := insist(ctx, step); err != nil {
+			return fmt.Errorf("preparing the sandbox: %w", err)
+		}
+	}
+	return nil
+}
+
+// sync is the body of the sync verb that puts bench/pod into the sandbox and starts it.
+func (s *Stage) sync(ctx context.Context) (string, error) {
+	binary := filepath.Join(s.Stack.Dir, "bench-pod")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./bench/pod")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building bench/pod: %w\n%s", err, out)
+	}
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		return "", fmt.Errorf("reading bench/pod: %w", err)
+	}
+	body, err := json.Marshal(map[string]any{
+		"files":   []map[string]any{{"path": "pod", "content": base64.StdEncoding.EncodeToString(data), "encoding": "base64", "executable": true}},
+		"restart": "always",
+	})
+	return string(body), err
+}
+
+func (s *Stage) call(ctx context.Context, method, path, body string) error {
+	req, err := http.NewRequestWithContext(ctx, method, s.Replica.URL+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Tenant.Token)
+	res, err := (&http.Client{Timeout: time.Minute}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) //nolint:forbidigo // 4 KiB
+		return fmt.Errorf("%s %s: %d %s", method, path, res.StatusCode, said)
+	}
+	return nil
+}
+
+// locate finds the pod's address on the runtime cluster.
+func (s *Stage) locate(ctx context.Context) error {
+	obj, err := s.Tenant.Runners.Get(ctx, "bench", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	cluster := obj.GetAnnotations()["kcp.io/cluster"]
+	s.Namespace = placement.ID{Cluster: cluster, UID: obj.GetUID()}.Namespace()
+	kube := kubernetes.NewForConfigOrDie(s.Stack.Runtime())
+	slices, err := kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=preview"})
+	if err != nil {
+		return err
+	}
+	for _, slice := range slices.Items {
+		for _, e := range slice.Endpoints {
+			if len(e.Addresses) > 0 && len(slice.Ports) > 0 {
+				s.Pod = fmt.Sprintf("%s:%d", e.Addresses[0], *slice.Ports[0].Port)
+				return nil
+			}
+		}
+	}
+	return errors.New("the preview has no endpoint yet")
+}
+
+// Close ends the data plane and the provider and deletes the tenant.
+func (s *Stage) Close() error {
+	var errs []error
+	if s.Replica != nil {
+		errs = append(errs, s.Replica.Stop())
+	}
+	if s.Tenant != nil {
+		errs = append(errs, s.Tenant.Close())
+	}
+	return errors.Join(append(errs, s.provider.Stop())...)
+}

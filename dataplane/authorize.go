@@ -47,7 +47,7 @@ const (
 	AuthorizeInstanceGet AuthorizationMode = "instanceGet"
 )
 
-// question is what the authorizer asks. All of it is part of the cache's key.
+// question is what the authorizer asks. All of it but from is part of the cache's key.
 type question struct {
 	caller tenant.Caller
 	ref    tenant.Ref
@@ -58,6 +58,9 @@ type question struct {
 	declared bool
 	// workspaceOnly asks for access to the workspace instead of the object.
 	workspaceOnly bool
+	// from is the address that the request comes from. It is for askers, and alone no part of
+	// the key: the answer does not depend on it.
+	from string
 }
 
 // grant is a permission to go on, and which object it is for.
@@ -85,6 +88,8 @@ type authorizer struct {
 	tenant  *tenant.Client
 	mode    AuthorizationMode
 	metrics *metrics
+	// askers bound what one caller asks.
+	askers *askers
 	// answers is bounded by its size; entries say themselves when they end. (An LRU with one
 	// lifetime for all would need two caches, and its clean-up a goroutine that never stops.)
 	answers *lru.Cache[cacheKey, answer]
@@ -94,13 +99,13 @@ type authorizer struct {
 	slots *semaphore.Weighted
 }
 
-func newAuthorizer(c *tenant.Client, opts Options, m *metrics) (*authorizer, error) {
+func newAuthorizer(c *tenant.Client, opts Options, who *askers, m *metrics) (*authorizer, error) {
 	answers, err := lru.New[cacheKey, answer](opts.AuthorizationCacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("making the authorization cache: %w", err)
 	}
 	return &authorizer{
-		tenant: c, mode: opts.AuthorizationMode, metrics: m, answers: answers,
+		tenant: c, mode: opts.AuthorizationMode, metrics: m, askers: who, answers: answers,
 		slots: semaphore.NewWeighted(int64(opts.AuthorizationConcurrency)),
 	}, nil
 }
@@ -130,12 +135,19 @@ func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (gra
 	result := a.flights.DoChan(string(key[:]), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
+		leave, refused := a.askers.enter(q)
+		if refused != nil {
+			return answer{refused: refused}, nil
+		}
+		var found answer
+		defer func() { leave(found.refused) }()
 		if err := a.slots.Acquire(ctx, 1); err != nil {
-			return answer{refused: unavailable(causeKcp, "too many callers are being authorized at once: try again", time.Second, err)}, nil
+			found = answer{refused: unavailable(causeKcp, "too many callers are being authorized at once: try again", time.Second, err)}
+			return found, nil
 		}
 		defer a.slots.Release(1)
 		started := time.Now()
-		found := a.ask(ctx, q)
+		found = a.ask(ctx, q)
 		a.metrics.authorized(found.refused, time.Since(started))
 		a.keep(key, found)
 		return found, nil

@@ -40,7 +40,7 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 	if x.request.Method != http.MethodGet && x.request.Method != http.MethodHead {
 		return methodNotAllowed([]string{http.MethodGet, http.MethodHead})
 	}
-	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true}
+	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true, from: addressOf(x.request.RemoteAddr)}
 	if _, refused := h.authorizer.authorize(x.request.Context(), x.question); refused != nil {
 		return refused
 	}

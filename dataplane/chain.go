@@ -117,6 +117,7 @@ func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
 	}
 	return question{
 		caller: caller, subresource: x.route.verb, verb: verb, declared: x.kind.declares(x.route), ref: x.route.ref(),
+		from: addressOf(x.request.RemoteAddr),
 	}, nil
 }
 

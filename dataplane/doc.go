@@ -11,7 +11,7 @@
 //	authorize  authorize.go   may they: GET and SelfSubjectAccessReview in the workspace, as the caller
 //	contract   chain.go       which endpoint the Template declares for the verb (kinds.go follows Templates)
 //	place      place.go       which placement stands for the object: by UID, from informers (runtime.go)
-//	limit      limits.go      in flight, streams, rate, body
+//	limit      limits.go      in flight, streams, rate, body (before, in authorize: askers.go, what one caller asks of kcp)
 //	resolve    resolve.go     the endpoint's reference into a Service, Secret or Pod of the placement
 //	transport  forward.go     the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go)
 //	response   headers.go     what may pass, both ways

@@ -11,46 +11,109 @@ import (
 	"sync"
 )
 
-// boundedListener accepts no more connections than it has slots; more wait in the kernel. It
+// boundedListener holds no more connections than the limits say; more wait in the kernel. Of one
+// address it holds fewer, so that one client cannot take all: what is above is closed at once. It
 // does not wrap connections (a wrapper would hide the TCP connection from splice and from
 // half-close) and learns of their end from the server's ConnState hook.
 type boundedListener struct {
 	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
+	limits func() *Limits
+	// refused is called for each connection that is closed for its address's limit.
+	refused func()
+
+	mu        sync.Mutex
+	room      sync.Cond
+	held      int
+	byAddress map[string]int
+	closed    bool
 }
 
-func newBoundedListener(l net.Listener, connections int) *boundedListener {
-	return &boundedListener{Listener: l, slots: make(chan struct{}, connections), closed: make(chan struct{})}
+func newBoundedListener(l net.Listener, limits func() *Limits, refused func()) *boundedListener {
+	b := &boundedListener{Listener: l, limits: limits, refused: refused, byAddress: map[string]int{}}
+	b.room.L = &b.mu
+	return b
 }
 
-// Accept waits for a slot and then for a connection.
+// Accept waits for room and then for a connection.
 func (l *boundedListener) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.closed:
-		return nil, fmt.Errorf("accepting: %w", net.ErrClosed)
+	for {
+		if err := l.reserve(); err != nil {
+			return nil, err
+		}
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			l.release("")
+			return nil, err //nolint:wrapcheck // net/http looks at its type
+		}
+		if l.admit(addressOf(conn.RemoteAddr().String())) {
+			return conn, nil
+		}
+		l.refused()
+		_ = conn.Close()
+		l.release("")
 	}
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err //nolint:wrapcheck // net/http looks at its type
+}
+
+func (l *boundedListener) reserve() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.held >= l.limits().Connections && !l.closed {
+		l.room.Wait()
 	}
-	return conn, nil
+	if l.closed {
+		return fmt.Errorf("accepting: %w", net.ErrClosed)
+	}
+	l.held++
+	return nil
+}
+
+func (l *boundedListener) admit(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byAddress[address] >= l.limits().ConnectionsPerAddress {
+		return false
+	}
+	l.byAddress[address]++
+	return true
+}
+
+// release gives a place back; address is empty for a connection that was not admitted.
+func (l *boundedListener) release(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
+	if address != "" {
+		if l.byAddress[address]--; l.byAddress[address] == 0 {
+			delete(l.byAddress, address)
+		}
+	}
+	l.room.Signal()
+}
+
+// look has a waiting Accept look at the limits again.
+func (l *boundedListener) look() { l.room.Broadcast() }
+
+// count is how many connections are held.
+func (l *boundedListener) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
 }
 
 // Close stops accepting.
 func (l *boundedListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.room.Broadcast()
 	return l.Listener.Close() //nolint:wrapcheck // a pass-through
 }
 
-// observe is the server's ConnState hook. An upgraded connection gives its slot back: it is
+// observe is the server's ConnState hook. An upgraded connection gives its place back: it is
 // bounded as a stream then.
-func (l *boundedListener) observe(_ net.Conn, state http.ConnState) {
+func (l *boundedListener) observe(conn net.Conn, state http.ConnState) {
 	if state == http.StateClosed || state == http.StateHijacked {
-		<-l.slots
+		l.release(addressOf(conn.RemoteAddr().String()))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -82,11 +83,15 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	authorizer, err := newAuthorizer(asCaller, opts, m)
+	settings, err := newSettings(provider, opts.Limits, m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
-	settings, err := newSettings(provider, opts.Limits, m, opts.Logger)
+	askers, err := newAskers(settings.limits)
+	if err != nil {
+		return nil, err
+	}
+	authorizer, err := newAuthorizer(asCaller, opts, askers, m)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +217,14 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
 	}
-	bounded := newBoundedListener(listener, limits.Connections)
+	bounded := newBoundedListener(listener, s.settings.limits, s.metrics.refusals.WithLabelValues(causeConnections).Inc)
+	s.settings.onChange(bounded.look)
+	if err := s.metrics.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sandbar_dataplane_connections", Help: "Connections of callers; upgraded ones are streams instead.",
+	}, func() float64 { return float64(bounded.count()) })); err != nil {
+		_ = listener.Close()
+		return serving{}, fmt.Errorf("registering the metric of connections: %w", err)
+	}
 	server := s.httpServer(s.probes(s.handler), limits)
 	server.ConnState = bounded.observe
 	if s.opts.Insecure {

@@ -85,8 +85,8 @@ func (c *rechecker) check() {
 	switch {
 	case refused == nil:
 		c.lastGood = time.Now()
-	case refused.code >= http.StatusInternalServerError && time.Since(c.lastGood) < c.h.settings.limits().KcpTolerance:
-		// kcp restarts; a stream need not.
+	case (refused.code >= http.StatusInternalServerError || refused.code == http.StatusTooManyRequests) && time.Since(c.lastGood) < c.h.settings.limits().KcpTolerance:
+		// kcp restarts, or the caller asks too much elsewhere; a stream need not end for it.
 	default:
 		cut := forbidden()
 		cut.cause, cut.err = causeCut, fmt.Errorf("%w: %w", errCut, refused)

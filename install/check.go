@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
 
 // imageKey is what a graph can read as platform.data.<key>Image: an identifier of CEL that is a
@@ -26,6 +28,24 @@ func CheckDataPlaneURL(address string) error {
 	}
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there", address)
+	}
+	return nil
+}
+
+// CheckPreviewDomain tells why previews cannot be served below a domain; an empty one means none.
+func CheckPreviewDomain(domain, dataPlaneURL string) error {
+	if domain == "" {
+		return nil
+	}
+	previews, err := preview.ParseDomain(domain)
+	if err != nil {
+		return err
+	}
+	// Every host below the domain is a preview or nothing, also that of the data plane.
+	if u, err := url.Parse(dataPlaneURL); err == nil {
+		if _, below, _ := previews.Match(u.Host); below {
+			return fmt.Errorf("must not be above %s, where the data plane is: choose one beside it, for example preview.%s", u.Hostname(), u.Hostname())
+		}
 	}
 	return nil
 }

@@ -59,3 +59,24 @@ func TestCheckImages(t *testing.T) {
 		})
 	}
 }
+
+func TestCheckPreviewDomain(t *testing.T) {
+	const url = "https://sandboxes.example.com:8443/base"
+	for name, tc := range map[string]struct {
+		domain, url, want string
+	}{
+		"none":                               {"", url, ""},
+		"one below the data plane's host":    {"preview.sandboxes.example.com", url, ""},
+		"one beside it":                      {"preview.example.net:8443", url, ""},
+		"the data plane's own, as localhost": {"localhost:8443", "https://localhost:8443", ""},
+		"one above it":                       {"example.com", url, "must not be above sandboxes.example.com"},
+		"no domain":                          {"exam ple.com", url, "is not a domain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := CheckPreviewDomain(tc.domain, tc.url)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -113,6 +113,9 @@ func (o *Options) complete() error {
 	if err := CheckDataPlaneURL(o.Provider.DataPlane.URL); err != nil {
 		return fmt.Errorf("the URL of the data plane: %w", err)
 	}
+	if err := CheckPreviewDomain(o.Provider.DataPlane.PreviewDomain, o.Provider.DataPlane.URL); err != nil {
+		return fmt.Errorf("the preview domain: %w", err)
+	}
 	if err := CheckImages(o.Provider.Images); err != nil {
 		return fmt.Errorf("the images: %w", err)
 	}
@@ -176,7 +179,10 @@ func prepareRuntime(ctx context.Context, opts Options, report *Report) (*applier
 	if err != nil {
 		return nil, err
 	}
-	return a, a.applyAll(ctx, objects)
+	if err := a.applyAll(ctx, objects); err != nil {
+		return nil, err
+	}
+	return a, a.ensurePreviewKeys(ctx)
 }
 
 // notThere tells whether an error only says that something, or its kind, does not exist.

@@ -202,6 +202,7 @@ func TestOptionsThatCannotWorkAreRefusedBeforeAnythingIsDone(t *testing.T) {
 		"an export name that is no name":    {func(o *Options) { o.ExportName = "x y" }, "the export's name"},
 		"no URL":                            {func(o *Options) { o.Provider.DataPlane.URL = "" }, "the URL of the data plane: must be https"},
 		"a URL that shows tokens on a wire": {func(o *Options) { o.Provider.DataPlane.URL = "http://dp.test" }, "the URL of the data plane: must be https"},
+		"a preview domain that is a URL":    {func(o *Options) { o.Provider.DataPlane.PreviewDomain = "https://x" }, "the preview domain: "},
 		"an image that no graph can name":   {func(o *Options) { o.Provider.Images["a-b"] = "x:1" }, `the images: the key "a-b" must`},
 		"a Template that is not built in":   {func(o *Options) { o.Templates = []string{"nosuch"} }, "no built-in Template of that name"},
 		"no kcp":                            {func(o *Options) { o.KCP = nil }, "both kcp and the runtime cluster are needed"},

@@ -28,6 +28,7 @@ type initOptions struct {
 	exportName        string
 	dataPlaneURL      string
 	dataPlaneCAFile   string
+	previewDomain     string
 	images            map[string]string
 	providerCIDRs     []string
 	baseDomain        string
@@ -49,6 +50,8 @@ func (o *initOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.dataPlaneURL, "dataplane-url", "", "public base URL of the data plane, https://… (required)")
 	fs.StringVar(&o.dataPlaneCAFile, "dataplane-ca-file", "",
 		"PEM bundle with which clients verify the data plane; empty when its certificate is publicly trusted")
+	fs.StringVar(&o.previewDomain, "preview-domain", "",
+		"domain, with a port if it is not 443, below which the data plane serves previews in browsers; empty for no preview links")
 	fs.StringToStringVar(&o.images, "image", nil, "image for graphs as key=reference, for example runner=…; repeatable")
 	fs.StringSliceVar(&o.providerCIDRs, "provider-cidr", nil,
 		"addresses from which the provider reaches pods when it runs outside the runtime cluster; repeatable")
@@ -124,7 +127,7 @@ func (o *initOptions) templateNames() []string {
 // provider is the InfrastructureProvider that the flags describe.
 func (o *initOptions) provider() (sandbarv1alpha1.InfrastructureProviderSpec, error) {
 	spec := sandbarv1alpha1.InfrastructureProviderSpec{
-		DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: strings.TrimRight(o.dataPlaneURL, "/")},
+		DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: strings.TrimRight(o.dataPlaneURL, "/"), PreviewDomain: o.previewDomain},
 		Images:    o.images,
 		Isolation: sandbarv1alpha1.Isolation{RuntimeClassName: o.runtimeClassName, ProviderCIDRs: o.providerCIDRs},
 	}
@@ -133,6 +136,9 @@ func (o *initOptions) provider() (sandbarv1alpha1.InfrastructureProviderSpec, er
 	}
 	if err := install.CheckDataPlaneURL(o.dataPlaneURL); err != nil {
 		return spec, fmt.Errorf("--dataplane-url: %w", err)
+	}
+	if err := install.CheckPreviewDomain(o.previewDomain, o.dataPlaneURL); err != nil {
+		return spec, fmt.Errorf("--preview-domain: %w", err)
 	}
 	if err := install.CheckImages(o.images); err != nil {
 		return spec, fmt.Errorf("--image: %w", err)

@@ -52,6 +52,8 @@ func TestInitNamesTheFlagThatCannotWorkAndTheRemedy(t *testing.T) {
 		"a URL that shows tokens":          {append([]string{"--dataplane-url", "http://dp.test"}, clusters...), []string{"--dataplane-url: must be https://HOST"}},
 		"a URL with a password":            {append([]string{"--dataplane-url", "https://u:s3cret@dp.test"}, clusters...), []string{"--dataplane-url: must be without a user", "give https://dp.test"}},
 		"a bundle that is not there":       {append([]string{"--dataplane-ca-file", "/not/there"}, append(url, clusters...)...), []string{"--dataplane-ca-file", "/not/there"}},
+		"a preview domain that is none":    {append([]string{"--preview-domain", "https://preview.test"}, append(url, clusters...)...), []string{`--preview-domain: "https://preview.test" is not a domain`}},
+		"a preview domain above the URL":   {append([]string{"--preview-domain", "test"}, append(url, clusters...)...), []string{"--preview-domain: must not be above dp.test"}},
 		"an image without a key":           {append([]string{"--image", "node:22"}, append(url, clusters...)...), []string{`"--image"`, "must be formatted as key=value"}},
 		"an image with a key of two words": {append([]string{"--image", "my-node=node:22"}, append(url, clusters...)...), []string{`--image: the key "my-node" must`, "rename it"}},
 		"a key without an image":           {append([]string{"--image", "node="}, append(url, clusters...)...), []string{`--image: the key "node"`, "give one such as"}},

@@ -86,6 +86,8 @@ func checkVerb(e located) []Problem {
 	switch {
 	case e.verb == componentsSegment:
 		problems = append(problems, Problem{e.field, "is reserved: …/components/<component>/<verb> leads to a component's verbs"})
+	case e.verb == ProxyURLVerb:
+		problems = append(problems, Problem{e.field, "is reserved: every kind with the verb " + ProxyVerb + " has it already"})
 	case e.verb == "scale":
 		problems = append(problems, Problem{e.field, "is reserved: Kubernetes gives the subresource scale a meaning of its own"})
 	case e.verb == StatusVerb && e.From != FromInstanceStatus:

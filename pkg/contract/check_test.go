@@ -157,9 +157,11 @@ func TestCheckNamesWhatCannotHold(t *testing.T) {
 			edit: func(s *sandbarv1alpha1.TemplateSpec) {
 				s.DataPlane.Endpoints["components"] = sandbarv1alpha1.Endpoint{From: FromInstanceStatus}
 				s.DataPlane.Endpoints["scale"] = sandbarv1alpha1.Endpoint{From: FromInstanceStatus}
+				s.DataPlane.Endpoints["proxy-url"] = sandbarv1alpha1.Endpoint{From: FromInstanceStatus}
 			},
 			want: []string{
 				"spec.dataPlane.endpoints.components: is reserved: …/components/<component>/<verb> leads to a component's verbs",
+				"spec.dataPlane.endpoints.proxy-url: is reserved: every kind with the verb proxy has it already",
 				"spec.dataPlane.endpoints.scale: is reserved: Kubernetes gives the subresource scale a meaning of its own",
 			},
 		},
@@ -274,4 +276,43 @@ func FuzzCheck(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestAKindWithAPreviewGivesOutLinksToIt(t *testing.T) {
+	service := sandbarv1alpha1.Endpoint{ServiceRef: "status.ref", Port: "http", Methods: []string{"GET"}}
+	status := sandbarv1alpha1.Endpoint{From: FromInstanceStatus}
+	for name, tc := range map[string]struct {
+		dp                  sandbarv1alpha1.DataPlane
+		verbs, subresources []string
+	}{
+		"no proxy": {
+			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"log": service}},
+			verbs: []string{"log"}, subresources: []string{"log"},
+		},
+		"a proxy that leads to no Service": {
+			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"proxy": status}},
+			verbs: []string{"proxy"}, subresources: []string{"proxy"},
+		},
+		"a proxy": {
+			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"proxy": service, "status": status}},
+			verbs: []string{"proxy", "proxy-url", "status"}, subresources: []string{"proxy", "proxy-url", "status"},
+		},
+		"a proxy of a component": {
+			dp: sandbarv1alpha1.DataPlane{
+				Endpoints:  map[string]sandbarv1alpha1.Endpoint{"log": service},
+				Components: map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{"log": service, "proxy": service}}},
+			},
+			verbs:        []string{"components/api/log", "components/api/proxy", "components/api/proxy-url", "log"},
+			subresources: []string{"log", "proxy", "proxy-url"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.verbs, Verbs(&tc.dp)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tc.subresources, Subresources(&tc.dp)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
 }

@@ -20,6 +20,14 @@ import (
 // FromInstanceStatus is the only value of an endpoint's from.
 const FromInstanceStatus = "instanceStatus"
 
+const (
+	// ProxyVerb is the verb that leads to what the tenant runs.
+	ProxyVerb = "proxy"
+	// ProxyURLVerb gives out links that open in a browser what ProxyVerb leads to. Every kind
+	// with a preview has it; no Template declares it.
+	ProxyURLVerb = "proxy-url"
+)
+
 // ErrNotReady means that the runtime instance does not say yet where the verb leads.
 var ErrNotReady = errors.New("instance is not ready")
 
@@ -39,16 +47,27 @@ func Find(dp *sandbarv1alpha1.DataPlane, component, verb string) (sandbarv1alpha
 	return e, ok
 }
 
+// Preview returns the endpoint that a browser sees of an instance, or of a component of it: the
+// verb proxy, if it leads to a Service.
+func Preview(dp *sandbarv1alpha1.DataPlane, component string) (sandbarv1alpha1.Endpoint, bool) {
+	e, ok := Find(dp, component, ProxyVerb)
+	return e, ok && e.ServiceRef != ""
+}
+
 // Verbs lists all verbs, sorted; those of a component as "components/<component>/<verb>".
 func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
 	var verbs []string
-	for verb := range dp.Endpoints {
-		verbs = append(verbs, verb)
-	}
-	for name, component := range dp.Components {
-		for verb := range component.Endpoints {
-			verbs = append(verbs, "components/"+name+"/"+verb)
+	add := func(prefix, component string, endpoints map[string]sandbarv1alpha1.Endpoint) {
+		for verb := range endpoints {
+			verbs = append(verbs, prefix+verb)
 		}
+		if _, ok := Preview(dp, component); ok {
+			verbs = append(verbs, prefix+ProxyURLVerb)
+		}
+	}
+	add("", "", dp.Endpoints)
+	for name, component := range dp.Components {
+		add("components/"+name+"/", name, component.Endpoints)
 	}
 	slices.Sort(verbs)
 	return verbs
@@ -58,13 +77,8 @@ func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
 // a component's verb is authorized like the instance's verb of that name.
 func Subresources(dp *sandbarv1alpha1.DataPlane) []string {
 	var names []string
-	for verb := range dp.Endpoints {
-		names = append(names, verb)
-	}
-	for _, component := range dp.Components {
-		for verb := range component.Endpoints {
-			names = append(names, verb)
-		}
+	for _, verb := range Verbs(dp) {
+		names = append(names, verb[strings.LastIndexByte(verb, '/')+1:])
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -49,6 +49,9 @@ const (
 	SystemNamespace = "sandbar-system"
 	// PlatformConfigMap holds the operator's values for graphs, in SystemNamespace.
 	PlatformConfigMap = "sandbar-platform"
+	// PreviewKeysSecret holds the keys of preview links and sessions, in SystemNamespace. The
+	// name of an entry is the key's; the one that sorts last is used for what is new.
+	PreviewKeysSecret = "sandbar-preview-keys"
 	// ControlSecret is the Secret in each placement that holds the control token.
 	ControlSecret = "sandbar-control"
 	// ControlTokenKey is the key of the token in ControlSecret.

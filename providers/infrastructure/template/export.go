@@ -124,14 +124,21 @@ func tenantRules(resource string, dp *sandbarv1alpha1.DataPlane, verbs []string)
 		{APIGroups: groups, Resources: []string{resource}, Verbs: verbs},
 		{APIGroups: groups, Resources: []string{resource + "/" + contract.StatusVerb}, Verbs: []string{"get"}},
 	}
-	var subresources []string
+	var subresources, previews []string
 	for _, verb := range contract.Subresources(dp) {
-		if verb != contract.StatusVerb {
+		switch verb {
+		case contract.StatusVerb:
+		case contract.ProxyURLVerb:
+			previews = []string{resource + "/" + verb}
+		default:
 			subresources = append(subresources, resource+"/"+verb)
 		}
 	}
 	if len(subresources) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: groups, Resources: subresources, Verbs: allVerbs})
+	}
+	if len(previews) > 0 {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: groups, Resources: previews, Verbs: []string{"create", "delete"}})
 	}
 	return rules
 }

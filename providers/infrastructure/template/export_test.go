@@ -17,7 +17,7 @@ import (
 // let a tenant write even its own.
 func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
 	dp := &sandbarv1alpha1.DataPlane{
-		Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {From: "instanceStatus"}, "log": {}},
+		Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {From: "instanceStatus"}, "log": {}, "proxy": {ServiceRef: "status.ref"}},
 		Components: map[string]sandbarv1alpha1.Component{
 			"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {}, "sync": {}, "log": {}}},
 		},
@@ -26,7 +26,8 @@ func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/status"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/log", "things/sync"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/log", "things/proxy", "things/sync"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/proxy-url"}, Verbs: []string{"create", "delete"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

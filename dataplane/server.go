@@ -217,7 +217,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
 	}
-	bounded := newBoundedListener(listener, s.settings.limits, s.metrics.refusals.get(causeConnections).Inc)
+	bounded := newBoundedListener(listener, s.settings.limits, func() { s.metrics.refusals.get(causeConnections).Inc() })
 	s.settings.onChange(bounded.look)
 	if err := s.metrics.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sandbar_dataplane_connections", Help: "Connections of callers; upgraded ones are streams instead.",

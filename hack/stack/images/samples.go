@@ -18,10 +18,11 @@ import (
 // shellPackages make an image in which a person can look around.
 var shellPackages = []string{"base-files", "bash", "busybox", "coreutils", "dash", "findutils", "grep", "procps", "sed", "tar"}
 
-// exampleApp is the sample project whose dependencies the Node image carries.
-const exampleApp = "examples/web"
+// exampleApps are the sample projects whose dependencies the Node image carries. They must not
+// need different versions of the same package: all of it lies in one folder.
+var exampleApps = []string{"examples/web", "examples/vite"}
 
-// toolchainNode is Debian's Node.js with a shell, and with the sample project's
+// toolchainNode is Debian's Node.js with a shell, and with the sample projects'
 // dependencies where Node finds them from the workspace: in a folder of
 // NODE_PATH's kind that also works for ES modules, a parent of every workspace.
 func toolchainNode() recipe {
@@ -32,18 +33,27 @@ func toolchainNode() recipe {
 			Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/app", "NODE_PATH=/opt/app-deps/node_modules"},
 		},
 		key: func(_ context.Context, b *Builder) (string, error) {
-			lock, err := fileHash(filepath.Join(b.Root, exampleApp, "package-lock.json"))
-			if errors.Is(err, os.ErrNotExist) {
-				return "", errAbsent
+			key := fmt.Sprintf("%s %q", recipeVersion, packages)
+			for _, app := range exampleApps {
+				lock, err := fileHash(filepath.Join(b.Root, app, "package-lock.json"))
+				if errors.Is(err, os.ErrNotExist) {
+					return "", errAbsent
+				}
+				if err != nil {
+					return "", err
+				}
+				key += " " + lock
 			}
-			return fmt.Sprintf("%s %q %s", recipeVersion, packages, lock), err
+			return key, nil
 		},
 		write: func(ctx context.Context, b *Builder, w *ociimage.LayerWriter) error {
 			if err := writeDebian(ctx, w, packages...); err != nil {
 				return err
 			}
-			if err := writeDependencies(ctx, w, filepath.Join(b.Root, exampleApp)); err != nil {
-				return err
+			for _, app := range exampleApps {
+				if err := writeDependencies(ctx, w, filepath.Join(b.Root, app)); err != nil {
+					return err
+				}
 			}
 			// ES modules ignore NODE_PATH and look in node_modules of every
 			// parent folder; the root is a parent of every workspace.
@@ -59,6 +69,7 @@ const recipeVersion = "1"
 // npmTools install a project's dependencies from its lock file.
 var npmTools = []parts.Tool{{File: "npm", Package: "npm"}}
 
+// writeDependencies installs what a project is developed with, and runs nothing of it.
 func writeDependencies(ctx context.Context, w *ociimage.LayerWriter, project string) error {
 	if err := parts.Ensure(ctx, npmTools); err != nil {
 		return err
@@ -77,7 +88,7 @@ func writeDependencies(ctx context.Context, w *ociimage.LayerWriter, project str
 			return fmt.Errorf("copying the project: %w", err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm ci: %w\n%s", err, out)

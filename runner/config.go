@@ -34,6 +34,9 @@ const (
 	envSyncBytes    = envPrefix + "MAX_SYNC_BYTES"
 	envSyncFiles    = envPrefix + "MAX_SYNC_FILES"
 	envFileBytes    = envPrefix + "MAX_FILE_BYTES"
+	envBatchBytes   = envPrefix + "MAX_BATCH_BYTES"
+	envTotalFiles   = envPrefix + "MAX_WORKSPACE_FILES"
+	envTotalBytes   = envPrefix + "MAX_WORKSPACE_BYTES"
 )
 
 const (
@@ -41,11 +44,14 @@ const (
 	defaultPort        = 3000
 	defaultControlAddr = ":7070"
 
-	// defaultSyncBytes is the greatest body of one POST /sync.
+	// defaultSyncBytes is the greatest body of one POST /sync of JSON.
 	defaultSyncBytes = 32 << 20
 
 	// maxTokenFile bounds what is read of the token file.
 	maxTokenFile = 8 << 10
+
+	// maxBytes bounds what an operator may set for sizes on disk: 1 PiB.
+	maxBytes = 1 << 50
 
 	// maxLogBytes bounds what an operator may set: the log is held in memory.
 	maxLogBytes = 256 << 20
@@ -73,7 +79,8 @@ type Config struct {
 	LogBytes int
 	// StopGrace is the time between TERM and KILL.
 	StopGrace time.Duration
-	// SyncBytes bounds the body of one sync, Workspace its files.
+	// SyncBytes bounds the body of one sync of JSON, which is held in memory in part;
+	// Workspace bounds all batches.
 	SyncBytes int64
 	Workspace workspace.Limits
 	// ChildEnv is the app's whole environment.
@@ -99,15 +106,18 @@ func ConfigFromEnv(environ []string) (Config, error) {
 		}
 	}
 	limits := workspace.DefaultLimits()
-	var errs [7]error
+	var errs [10]error
 	var port, logBytes, syncFiles int64
 	port, errs[0] = number(env, envPort, defaultPort, 1, math.MaxUint16)
 	logBytes, errs[1] = number(env, envLogBytes, ringlog.DefaultCapacity, ringlog.MinCapacity, maxLogBytes)
 	c.SyncBytes, errs[2] = number(env, envSyncBytes, defaultSyncBytes, 1, math.MaxInt32)
 	syncFiles, errs[3] = number(env, envSyncFiles, int64(limits.Files), 1, math.MaxInt32)
-	c.Workspace.FileBytes, errs[4] = number(env, envFileBytes, limits.FileBytes, 1, math.MaxInt32)
+	c.Workspace.FileBytes, errs[4] = number(env, envFileBytes, limits.FileBytes, 1, maxBytes)
 	c.StopGrace, errs[5] = grace(env)
 	c.Token, errs[6] = readToken(env)
+	c.Workspace.BatchBytes, errs[7] = number(env, envBatchBytes, limits.BatchBytes, 1, maxBytes)
+	c.Workspace.TotalFiles, errs[8] = number(env, envTotalFiles, limits.TotalFiles, 1, math.MaxInt32)
+	c.Workspace.TotalBytes, errs[9] = number(env, envTotalBytes, limits.TotalBytes, 1, maxBytes)
 	c.Port, c.LogBytes, c.Workspace.Files = int(port), int(logBytes), int(syncFiles)
 	c.Workdir = text(env, envWorkdir, defaultWorkdir)
 	c.StartCommand = env[envStartCommand]

@@ -35,7 +35,7 @@ func TestConfigFromEnv(t *testing.T) {
 	defaults := Config{
 		Workdir: "/workspace", Port: 3000, ControlAddr: ":7070", Token: hash(t, testToken),
 		LogBytes: ringlog.DefaultCapacity, StopGrace: 5 * time.Second,
-		SyncBytes: 32 << 20, Workspace: workspace.Limits{Files: 10_000, FileBytes: 16 << 20},
+		SyncBytes: 32 << 20, Workspace: workspace.DefaultLimits(),
 		ChildEnv: []string{"PORT=3000"},
 	}
 	for name, test := range map[string]struct {
@@ -55,13 +55,15 @@ func TestConfigFromEnv(t *testing.T) {
 				"SANDBAR_CONTROL_TOKEN=" + testToken, "SANDBAR_WORKDIR=/w", "SANDBAR_START_COMMAND=npm run dev",
 				"SANDBAR_PORT=8080", "SANDBAR_CONTROL_ADDR=127.0.0.1:1", "SANDBAR_LOG_BYTES=1000000",
 				"SANDBAR_STOP_GRACE=10s", "SANDBAR_MAX_SYNC_BYTES=5", "SANDBAR_MAX_SYNC_FILES=6",
-				"SANDBAR_MAX_FILE_BYTES=7",
+				"SANDBAR_MAX_FILE_BYTES=7", "SANDBAR_MAX_BATCH_BYTES=8",
+				"SANDBAR_MAX_WORKSPACE_FILES=9", "SANDBAR_MAX_WORKSPACE_BYTES=10",
 			},
 			change: func(c *Config) {
 				*c = Config{
 					Workdir: "/w", StartCommand: "npm run dev", Port: 8080, ControlAddr: "127.0.0.1:1",
 					Token: c.Token, LogBytes: 1_000_000, StopGrace: 10 * time.Second, SyncBytes: 5,
-					Workspace: workspace.Limits{Files: 6, FileBytes: 7}, ChildEnv: []string{"PORT=8080"},
+					Workspace: workspace.Limits{Files: 6, FileBytes: 7, BatchBytes: 8, TotalFiles: 9, TotalBytes: 10},
+					ChildEnv:  []string{"PORT=8080"},
 				}
 			},
 		},

@@ -9,7 +9,7 @@
 // [Run] ties together a workspace (package workspace), a supervised app (package
 // supervise), a log (package ringlog) and an HTTP server. One file here is one
 // question: config.go what can be set, auth.go who may call, server.go what
-// happens to every request, and one file per endpoint. README.md is the contract.
+// happens to every request, and one file per endpoint. docs/runner.md is the contract.
 //
 // # What the control token protects, and what it does not
 //

@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -22,6 +24,10 @@ type apiError struct {
 	Code    string   `json:"code"`
 	Message string   `json:"message"`
 	Applied []string `json:"applied,omitempty"`
+	// Conflicts has every path at which the tree is not as a batch needs it.
+	Conflicts []syncwire.Conflict `json:"conflicts,omitempty"`
+	// Revision is the current one, when the batch was for another.
+	Revision *int64 `json:"revision,omitempty"`
 }
 
 func (e *apiError) Error() string { return e.Code + ": " + e.Message }
@@ -63,6 +69,9 @@ var workspaceStatus = map[workspace.Code]int{
 	workspace.CodeConflict:         http.StatusConflict,
 	workspace.CodeTooManyFiles:     http.StatusRequestEntityTooLarge,
 	workspace.CodeFileTooLarge:     http.StatusRequestEntityTooLarge,
+	workspace.CodeBatchTooLarge:    http.StatusRequestEntityTooLarge,
+	workspace.CodeRevisionMismatch: http.StatusConflict,
+	workspace.CodeSourceChanged:    http.StatusConflict,
 	workspace.CodeNoSpace:          http.StatusInsufficientStorage,
 	workspace.CodePartiallyApplied: http.StatusInternalServerError,
 	workspace.CodeFailed:           http.StatusInternalServerError,
@@ -74,15 +83,27 @@ func classify(err error) *apiError {
 		known *apiError
 		batch *workspace.Error
 		start *supervise.StartError
+		form  *syncwire.FormError
+		size  *http.MaxBytesError
 	)
 	switch {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &batch):
-		return &apiError{
+		e := &apiError{
 			status: workspaceStatus[batch.Code], Code: string(batch.Code),
-			Message: batch.Error(), Applied: batch.Applied,
+			Message: batch.Error(), Applied: batch.Applied, Conflicts: batch.Conflicts,
 		}
+		if batch.Code == workspace.CodeRevisionMismatch {
+			e.Revision = &batch.Revision
+		}
+		return e
+	case errors.As(err, &form):
+		return malformed("%s", form.Message)
+	case errors.As(err, &size):
+		return tooLarge(size.Limit)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed("the body ends too early")
 	case errors.As(err, &start):
 		return &apiError{status: http.StatusInternalServerError, Code: "StartFailed", Message: start.Error()}
 	case errors.Is(err, supervise.ErrNotConfigured):
@@ -97,7 +118,7 @@ func classify(err error) *apiError {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &apiError{
 			status: http.StatusRequestTimeout, Code: "RequestTimeout",
-			Message: fmt.Sprintf("the body did not arrive within %s", bodyTimeout),
+			Message: fmt.Sprintf("the body did not arrive within %s, or nothing of it for %s", bodyTimeout, stallTimeout),
 		}
 	default:
 		return errInternal

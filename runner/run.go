@@ -53,6 +53,9 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		return err
 	}
 	defer files.Close()
+	if r := files.Recovered(); r.Applied || r.Undone {
+		logger.Warn("a batch that an earlier runner left was finished", "applied", r.Applied, "undone", r.Undone, "remaining", len(r.Remain))
+	}
 	reaper, err := supervise.NewReaper()
 	if err != nil {
 		return err

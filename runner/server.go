@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
@@ -41,6 +42,7 @@ const (
 	maxCalls = 64
 	maxLogs  = 128
 	maxSyncs = 4
+	maxReads = 16
 )
 
 // server answers the control contract.
@@ -71,6 +73,7 @@ func newServer(s server) *server {
 		"/readyz":  {http.MethodGet, calls, s.readyz},
 		"/status":  {http.MethodGet, calls, s.status},
 		"/logs":    {http.MethodGet, make(chan struct{}, maxLogs), s.logs},
+		pathFiles:  {http.MethodGet, make(chan struct{}, maxReads), s.files},
 		"/sync":    {http.MethodPost, make(chan struct{}, maxSyncs), s.sync},
 		"/restart": {http.MethodPost, calls, s.restart},
 	}
@@ -107,7 +110,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	limitBody(w, r, bodyTimeout)
-	target, ok := s.routes[r.URL.Path]
+	target, ok := s.routes[endpoint(r.URL.Path)]
 	if r.URL.Path == pathHealthz {
 		target, ok = route{method: http.MethodGet}, true
 	}
@@ -136,6 +139,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		writeError(w, err)
 	}
+}
+
+// endpoint is the path under which a request is routed. What lies behind /files/ is
+// the name of a file.
+func endpoint(path string) string {
+	if strings.HasPrefix(path, pathFiles+"/") {
+		return pathFiles
+	}
+	return path
 }
 
 // limitBody bounds the time in which the body must arrive. A request without one

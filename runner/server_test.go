@@ -32,6 +32,7 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 		"status without a token":              {"GET", "/status", nil, 401},
 		"readiness without a token":           {"GET", "/readyz", nil, 401},
 		"logs without a token":                {"GET", "/logs", nil, 401},
+		"files without a token":               {"GET", "/files/a", nil, 401},
 		"sync without a token":                {"POST", "/sync", nil, 401},
 		"restart without a token":             {"POST", "/restart", nil, 401},
 		"an unknown path without a token":     {"GET", "/secret", nil, 401},
@@ -74,7 +75,7 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 func TestOtherMethodsAreRefusedWithTheOneThatIsAllowed(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	for path, allowed := range map[string]string{
-		"/healthz": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/sync": "POST", "/restart": "POST",
+		"/healthz": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONSENSE"} {
 			if method == allowed {

@@ -5,9 +5,14 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
+	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/supervise"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
 // syncReply is the body of POST /sync when the batch was applied. What went wrong
@@ -23,17 +28,27 @@ type syncReply struct {
 	RestartError *apiError `json:"restartError,omitempty"`
 }
 
-// sync stages the whole body, commits it, and then restarts the app if asked.
+// sync stages the whole body, commits it, and then restarts the app if asked. The
+// body is a batch of frames (package syncwire), or one JSON object.
 func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength > s.config.SyncBytes {
-		return tooLarge(s.config.SyncBytes)
+	limit, decode := s.config.SyncBytes, decodeSync
+	framed := r.Header.Get("Content-Type") == syncwire.ContentType
+	if framed {
+		limit, decode = s.config.Workspace.BatchBytes+maxBatchFraming, decodeFrames
+	}
+	if r.ContentLength > limit {
+		return tooLarge(limit)
 	}
 	batch, err := s.workspace.NewBatch()
 	if err != nil {
 		return err
 	}
 	defer batch.Discard()
-	mode, err := decodeSync(http.MaxBytesReader(w, r.Body, s.config.SyncBytes), batch)
+	var body io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	if framed {
+		body = &patientReader{from: body, control: http.NewResponseController(w)}
+	}
+	mode, err := decode(body, batch)
 	if err != nil {
 		return err
 	}
@@ -55,7 +70,111 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	writeJSON(w, http.StatusOK, reply)
+	// The answer goes before the stage is cleared away.
+	_ = http.NewResponseController(w).Flush()
 	return nil
+}
+
+const (
+	// maxBatchFraming is what the frames of a batch may take besides its content.
+	maxBatchFraming = 64 << 20
+
+	// stallTimeout bounds the time in which nothing of a body arrives, for one that
+	// is larger than what comes within bodyTimeout.
+	stallTimeout = 30 * time.Second
+)
+
+// patientReader gives a body that arrives in time more time: a first sync of many
+// megabytes over a slow line is no attack, and one that stands still is none
+// either for long.
+type patientReader struct {
+	from    io.Reader
+	control *http.ResponseController
+	began   time.Time
+}
+
+func (p *patientReader) Read(b []byte) (int, error) {
+	if p.began.IsZero() {
+		p.began = time.Now()
+	} else if time.Since(p.began) > bodyTimeout-stallTimeout {
+		_ = p.control.SetReadDeadline(time.Now().Add(stallTimeout))
+	}
+	return p.from.Read(b)
+}
+
+// decodeFrames reads a batch of frames into batch. As with decodeSync, nothing may
+// be applied before it has returned without an error.
+func decodeFrames(body io.Reader, to *workspace.Batch) (restartMode, error) {
+	d := syncwire.NewDecoder(body)
+	begin, err := d.Next()
+	if err != nil {
+		return "", err
+	}
+	mode, err := parseRestart(begin.Restart)
+	if err != nil {
+		return "", err
+	}
+	if begin.Revision != nil {
+		to.At(*begin.Revision)
+	}
+	for {
+		f, err := d.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return mode, nil
+		case err != nil:
+			return "", err
+		case f.Op == syncwire.OpEnd:
+			continue // and then nothing must follow
+		}
+		if err := addFrame(d, f, to); err != nil {
+			return "", err
+		}
+	}
+}
+
+func addFrame(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
+	switch f.Op {
+	case syncwire.OpSymlink:
+		return to.Symlink(f.Path, f.Target, f.Expect)
+	case syncwire.OpDir:
+		return to.Dir(f.Path, f.Expect)
+	case syncwire.OpDelete:
+		if f.Recursive {
+			return to.Delete(f.Path, f.Expect)
+		}
+		return to.Remove(f.Path, f.Expect)
+	default: // a file: the decoder lets nothing else stand here
+		return addFile(d, f, to)
+	}
+}
+
+// addFile takes the pieces of a file until it has its size.
+func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
+	file, err := to.File(f)
+	if err != nil {
+		return err
+	}
+	defer file.Abort()
+	for left := f.Size; left > 0; {
+		piece, err := d.Next()
+		if err != nil {
+			return err
+		}
+		switch piece.Op {
+		case syncwire.OpData:
+			err = file.Fill(d, piece.Length)
+		case syncwire.OpCopy:
+			err = file.Copy(piece.Path, piece.Offset, piece.Length)
+		default:
+			return malformed("the file %q lacks %d bytes", shorten(f.Path), left)
+		}
+		if err != nil {
+			return err
+		}
+		left -= piece.Length
+	}
+	return file.Close()
 }
 
 // needsRestart decides after a sync. Automatic means: something changed, or the

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandbar-dev/sandbar/runner/supervise"
-	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
 func TestAnEditIsSyncedRestartsTheAppAndIsSeenInTheLog(t *testing.T) {
@@ -99,7 +98,7 @@ func TestWithoutACommandFilesAreSyncedAndARestartIsRefused(t *testing.T) {
 
 func TestRefusedSyncs(t *testing.T) {
 	s := startSandbox(t, "", func(c *Config) {
-		c.SyncBytes, c.Workspace = 1000, workspace.Limits{Files: 2, FileBytes: 100}
+		c.SyncBytes, c.Workspace.Files, c.Workspace.FileBytes = 1000, 2, 100
 	})
 	callJSON[statusReply](s, "GET", "/status", "", 200) // the workspace is there
 	if err := os.Symlink(t.TempDir(), filepath.Join(s.dir, "link")); err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -27,7 +28,7 @@ const (
 // changes takes the entries of a sync one by one. [workspace.Batch] is one.
 type changes interface {
 	Write(path string, content []byte, executable *bool) error
-	Delete(path string) error
+	Delete(path string, expect *syncwire.Entry) error
 }
 
 // syncFile is one element of files.
@@ -38,11 +39,16 @@ type syncFile struct {
 	Executable *bool  `json:"executable"`
 }
 
-// decodeSync reads the body of POST /sync and hands its entries to to as they come,
+// decodeSync is decodeJSON for a batch.
+func decodeSync(body io.Reader, to *workspace.Batch) (restartMode, error) {
+	return decodeJSON(body, to)
+}
+
+// decodeJSON reads the body of POST /sync and hands its entries to to as they come,
 // so that one file is in memory at a time, and not the batch. The caller must not
-// apply anything before decodeSync has returned without an error: what is wrong
+// apply anything before decodeJSON has returned without an error: what is wrong
 // may be the last byte.
-func decodeSync(body io.Reader, to changes) (restartMode, error) {
+func decodeJSON(body io.Reader, to changes) (restartMode, error) {
 	checked := &utf8Reader{from: body}
 	d := syncDecoder{json: json.NewDecoder(checked), body: checked, to: to}
 	d.json.DisallowUnknownFields()
@@ -145,19 +151,24 @@ func (d *syncDecoder) deletePath() error {
 	if path == nil {
 		return malformed("an element of deletePaths is null")
 	}
-	return d.to.Delete(*path)
+	return d.to.Delete(*path, nil)
 }
 
 func (d *syncDecoder) restart() (restartMode, error) {
-	var mode *restartMode
+	var mode string
 	if err := d.json.Decode(&mode); err != nil {
 		return "", err
 	}
-	switch {
-	case mode == nil || *mode == "":
+	return parseRestart(mode)
+}
+
+// parseRestart takes nothing for never.
+func parseRestart(value string) (restartMode, error) {
+	switch mode := restartMode(value); mode {
+	case "":
 		return restartNever, nil
-	case *mode == restartNever || *mode == restartAuto || *mode == restartAlways:
-		return *mode, nil
+	case restartNever, restartAuto, restartAlways:
+		return mode, nil
 	default:
 		return "", malformed("restart must be never, auto or always")
 	}

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // recorded is what a decoder handed on.
@@ -28,7 +30,7 @@ func (r *recorded) Write(path string, content []byte, executable *bool) error {
 	return nil
 }
 
-func (r *recorded) Delete(path string) error {
+func (r *recorded) Delete(path string, _ *syncwire.Entry) error {
 	r.Deletes = append(r.Deletes, path)
 	return nil
 }
@@ -82,7 +84,7 @@ func TestDecodeSync(t *testing.T) {
 		} {
 			t.Run(name+" "+way, func(t *testing.T) {
 				var got recorded
-				mode, err := decodeSync(wrap(strings.NewReader(test.body)), &got)
+				mode, err := decodeJSON(wrap(strings.NewReader(test.body)), &got)
 				if test.err != "" {
 					if err == nil || !strings.Contains(err.Error(), test.err) {
 						t.Errorf("the error is %v, want %q in it", err, test.err)
@@ -105,7 +107,7 @@ func TestDecodeSync(t *testing.T) {
 func TestABodyThatIsCutInsideACharacterByTheLimitIsTooLarge(t *testing.T) {
 	body := `{"files":[{"path":"a","content":"日本"}]}`
 	limit := int64(strings.Index(body, "日") + 1)
-	_, err := decodeSync(http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(body)), limit), &recorded{})
+	_, err := decodeJSON(http.MaxBytesReader(nil, io.NopCloser(strings.NewReader(body)), limit), &recorded{})
 	if err == nil || classify(err).Code != "RequestTooLarge" {
 		t.Errorf("the error is %v, want RequestTooLarge", err)
 	}
@@ -129,7 +131,7 @@ func FuzzDecodeSync(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var got recorded
-		mode, err := decodeSync(bytes.NewReader(body), &got)
+		mode, err := decodeJSON(bytes.NewReader(body), &got)
 		if err != nil {
 			var known *apiError
 			if !errors.As(err, &known) || known.status != http.StatusBadRequest {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command sandbar-runner runs inside a development sandbox: it keeps the app
-// running and serves the control contract that runner/README.md describes.
+// running and serves the control contract that docs/runner.md describes.
 //
 //	sandbar-runner               serve, configured by the environment
 //	sandbar-runner install DIR   copy itself to DIR/sandbar-runner

@@ -63,6 +63,7 @@ var allowedDependencies = []string{
 	"github.com/sandbar-dev/sandbar/runner",
 	"github.com/sandbar-dev/sandbar/runner/ringlog",
 	"github.com/sandbar-dev/sandbar/runner/supervise",
+	"github.com/sandbar-dev/sandbar/runner/syncwire",
 	"github.com/sandbar-dev/sandbar/runner/workspace",
 	"golang.org/x/sys/unix",
 }

@@ -4,11 +4,15 @@
 package workspace
 
 import (
+	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // Batch collects changes. It is used by one goroutine and ends with
@@ -19,27 +23,49 @@ type Batch struct {
 	name      string    // of stage, in staging
 	stage     directory // of this batch alone
 
-	writes  []write
-	deletes []string
+	entries []entry
+	base    *int64
+	// staged counts the bytes of files, copied ones too: a batch of copies is short
+	// on the wire and would fill the volume.
+	staged int64
 }
 
-// write is one staged file.
-type write struct {
-	path       string
-	staged     string // its name in the stage
+// action is what an entry of a batch asks for.
+type action uint8
+
+const (
+	putFile action = iota
+	putSymlink
+	putDir
+	// remove takes away a file, a symlink or a directory that is left empty,
+	// removeTree whatever is there with all below it.
+	remove
+	removeTree
+)
+
+// entry is one change. What it puts lies in the stage under its number.
+type entry struct {
+	action action
+	path   string
+	expect *syncwire.Entry
+	// wanted is what shall be there, for puts. Its Executable counts only when
+	// executable is not nil.
+	wanted     syncwire.Entry
 	executable *bool
 }
+
+func (e *entry) deletes() bool { return e.action == remove || e.action == removeTree }
 
 // Result tells what a batch did.
 type Result struct {
 	// Revision of the workspace after the batch.
 	Revision int64
-	// Changed has the paths of files whose content or executable bit changed, in
-	// the order of the batch.
+	// Changed has the paths of files, symlinks and directories that are new or
+	// changed, in the order of the batch.
 	Changed []string
 	// Deleted has the paths that were there and are no more.
 	Deleted []string
-	// Unchanged counts the files that already were as asked.
+	// Unchanged counts the entries that already were as asked.
 	Unchanged int
 }
 
@@ -66,41 +92,81 @@ func (b *Batch) Discard() {
 	b.staging.close()
 }
 
+// At makes the batch hold only while the workspace is at the revision.
+func (b *Batch) At(revision int64) { b.base = &revision }
+
 // Write adds a file. executable nil keeps the bit of the file that is replaced; a
 // new file is not executable. Set-id bits are never set and are lost when a file
 // that had them is replaced.
 func (b *Batch) Write(path string, content []byte, executable *bool) error {
+	sum := sha256.Sum256(content)
+	f, err := b.File(syncwire.Frame{
+		Path: path, Size: int64(len(content)), Digest: hex.EncodeToString(sum[:]), Executable: executable,
+	})
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := f.Fill(bytes.NewReader(content), int64(len(content))); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// Symlink adds a symlink. What is in its place is replaced, unless it is a
+// directory.
+func (b *Batch) Symlink(path, target string, expect *syncwire.Entry) error {
 	if err := b.admit(path); err != nil {
 		return err
 	}
-	if limit := b.workspace.limits.FileBytes; int64(len(content)) > limit {
-		return &Error{
-			Code: CodeFileTooLarge, Path: path,
-			Message: fmt.Sprintf("the file has %d bytes; the limit is %d bytes a file", len(content), limit),
-		}
+	if err := CheckTarget(path, target); err != nil {
+		return err
 	}
-	staged := strconv.Itoa(len(b.writes))
-	if err := b.stage.create(staged, content); err != nil {
-		return failed(path, "staging the file", err)
+	if err := b.stage.symlink(newName(len(b.entries)), target); err != nil {
+		return failed(path, "staging the symlink", err)
 	}
-	b.writes = append(b.writes, write{path: path, staged: staged, executable: executable})
+	b.entries = append(b.entries, entry{
+		action: putSymlink, path: path, expect: expect,
+		wanted: syncwire.Entry{Type: syncwire.Symlink, Target: target},
+	})
+	return nil
+}
+
+// Dir adds a directory. The directories that a file needs come by themselves.
+func (b *Batch) Dir(path string, expect *syncwire.Entry) error {
+	if err := b.admit(path); err != nil {
+		return err
+	}
+	b.entries = append(b.entries, entry{
+		action: putDir, path: path, expect: expect, wanted: syncwire.Entry{Type: syncwire.Dir},
+	})
 	return nil
 }
 
 // Delete adds a path to remove, with all below it. A path that is not there is
 // none to remove. Deletes are applied before writes, so that a batch can replace
 // a directory by a file and the reverse.
-func (b *Batch) Delete(path string) error {
+func (b *Batch) Delete(path string, expect *syncwire.Entry) error {
+	return b.delete(path, expect, removeTree)
+}
+
+// Remove is Delete for a file, a symlink, or a directory that the batch leaves
+// empty; a directory with more in it is a conflict.
+func (b *Batch) Remove(path string, expect *syncwire.Entry) error {
+	return b.delete(path, expect, remove)
+}
+
+func (b *Batch) delete(path string, expect *syncwire.Entry, how action) error {
 	if err := b.admit(path); err != nil {
 		return err
 	}
-	b.deletes = append(b.deletes, path)
+	b.entries = append(b.entries, entry{action: how, path: path, expect: expect})
 	return nil
 }
 
 // admit checks what holds for every entry.
 func (b *Batch) admit(path string) error {
-	if limit := b.workspace.limits.Files; len(b.writes)+len(b.deletes) >= limit {
+	if limit := b.workspace.limits.Files; len(b.entries) >= limit {
 		return &Error{
 			Code:    CodeTooManyFiles,
 			Message: fmt.Sprintf("the batch has more entries than the limit of %d files and deletes", limit),
@@ -109,41 +175,39 @@ func (b *Batch) admit(path string) error {
 	return CheckPath(path)
 }
 
+// newName and oldName are what an entry puts and what it replaced, in the stage.
+func newName(n int) string { return "new-" + strconv.Itoa(n) }
+func oldName(n int) string { return "old-" + strconv.Itoa(n) }
+
 // checkItself refuses a batch that could not hold on any tree.
 func (b *Batch) checkItself() error {
-	files := make(map[string]bool, len(b.writes))
-	for _, file := range b.writes {
-		if files[file.path] {
-			return &Error{Code: CodeInvalidBatch, Path: file.path, Message: "the batch has the file twice"}
+	puts := make(map[string]action, len(b.entries))
+	deletes := make(map[string]bool)
+	for i := range b.entries {
+		e := &b.entries[i]
+		if e.deletes() {
+			if deletes[e.path] {
+				return &Error{Code: CodeInvalidBatch, Path: e.path, Message: "the batch deletes the path twice"}
+			}
+			deletes[e.path] = true
+			continue
 		}
-		files[file.path] = true
+		if _, twice := puts[e.path]; twice {
+			return &Error{Code: CodeInvalidBatch, Path: e.path, Message: "the batch has the file twice"}
+		}
+		puts[e.path] = e.action
 	}
-	for _, file := range b.writes {
-		for parent := range ancestors(file.path) {
-			if files[parent] {
+	for path := range puts {
+		for parent := range ancestors(path) {
+			if kind, put := puts[parent]; put && kind != putDir {
 				return &Error{
-					Code: CodeInvalidBatch, Path: file.path,
+					Code: CodeInvalidBatch, Path: path,
 					Message: fmt.Sprintf("the batch also has %q as a file, so it cannot be a directory", parent),
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// deleted returns a test for paths that the batch deletes, themselves or by an
-// ancestor.
-func (b *Batch) deleted() func(path string) bool {
-	set := make(map[string]bool, len(b.deletes))
-	for _, path := range b.deletes {
-		set[path] = true
-	}
-	return func(path string) bool {
-		if set[path] {
-			return true
-		}
-		return slices.ContainsFunc(slices.Collect(ancestors(path)), func(p string) bool { return set[p] })
-	}
 }
 
 // ancestors yields the directories of a path, the topmost first.

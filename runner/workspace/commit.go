@@ -4,293 +4,410 @@
 package workspace
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
-// compareChunk is how much of two files is compared at once.
-const compareChunk = 32 << 10
-
 // Commit checks the batch against the tree and applies it. On an error other than
-// [CodePartiallyApplied] the tree is as it was.
+// [CodePartiallyApplied] the tree is as it was. journal.go has the order of steps.
 func (b *Batch) Commit() (Result, error) {
 	if err := b.checkItself(); err != nil {
 		return Result{}, err
 	}
-	b.workspace.committing.Lock()
-	defer b.workspace.committing.Unlock()
+	w := b.workspace
+	w.committing.Lock()
+	defer w.committing.Unlock()
 
-	pending, err := b.plan()
+	revision := w.Revision()
+	if b.base != nil && *b.base != revision {
+		return Result{}, &Error{
+			Code: CodeRevisionMismatch, Revision: revision,
+			Message: fmt.Sprintf("the batch is for revision %d, and the workspace is at revision %d", *b.base, revision),
+		}
+	}
+	p, err := b.plan()
 	if err != nil {
 		return Result{}, err
 	}
-	c := commit{Batch: b}
-	for _, path := range b.deletes {
-		if err := c.delete(path); err != nil {
-			return Result{}, c.undo(failed(path, "deleting", err))
-		}
+	if len(p.ops) == 0 {
+		return Result{Revision: revision, Unchanged: p.unchanged}, nil
 	}
-	for _, file := range pending {
-		if err := c.write(file); err != nil {
-			return Result{}, c.undo(failed(file.path, "writing", err))
-		}
+	if err := w.admit(p.growth); err != nil {
+		return Result{}, err
 	}
-	result := Result{
-		Changed: c.changed, Deleted: c.deletedPaths,
-		Unchanged: len(b.writes) - len(pending), Revision: b.workspace.Revision(),
+	revision++
+	if err := b.decide(revision, p.ops); err != nil {
+		return Result{}, failed("", "writing the journal", err)
 	}
-	if len(c.changed)+len(c.deletedPaths) > 0 {
-		result.Revision = b.workspace.advance(b.staging)
+	c := commit{workspace: w, stage: b.stage, ops: p.ops}
+	if err := c.run(); err != nil {
+		return Result{}, b.takeBack(&c, revision, err)
 	}
-	return result, nil
-}
-
-// plan finds the conflicts that can be known before anything is changed, and
-// returns the writes that are needed.
-func (b *Batch) plan() ([]write, error) {
-	for _, path := range b.deletes {
-		parents, _ := split(path)
-		d, err := b.workspace.walk(parents)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, failed(path, "looking up the directory", err)
-		}
-		if err == nil {
-			d.close()
-		}
-	}
-	deleted := b.deleted()
-	pending := make([]write, 0, len(b.writes))
-	for _, file := range b.writes {
-		same := false
-		if !deleted(file.path) {
-			var err error
-			if same, err = b.compare(file); err != nil {
-				return nil, failed(file.path, "comparing", err)
-			}
-		}
-		if same {
-			continue
-		}
-		if file.executable != nil && *file.executable {
-			if err := b.makeExecutable(file); err != nil {
-				return nil, failed(file.path, "making executable", err)
-			}
-		}
-		pending = append(pending, file)
-	}
-	return pending, nil
-}
-
-// compare tells whether the tree already has the file as the batch wants it. It
-// fails when the file cannot be written where it shall be.
-func (b *Batch) compare(file write) (same bool, err error) {
-	parents, name := split(file.path)
-	d, err := b.workspace.walk(parents)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	err = w.advance(b.staging, revision)
+	if err == nil {
+		err = c.sync(b.staging)
 	}
 	if err != nil {
-		return false, err
+		return Result{}, b.takeBack(&c, revision, failed("", "syncing the volume", err))
 	}
-	defer d.close()
-	switch kind, err := d.lstat(name); {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil:
-		return false, err
-	case kind == unix.S_IFDIR:
-		return false, unix.EISDIR
-	case kind != unix.S_IFREG:
-		return false, nil
-	}
-	current, info, err := d.openRead(name)
-	if err != nil {
-		// It cannot be read, or is no regular file any more: it is replaced.
-		return false, nil
-	}
-	defer current.Close()
-	if file.executable == nil && info.Mode()&0o111 != 0 {
-		if err := b.makeExecutable(file); err != nil {
-			return false, err
-		}
-	}
-	if file.executable != nil && *file.executable != (info.Mode()&0o111 != 0) {
-		return false, nil
-	}
-	staged, stagedInfo, err := b.stage.openRead(file.staged)
-	if err != nil {
-		return false, err
-	}
-	defer staged.Close()
-	if stagedInfo.Size() != info.Size() {
-		return false, nil
-	}
-	return equal(current, staged)
+	// Failing here leaves a batch that is applied once more, which changes nothing.
+	_ = b.staging.rename(commitName, b.staging, b.name)
+	w.used.grow(p.growth)
+	return c.result(b.entries, p.unchanged, revision), nil
 }
 
-// makeExecutable changes the mode through an open file: by name, an app that puts
-// a symlink in the file's place would choose what is changed.
-func (b *Batch) makeExecutable(file write) error {
-	f, _, err := b.stage.openRead(file.staged)
+// decide makes the batch one that is applied whatever happens.
+func (b *Batch) decide(revision int64, ops []op) error {
+	text, err := encodeJournal(revision, ops)
 	if err != nil {
 		return err
 	}
-	return errors.Join(unix.Fchmod(int(f.Fd()), executableMode), f.Close())
+	var files []string
+	for _, o := range ops {
+		if o.Kind == opPut && b.entries[o.N].action == putFile {
+			files = append(files, newName(o.N))
+		}
+	}
+	if err := b.workspace.inParallel(files, b.stage.syncFile); err != nil {
+		return err
+	}
+	if err := b.stage.save(journalFile, text); err != nil {
+		return err
+	}
+	if err := b.stage.sync(); err != nil {
+		return err
+	}
+	// One that is over and could not be removed; committing is locked.
+	if err := b.staging.drop(commitName); err != nil {
+		return err
+	}
+	if err := b.staging.rename(b.name, b.staging, commitName); err != nil {
+		return err
+	}
+	if err := b.staging.sync(); err != nil {
+		// Not decided after all: a runner that is started now must not apply it.
+		return errors.Join(err, b.staging.rename(commitName, b.staging, b.name))
+	}
+	return nil
 }
 
-// equal compares two files of the same size.
-func equal(a, b *os.File) (bool, error) {
-	var x, y [compareChunk]byte
-	for {
-		n, errA := io.ReadFull(a, x[:])
-		m, errB := io.ReadFull(b, y[:])
-		if !bytes.Equal(x[:n], y[:m]) {
-			return false, nil
-		}
-		for _, err := range []error{errA, errB} {
-			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				return false, err
-			}
-		}
-		if errA != nil || errB != nil {
-			return true, nil //nolint:nilerr // both ended together and all was equal
-		}
+// takeBack undoes what was done of a batch, and returns the cause, or an error
+// that says what remains changed.
+func (b *Batch) takeBack(c *commit, revision int64, cause error) error {
+	known := failed("", "applying", cause)
+	// Without the new name a runner that is started now would apply what is being
+	// taken back. Nothing better is left than to go on.
+	_ = b.staging.rename(commitName, b.staging, undoName)
+	_ = b.staging.sync()
+	remain := c.undo()
+	var err error
+	if b.workspace.Revision() >= revision {
+		err = b.workspace.advance(b.staging, revision-1)
+	}
+	if err = errors.Join(err, c.sync(b.staging)); err == nil {
+		_ = b.staging.rename(undoName, b.staging, b.name)
+	}
+	if len(remain) == 0 {
+		return known
+	}
+	return &Error{
+		Code: CodePartiallyApplied, Path: known.Path, Applied: remain, Err: known.Err,
+		Message: fmt.Sprintf("%s, and %d earlier changes of the batch could not be undone", known.Message, len(remain)),
 	}
 }
 
-// commit is the part of a batch that changes the tree. It remembers each step.
+// commit applies operations, or takes them back. Both can be repeated from any
+// point.
 type commit struct {
-	*Batch
-	steps        []step
-	changed      []string
-	deletedPaths []string
+	workspace *Workspace
+	stage     directory
+	ops       []op
+	// deleted has the N of operations that found something to delete.
+	deleted map[int]bool
+	at      walker
 }
 
-// step is one change and what takes it back. Directories are not kept open, since
-// a batch may touch more of them than there are descriptors.
-type step struct {
-	path string
-	// kept is the name in the stage under which the old thing lies; empty when
-	// there was none.
-	kept string
-	// madeDir: the step made the directory at path.
-	madeDir bool
-	// lost: the old thing could not be kept, so the step cannot be undone.
-	lost bool
-}
-
-// delete moves path into the stage.
-func (c *commit) delete(path string) error {
-	parents, name := split(path)
-	d, err := c.workspace.walk(parents)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// run applies all operations, in order.
+func (c *commit) run() error {
+	c.at.workspace, c.deleted = c.workspace, map[int]bool{}
+	defer c.at.close()
+	for _, o := range c.ops {
+		if err := c.do(o); err != nil {
+			return failed(o.Path, doing[o.Kind], err)
+		}
 	}
+	return nil
+}
+
+var doing = map[opKind]string{
+	opDelete: "deleting", opRemoveDir: "deleting the directory", opMakeDir: "making the directory", opPut: "writing",
+}
+
+func (c *commit) do(o op) error {
+	parents, name := split(o.Path)
+	d, err := c.at.walk(parents)
 	if err != nil {
-		return err
-	}
-	defer d.close()
-	kept := fmt.Sprintf("deleted-%d", len(c.steps))
-	if err := d.rename(name, c.stage, kept); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && (o.Kind == opDelete || o.Kind == opRemoveDir) {
 			return nil
 		}
 		return err
 	}
-	c.steps = append(c.steps, step{path: path, kept: kept})
-	c.deletedPaths = append(c.deletedPaths, path)
-	return nil
-}
-
-// write renames the staged file into place, after giving what is there a second
-// name in the stage. Old or new, a file is at path at every moment.
-func (c *commit) write(file write) error {
-	parents, name := split(file.path)
-	d, err := c.walkMaking(parents)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	done := step{path: file.path, kept: fmt.Sprintf("replaced-%d", len(c.steps))}
-	switch err := d.link(name, c.stage, done.kept); {
-	case errors.Is(err, fs.ErrNotExist):
-		done.kept = ""
-	case err != nil:
-		// A file system without hard links, or a file of somebody else's.
-		done.kept, done.lost = "", true
-	}
-	if err := c.stage.rename(file.staged, d, name); err != nil {
-		return err
-	}
-	c.steps = append(c.steps, done)
-	c.changed = append(c.changed, file.path)
-	return nil
-}
-
-// walkMaking is walk, making the directories that are not there.
-func (c *commit) walkMaking(names []string) (directory, error) {
-	d, err := c.workspace.top.openDir(".")
-	if err != nil {
-		return directory{}, err
-	}
-	for i, name := range names {
-		sub, made, err := d.openOrMakeDir(name, dirMode)
-		d.close()
-		if made {
-			c.steps = append(c.steps, step{path: strings.Join(names[:i+1], "/"), madeDir: true})
+	switch o.Kind {
+	case opDelete:
+		return c.delete(o, d, name)
+	case opRemoveDir:
+		err := d.removeDir(name)
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return raced(o, "the directory got something in it while the batch was applied")
 		}
-		if err != nil {
-			return directory{}, err
+		c.deleted[o.N] = err == nil
+		return ignore(err, fs.ErrNotExist)
+	case opMakeDir:
+		sub, _, err := d.openOrMakeDir(name, dirMode)
+		if err == nil {
+			sub.close()
 		}
-		d = sub
-	}
-	return d, nil
-}
-
-// undo takes all steps back and returns cause, or, when a step cannot be taken
-// back, an error that says what remains changed.
-func (c *commit) undo(cause *Error) error {
-	var remain []string
-	for i := len(c.steps) - 1; i >= 0; i-- {
-		s := c.steps[i]
-		if err := c.undoStep(s); err != nil && !s.madeDir {
-			remain = append(remain, s.path)
-		}
-	}
-	if len(remain) == 0 {
-		return cause
-	}
-	return &Error{
-		Code: CodePartiallyApplied, Path: cause.Path, Applied: remain, Err: cause.Err,
-		Message: fmt.Sprintf("%s, and %d earlier changes of the batch could not be undone", cause.Message, len(remain)),
-	}
-}
-
-var errNotKept = errors.New("the old file was not kept")
-
-func (c *commit) undoStep(s step) error {
-	if s.lost {
-		return errNotKept
-	}
-	parents, name := split(s.path)
-	d, err := c.workspace.walk(parents)
-	if err != nil {
 		return err
-	}
-	defer d.close()
-	switch {
-	case s.madeDir:
-		return d.removeDir(name)
-	case s.kept == "":
-		return d.removeFile(name)
 	default:
-		return c.stage.rename(s.kept, d, name)
+		return c.put(o, d, name)
 	}
+}
+
+// delete moves what is there into the stage.
+func (c *commit) delete(o op, d directory, name string) error {
+	done, err := c.stage.exists(oldName(o.N))
+	if done || err != nil {
+		return err
+	}
+	if err := d.rename(name, c.stage, oldName(o.N)); err != nil {
+		return ignore(err, fs.ErrNotExist)
+	}
+	c.deleted[o.N] = true
+	return c.unchanged(o)
+}
+
+// put renames the staged thing into place, after giving what is there a second
+// name in the stage. Old or new, a file is at path at every moment.
+func (c *commit) put(o op, d directory, name string) error {
+	waits, err := c.stage.exists(newName(o.N))
+	if !waits || err != nil {
+		return err // it was put before
+	}
+	if !o.Had {
+		err := c.stage.renameNew(newName(o.N), d, name)
+		if errors.Is(err, fs.ErrExist) {
+			return raced(o, "something appeared there while the batch was applied")
+		}
+		return err
+	}
+	switch err := d.link(name, c.stage, oldName(o.N)); {
+	case err == nil, errors.Is(err, fs.ErrExist):
+	case errors.Is(err, fs.ErrNotExist):
+		if o.seen != nil {
+			return raced(o, "it vanished while the batch was applied")
+		}
+	default:
+		// A file system without hard links, or a file of somebody else's: for a
+		// moment there is no file. A directory was none when the batch was planned.
+		if st, err := d.lstat(name); err != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return raced(o, "a directory appeared there while the batch was applied")
+		}
+		if err := d.rename(name, c.stage, oldName(o.N)); err != nil {
+			return err
+		}
+	}
+	if err := c.unchanged(o); err != nil {
+		return err
+	}
+	return c.stage.rename(newName(o.N), d, name)
+}
+
+// unchanged fails when what was kept is not what the plan saw: the app has changed
+// it since, and the client would lose that without knowing.
+func (c *commit) unchanged(o op) error {
+	if o.seen == nil {
+		return nil
+	}
+	st, err := c.stage.lstat(oldName(o.N))
+	if err != nil {
+		return err
+	}
+	if st.Ino != o.seen.Ino || st.Size != o.seen.Size || st.Mtim != o.seen.Mtim || st.Mode != o.seen.Mode {
+		return raced(o, "it changed while the batch was applied")
+	}
+	return nil
+}
+
+// raced is a conflict that came up after the plan.
+func raced(o op, reason string) error {
+	return conflictError([]syncwire.Conflict{{Path: o.Path, Reason: reason}})
+}
+
+// undo takes all operations back, done or not, and returns the paths of those that
+// it could not take back.
+func (c *commit) undo() []string {
+	c.at.workspace = c.workspace
+	defer c.at.close()
+	var remain []string
+	for i := len(c.ops) - 1; i >= 0; i-- {
+		o := c.ops[i]
+		parents, name := split(o.Path)
+		d, err := c.at.walk(parents)
+		if err == nil {
+			err = c.undoOne(o, d, name)
+		} else if o.Kind == opMakeDir {
+			err = nil
+		}
+		if err != nil && c.wasDone(o) {
+			remain = append(remain, o.Path)
+		}
+	}
+	return remain
+}
+
+func (c *commit) undoOne(o op, d directory, name string) error {
+	switch o.Kind {
+	case opDelete:
+		return ignore(c.stage.renameNew(oldName(o.N), d, name), fs.ErrNotExist)
+	case opRemoveDir:
+		sub, _, err := d.openOrMakeDir(name, dirMode)
+		if err == nil {
+			sub.close()
+		}
+		return err
+	case opMakeDir:
+		// One that has something in it is the app's by now.
+		_ = d.removeDir(name)
+		return nil
+	default:
+		if o.Had {
+			// Without the old thing nothing was changed, or it is back already.
+			return ignore(c.stage.rename(oldName(o.N), d, name), fs.ErrNotExist)
+		}
+		if waits, err := c.stage.exists(newName(o.N)); waits || err != nil {
+			return err
+		}
+		// Not deleted: doing this once more must find that it is done.
+		return ignore(d.rename(name, c.stage, newName(o.N)), fs.ErrNotExist)
+	}
+}
+
+// wasDone tells, as far as the stage shows it, whether an operation took place.
+func (c *commit) wasDone(o op) bool {
+	switch o.Kind {
+	case opDelete:
+		kept, err := c.stage.exists(oldName(o.N))
+		return kept || err != nil
+	case opPut:
+		waits, err := c.stage.exists(newName(o.N))
+		return !waits || err != nil
+	default:
+		return c.deleted[o.N]
+	}
+}
+
+// sync makes the changes outlast a loss of power.
+func (c *commit) sync(staging directory) error {
+	seen := map[string]bool{}
+	var dirs []string
+	for _, o := range c.ops {
+		dir := o.Path[:max(0, len(o.Path)-len(lastName(o.Path))-1)]
+		if !seen[dir] {
+			seen[dir] = true
+			dirs = append(dirs, dir)
+		}
+	}
+	err := c.workspace.inParallel(dirs, func(dir string) error {
+		var names []string
+		if dir != "" {
+			parents, name := split(dir)
+			names = append(parents, name)
+		}
+		d, err := c.workspace.walk(names)
+		if err != nil {
+			return nil // it is gone, or in other hands: nothing of ours to sync
+		}
+		defer d.close()
+		return d.sync()
+	})
+	return errors.Join(err, staging.sync())
+}
+
+// result says what was done, in the order of the batch.
+func (c *commit) result(entries []entry, unchanged int, revision int64) Result {
+	r := Result{Revision: revision, Unchanged: unchanged}
+	put := map[int]bool{}
+	for _, o := range c.ops {
+		if o.Kind == opPut || o.named {
+			put[o.N] = true
+		}
+	}
+	for i := range entries {
+		switch {
+		case put[i]:
+			r.Changed = append(r.Changed, entries[i].path)
+		case c.deleted[i]:
+			r.Deleted = append(r.Deleted, entries[i].path)
+		}
+	}
+	return r
+}
+
+// syncWorkers is how many syncs wait at once: a file system takes many of them in
+// one turn of its own journal.
+const syncWorkers = 8
+
+// inParallel calls do for each name and returns one of the errors.
+func (w *Workspace) inParallel(names []string, do func(string) error) error {
+	if len(names) == 1 || w.top.before != nil { // a test that crashes here does so in one goroutine
+		for _, name := range names {
+			if err := do(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var (
+		next    atomic.Int64
+		failure atomic.Pointer[error]
+		working sync.WaitGroup
+	)
+	for range min(syncWorkers, len(names)) {
+		working.Go(func() {
+			for failure.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(names) {
+					return
+				}
+				if err := do(names[i]); err != nil {
+					failure.Store(&err)
+				}
+			}
+		})
+	}
+	working.Wait()
+	if err := failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// ignore returns nil for one kind of error.
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+func lastName(path string) string {
+	_, name := split(path)
+	return name
 }

@@ -12,8 +12,8 @@
 // old content or the new, never a half. When a step fails in the middle, the
 // steps before it are undone in reverse order; should that fail too, the error
 // says so and names the paths that remain changed ([CodePartiallyApplied]). A
-// crash of the runner in the middle of a commit leaves some files new and some
-// old; nobody was told that the batch was applied, and applying it again is safe.
+// runner that dies at any moment leaves the tree as before the batch, or one that
+// the next runner brings to its end before anything else: journal.go says how.
 //
 // # Confinement
 //

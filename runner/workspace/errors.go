@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // Code says what kind of failure an [Error] is. The values are part of the
@@ -26,7 +28,16 @@ const (
 	CodeTooManyFiles Code = "TooManyFiles"
 	// CodeFileTooLarge means a file of more than [Limits.FileBytes].
 	CodeFileTooLarge Code = "FileTooLarge"
-	// CodeNoSpace means that the volume is full, or its quota is.
+	// CodeBatchTooLarge means more bytes of content than [Limits.BatchBytes].
+	CodeBatchTooLarge Code = "BatchTooLarge"
+	// CodeRevisionMismatch means that the workspace is not at the revision that the
+	// batch is for; [Error.Revision] is the one it is at.
+	CodeRevisionMismatch Code = "RevisionMismatch"
+	// CodeSourceChanged means that content which the client took for known is not
+	// there, so that a copy does not give the promised file.
+	CodeSourceChanged Code = "SourceChanged"
+	// CodeNoSpace means that the volume is full, or its quota is, or that the
+	// workspace would exceed [Limits.TotalFiles] or [Limits.TotalBytes].
 	CodeNoSpace Code = "InsufficientStorage"
 	// CodePartiallyApplied means that a commit failed in the middle and could not be
 	// undone; [Error.Applied] has the paths that remain changed.
@@ -47,6 +58,10 @@ type Error struct {
 	Message string
 	// Applied names the paths that remain changed, for [CodePartiallyApplied].
 	Applied []string
+	// Conflicts has every path at which the tree is not as the batch needs it.
+	Conflicts []syncwire.Conflict
+	// Revision is the current one, for [CodeRevisionMismatch].
+	Revision int64
 	// Err is the cause, if the file system was it.
 	Err error
 }
@@ -74,6 +89,15 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// conflictError is the one error for all conflicts of a batch.
+func conflictError(conflicts []syncwire.Conflict) *Error {
+	e := &Error{Code: CodeConflict, Path: conflicts[0].Path, Message: conflicts[0].Reason, Conflicts: conflicts}
+	if more := len(conflicts) - 1; more > 0 {
+		e.Message += fmt.Sprintf("; %d more paths conflict", more)
+	}
+	return e
+}
 
 // failed describes an error of the file system while handling path. What is an
 // [*Error] already stays as it is.

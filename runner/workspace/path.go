@@ -21,6 +21,8 @@ const (
 	MaxPathDepth = 64
 	// MaxNameBytes bounds one name; it is also the limit of Linux file systems.
 	MaxNameBytes = 255
+	// MaxTargetBytes bounds the target of a symlink.
+	MaxTargetBytes = 1024
 )
 
 // CheckPath returns nil when path may name something in a workspace: relative,
@@ -61,6 +63,36 @@ func CheckPath(path string) error {
 	// Compared without regard to case for file systems that do so too.
 	if strings.EqualFold(names[0], StagingName) {
 		return invalid(path, fmt.Sprintf("%q is reserved", StagingName))
+	}
+	return nil
+}
+
+// CheckTarget returns nil when the symlink at path may have the target: relative,
+// and inside the workspace. Steps up may stand at the beginning only, where they
+// count from the link's own directory: behind the name of another symlink ("a/../..")
+// they would count from wherever that one leads. What the app makes of the link's
+// surroundings later is not known here, and nothing in this package follows one.
+func CheckTarget(path, target string) error {
+	if len(target) > MaxTargetBytes {
+		return invalid(path, fmt.Sprintf("the target of the symlink is longer than %d bytes", MaxTargetBytes))
+	}
+	up, rest := 0, target
+	for rest == ".." || strings.HasPrefix(rest, "../") {
+		up, rest = up+1, strings.TrimPrefix(strings.TrimPrefix(rest, ".."), "/")
+	}
+	if up > strings.Count(path, "/") {
+		return invalid(path, "the target of the symlink lies outside of the workspace")
+	}
+	if rest == "" && up > 0 || rest == "." && up == 0 {
+		return nil
+	}
+	parents, _ := split(path)
+	if err := CheckPath(strings.Join(append(parents[:len(parents)-up], rest), "/")); err != nil {
+		return invalid(path, "the target of the symlink is no path inside the workspace: "+failed("", "", err).Message)
+	}
+	// Joined with its directory a target may look relative that is not.
+	if rest[0] == '/' {
+		return invalid(path, "the target of the symlink is absolute")
 	}
 	return nil
 }

@@ -4,6 +4,8 @@
 package workspace
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -120,7 +122,7 @@ func apply(w *Workspace, changes []change) (Result, error) {
 	defer b.Discard()
 	for _, c := range changes {
 		if c.delete {
-			err = b.Delete(c.path)
+			err = b.Delete(c.path, nil)
 		} else {
 			err = b.Write(c.path, []byte(c.content), c.executable)
 		}
@@ -129,4 +131,16 @@ func apply(w *Workspace, changes []change) (Result, error) {
 		}
 	}
 	return b.Commit()
+}
+
+// limits are the defaults with fewer files and bytes.
+func limits(files int, bytes int64) Limits {
+	l := DefaultLimits()
+	l.Files, l.FileBytes = files, bytes
+	return l
+}
+
+func digestOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
 }

@@ -26,6 +26,9 @@ const (
 	// revisionFile keeps the revision in the staging directory across restarts of
 	// the runner.
 	revisionFile = "revision"
+	// StateName is a directory in the staging directory where the runner keeps what
+	// else outlives it. It is made by whoever uses it.
+	StateName = "state"
 	// ignoreFile keeps git from showing the staging directory.
 	ignoreFile = ".gitignore"
 
@@ -34,44 +37,66 @@ const (
 	maxRevision = 1<<53 - 1
 )
 
-// Limits bound one batch.
+// Limits bound batches and the workspace.
 type Limits struct {
 	// Files bounds the entries of a batch, writes and deletes together.
 	// Default 10,000.
 	Files int
-	// FileBytes bounds the content of one file. Default 16 MiB.
+	// FileBytes bounds the content of one file; a larger one that the app made is
+	// listed without a digest. Default 1 GiB.
 	FileBytes int64
+	// BatchBytes bounds the content of all files of a batch, copied content too.
+	// Default 2 GiB.
+	BatchBytes int64
+	// TotalFiles and TotalBytes bound what a batch may make of the workspace. The app
+	// is not bound by them. Default 250,000 files and directories, and 64 GiB.
+	TotalFiles, TotalBytes int64
 }
 
 // DefaultLimits returns the limits that apply unless the operator sets others.
 func DefaultLimits() Limits {
-	return Limits{Files: 10_000, FileBytes: 16 << 20}
+	return Limits{
+		Files: 10_000, FileBytes: 1 << 30, BatchBytes: 2 << 30,
+		TotalFiles: 250_000, TotalBytes: 64 << 30,
+	}
 }
 
 // Workspace is the directory that the app runs in. Batches may be filled from any
 // goroutine; they are committed one after the other.
 type Workspace struct {
-	limits Limits
-	top    directory
+	limits  Limits
+	top     directory
+	digests digests
+	used    used
 
 	committing sync.Mutex
 	revision   atomic.Int64
+	recovery   Recovery
 }
 
-// Open opens the workspace at path, which must exist, and removes what an earlier
-// runner left in its staging directory.
+// Open opens the workspace at path, which must exist, finishes a batch that an
+// earlier runner left unfinished, and removes what else it left.
 func Open(path string, limits Limits) (*Workspace, error) {
+	return openWith(path, limits, nil)
+}
+
+// openWith is Open with a function that is called before each change of the disk.
+func openWith(path string, limits Limits, before func(step string)) (*Workspace, error) {
 	top, err := openTop(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
-	w := &Workspace{limits: limits, top: top}
+	top.before = before
+	w := &Workspace{limits: limits, top: top, digests: digests{known: map[inode]known{}}}
 	if err := w.recover(); err != nil {
 		top.close()
 		return nil, fmt.Errorf("preparing the staging directory of the workspace: %w", err)
 	}
 	return w, nil
 }
+
+// Recovered tells what Open found of an earlier runner.
+func (w *Workspace) Recovered() Recovery { return w.recovery }
 
 // Close releases the workspace. Batches must not be used after it.
 func (w *Workspace) Close() { w.top.close() }
@@ -94,7 +119,7 @@ func (w *Workspace) staging() (directory, error) {
 		return directory{}, err
 	}
 	if made {
-		if err := d.create(ignoreFile, []byte("*\n")); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := d.save(ignoreFile, []byte("*\n")); err != nil && !errors.Is(err, fs.ErrExist) {
 			d.close()
 			return directory{}, err
 		}
@@ -102,32 +127,36 @@ func (w *Workspace) staging() (directory, error) {
 	return d, nil
 }
 
-// recover reads the revision and removes all else from the staging directory.
+// recover reads the revision, finishes an unfinished batch, and removes all else
+// from the staging directory.
 func (w *Workspace) recover() error {
 	staging, err := w.staging()
 	if err != nil {
 		return err
 	}
 	defer staging.close()
+	w.revision.Store(readRevision(staging))
+	if w.recovery, err = w.recoverBatch(staging); err != nil {
+		return err
+	}
 	names, err := staging.file.Readdirnames(-1)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if name == revisionFile || name == ignoreFile {
+		if name == revisionFile || name == ignoreFile || name == StateName {
 			continue
 		}
 		if err := staging.removeTree(name); err != nil {
 			return err
 		}
 	}
-	w.revision.Store(readRevision(staging))
 	return nil
 }
 
 // readRevision returns 0 for anything that is not a revision.
 func readRevision(staging directory) int64 {
-	f, _, err := staging.openRead(revisionFile)
+	f, err := staging.openRead(revisionFile)
 	if err != nil {
 		return 0
 	}
@@ -143,15 +172,17 @@ func readRevision(staging directory) int64 {
 	return n
 }
 
-// advance counts a batch. Not being able to write the number down is no reason to
-// call an applied batch failed.
-func (w *Workspace) advance(staging directory) int64 {
-	n := w.revision.Add(1)
+// advance writes the revision down.
+func (w *Workspace) advance(staging directory, revision int64) error {
 	temporary := revisionFile + "." + rand.Text()
-	if staging.create(temporary, strconv.AppendInt(nil, n, 10)) == nil {
-		_ = staging.rename(temporary, staging, revisionFile)
+	if err := staging.save(temporary, strconv.AppendInt(nil, revision, 10)); err != nil {
+		return err
 	}
-	return n
+	if err := staging.rename(temporary, staging, revisionFile); err != nil {
+		return err
+	}
+	w.revision.Store(revision)
+	return nil
 }
 
 // walk opens the directory with the given names below the top.

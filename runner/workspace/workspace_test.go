@@ -169,7 +169,7 @@ func TestBatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			test.before.make(t, dir)
-			w := open(t, dir, Limits{Files: 3, FileBytes: 100})
+			w := open(t, dir, limits(3, 100))
 			result, err := apply(w, test.changes)
 			var refusal *Error
 			if errors.As(err, &refusal); err != nil && (refusal == nil || refusal.Code != test.code) || (err == nil) != (test.code == "") {
@@ -189,7 +189,7 @@ func TestBatch(t *testing.T) {
 }
 
 func TestLimitErrorsNameTheLimit(t *testing.T) {
-	w := open(t, t.TempDir(), Limits{Files: 1, FileBytes: 2})
+	w := open(t, t.TempDir(), limits(1, 2))
 	for want, changes := range map[string][]change{
 		"2 bytes a file":           {{path: "a", content: "123"}},
 		"limit of 1 files":         {{path: "a"}, {path: "b"}},
@@ -310,7 +310,7 @@ func TestTreesOfAnyDepthAreDeleted(t *testing.T) {
 	for range 10 * removeDepth {
 		sub, _, err := d.openOrMakeDir("deep", 0o755)
 		must(t, err)
-		must(t, sub.create("file", nil))
+		must(t, sub.save("file", nil))
 		d.close()
 		d = sub
 	}
@@ -322,72 +322,10 @@ func TestTreesOfAnyDepthAreDeleted(t *testing.T) {
 	}
 }
 
-// half applies the steps of a batch and then undoes them, as a failure of the next
-// step would.
-func half(t *testing.T, w *Workspace, changes []change, spoil func(*commit)) error {
-	t.Helper()
-	b, err := w.NewBatch()
-	must(t, err)
-	defer b.Discard()
-	c := commit{Batch: b}
-	for _, ch := range changes {
-		if ch.delete {
-			must(t, c.delete(ch.path))
-			continue
-		}
-		must(t, b.Write(ch.path, []byte(ch.content), nil))
-		must(t, c.write(b.writes[len(b.writes)-1]))
-	}
-	spoil(&c)
-	return c.undo(&Error{Code: CodeNoSpace, Path: "next", Message: "full"})
-}
-
-func TestFailureInTheMiddleIsUndone(t *testing.T) {
-	before := tree{"replaced": "old", "gone/a": "1", "gone/b": "+2", "link": "->gone", "becomes": "file"}
-	changes := []change{
-		{path: "gone", delete: true},
-		{path: "becomes", delete: true},
-		{path: "replaced", content: "new"},
-		{path: "link", content: "new"},
-		{path: "becomes/a/dir", content: "new"},
-		{path: "made/deep/file", content: "new"},
-	}
-	t.Run("whole", func(t *testing.T) {
-		dir := t.TempDir()
-		before.make(t, dir)
-		err := half(t, open(t, dir, DefaultLimits()), changes, func(*commit) {})
-		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Code != CodeNoSpace {
-			t.Errorf("the error is %v, want the cause", err)
-		}
-		if diff := cmp.Diff(before, treeOf(t, dir)); diff != "" {
-			t.Errorf("tree (-want +got):\n%s", diff)
-		}
-	})
-	t.Run("or the error names what remains", func(t *testing.T) {
-		dir := t.TempDir()
-		before.make(t, dir)
-		err := half(t, open(t, dir, DefaultLimits()), changes, func(c *commit) {
-			for i := range c.steps {
-				if c.steps[i].path == "replaced" {
-					c.steps[i].lost = true
-				}
-			}
-		})
-		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Code != CodePartiallyApplied {
-			t.Fatalf("the error is %v, want code %s", err, CodePartiallyApplied)
-		}
-		if diff := cmp.Diff([]string{"replaced"}, refusal.Applied); diff != "" {
-			t.Errorf("applied (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestLargeFilesAreComparedWhole(t *testing.T) {
 	dir := t.TempDir()
 	w := open(t, dir, DefaultLimits())
-	content := bytes.Repeat([]byte("x"), 3*compareChunk+7)
+	content := bytes.Repeat([]byte("x"), 3*hashChunk+7)
 	for i, last := range []byte{'x', 'x', 'y'} {
 		content[len(content)-1] = last
 		result, err := apply(w, []change{{path: "a", content: string(content)}})

@@ -1,0 +1,184 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package syncwire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Decoder reads a batch. It holds one frame and a small buffer, never a file.
+type Decoder struct {
+	in      *bufio.Reader
+	began   bool
+	ended   bool
+	entries int
+	// missing is what the current file still lacks, unread what of the current data
+	// frame has not been taken.
+	missing int64
+	unread  int64
+}
+
+// NewDecoder returns a decoder of the batch that r has.
+func NewDecoder(r io.Reader) *Decoder {
+	return &Decoder{in: bufio.NewReaderSize(r, MaxFrameBytes)}
+}
+
+// Next returns the next frame. After OpFile come OpData and OpCopy until the file
+// has its size; after OpData the caller takes the bytes with [Decoder.Read] until
+// io.EOF. After OpEnd it returns io.EOF. A malformed batch is a [*FormError];
+// errors of the reader come back as they are.
+func (d *Decoder) Next() (Frame, error) {
+	if d.unread > 0 {
+		if _, err := io.CopyN(io.Discard, d, d.unread); err != nil {
+			return Frame{}, err
+		}
+	}
+	if d.ended {
+		if _, err := d.in.ReadByte(); !errors.Is(err, io.EOF) {
+			return Frame{}, or(err, malformed("there is more after the end frame"))
+		}
+		return Frame{}, io.EOF
+	}
+	f, err := d.line()
+	if err != nil {
+		return Frame{}, err
+	}
+	return f, d.accept(&f)
+}
+
+// Read reads the bytes of the last data frame, and io.EOF behind them.
+func (d *Decoder) Read(p []byte) (int, error) {
+	if d.unread == 0 {
+		return 0, io.EOF
+	}
+	n, err := d.in.Read(p[:min(int64(len(p)), d.unread)])
+	d.unread -= int64(n)
+	if errors.Is(err, io.EOF) {
+		err = ErrCut
+	}
+	return n, err
+}
+
+// line reads and parses one line.
+func (d *Decoder) line() (Frame, error) {
+	text, err := d.in.ReadSlice('\n')
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return Frame{}, malformed("a frame is longer than %d bytes", MaxFrameBytes)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return Frame{}, ErrCut
+	case err != nil:
+		return Frame{}, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var f Frame
+	if err := decoder.Decode(&f); err != nil {
+		return Frame{}, malformed("a frame is not right: %s", shorten(err.Error()))
+	}
+	// Package json replaces what is not UTF-8, and two names would become one.
+	if strings.ContainsRune(f.Path, '\uFFFD') || strings.ContainsRune(f.Target, '\uFFFD') {
+		return Frame{}, malformed("a name in a frame is not valid UTF-8, or holds U+FFFD")
+	}
+	if decoder.More() {
+		return Frame{}, malformed("a line has more than one frame")
+	}
+	return f, nil
+}
+
+// accept checks a frame against what may come now.
+func (d *Decoder) accept(f *Frame) error {
+	if !d.began {
+		if f.Op != OpBegin || f.Version != Version {
+			return malformed("the first frame must be begin with version %d", Version)
+		}
+		d.began = true
+		return nil
+	}
+	switch f.Op {
+	case OpData, OpCopy:
+		return d.piece(f)
+	case OpFile, OpSymlink, OpDir, OpDelete, OpEnd:
+		if d.missing > 0 {
+			return malformed("the file before %q lacks %d bytes", f.Op, d.missing)
+		}
+	default:
+		return malformed("a frame has the operation %q", shorten(string(f.Op)))
+	}
+	if f.Op == OpEnd {
+		d.ended = true
+		if f.Entries != d.entries {
+			return malformed("the end frame counts %d entries, and %d came", f.Entries, d.entries)
+		}
+		return nil
+	}
+	d.entries++
+	if f.Expect != nil {
+		if err := f.Expect.check(); err != nil {
+			return err
+		}
+	}
+	if f.Op == OpFile {
+		if f.Size < 0 || !validDigest(f.Digest) {
+			return malformed("a file needs a size and a SHA-256 digest in lower-case hex")
+		}
+		d.missing = f.Size
+	}
+	return nil
+}
+
+// piece checks a part of a file.
+func (d *Decoder) piece(f *Frame) error {
+	if f.Length <= 0 || f.Length > d.missing {
+		return malformed("a piece has %d bytes where 1 to %d belong", f.Length, d.missing)
+	}
+	d.missing -= f.Length
+	if f.Op == OpData {
+		d.unread = f.Length
+	} else if f.Offset < 0 {
+		return malformed("a copy begins at %d", f.Offset)
+	}
+	return nil
+}
+
+// check refuses an expectation that nothing could meet.
+func (e *Entry) check() error {
+	switch e.Type {
+	case None, Dir, Symlink, Other:
+		return nil
+	case File:
+		if validDigest(e.Digest) {
+			return nil
+		}
+		return malformed("expect names a file without a SHA-256 digest in lower-case hex")
+	default:
+		return malformed("expect has the type %q", shorten(string(e.Type)))
+	}
+}
+
+func malformed(format string, args ...any) *FormError {
+	return &FormError{Message: fmt.Sprintf(format, args...)}
+}
+
+func or(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// shorten bounds what is repeated of a frame in a message.
+func shorten(s string) string {
+	const most = 100
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

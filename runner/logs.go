@@ -5,6 +5,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -12,21 +13,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/runner/logwire"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 )
 
-// logOffsetHeader tells at which offset an answer of GET /logs begins.
-const logOffsetHeader = "X-Sandbox-Log-Offset"
-
 // logQuery is what a caller asks of GET /logs.
 type logQuery struct {
-	follow, timestamps bool
-	streams            ringlog.Stream
+	follow, timestamps, records bool
+	streams                     ringlog.Stream
 	// start finds the offset to begin at.
 	start func(*ringlog.Ring) (int64, error)
 }
 
-// logs sends the log as plain text. The app is never slowed by it: the reader
+// logs sends the log as plain text or as records. The app is never slowed by it: the reader
 // copies from the ring at its own pace, and finds a gap if it was too slow.
 func (s *server) logs(w http.ResponseWriter, r *http.Request) error {
 	query, err := parseLogQuery(r.URL.Query(), time.Now())
@@ -41,13 +40,20 @@ func (s *server) logs(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	h.Set(logOffsetHeader, strconv.FormatInt(offset, 10))
+	h.Set(logwire.IDHeader, s.ring.ID())
+	h.Set(logwire.OffsetHeader, strconv.FormatInt(offset, 10))
+	if query.records {
+		h.Set("Content-Type", logwire.ContentType)
+	}
 	w.WriteHeader(http.StatusOK)
 
 	stream := logStream{
-		reader:   s.ring.Reader(offset, query.streams),
-		renderer: ringlog.Renderer{Timestamps: query.timestamps},
-		out:      w, control: http.NewResponseController(w),
+		reader: s.ring.Reader(offset, query.streams),
+		render: (&ringlog.Renderer{Timestamps: query.timestamps}).Append,
+		out:    w, control: http.NewResponseController(w),
+	}
+	if query.records {
+		stream.render = appendRecords
 	}
 	if query.follow {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -64,12 +70,12 @@ func (s *server) logs(w http.ResponseWriter, r *http.Request) error {
 
 // logStream is one answer of GET /logs.
 type logStream struct {
-	reader   *ringlog.Reader
-	renderer ringlog.Renderer
-	batch    ringlog.Batch
-	text     []byte
-	out      http.ResponseWriter
-	control  *http.ResponseController
+	reader  *ringlog.Reader
+	render  func(dst []byte, b *ringlog.Batch) []byte
+	batch   ringlog.Batch
+	text    []byte
+	out     http.ResponseWriter
+	control *http.ResponseController
 }
 
 // follow sends what is there and what comes, until ctx ends or the client is gone.
@@ -85,7 +91,7 @@ func (l *logStream) follow(ctx context.Context) {
 // send sends what lies before limit.
 func (l *logStream) send(limit int64) error {
 	for l.reader.Fill(&l.batch, limit) {
-		l.text = l.renderer.Append(l.text[:0], &l.batch)
+		l.text = l.render(l.text[:0], &l.batch)
 		if len(l.text) == 0 {
 			continue
 		}
@@ -102,6 +108,22 @@ func (l *logStream) send(limit int64) error {
 	return nil
 }
 
+// appendRecords renders a batch as records, one a line.
+func appendRecords(dst []byte, b *ringlog.Batch) []byte {
+	add := func(r logwire.Record) {
+		line, _ := json.Marshal(r) //nolint:errchkjson // a time of this clock, strings and numbers: it cannot fail
+		dst = append(append(dst, line...), '\n')
+	}
+	if b.Lost > 0 {
+		add(logwire.Record{Offset: b.First, Lost: b.Lost})
+	}
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		add(logwire.Record{Offset: e.Offset, Time: e.Time.UTC(), Stream: e.Stream.String(), Attempt: e.Attempt, Data: e.Data})
+	}
+	return dst
+}
+
 // parseLogQuery reads the parameters of GET /logs. A parameter that it does not
 // know is ignored, as HTTP servers do.
 func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
@@ -112,6 +134,13 @@ func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
 	}
 	if q.timestamps, err = flag(values, "timestamps"); err != nil {
 		return q, err
+	}
+	switch values.Get("format") {
+	case "", "text":
+	case "json":
+		q.records = true
+	default:
+		return q, malformed("format must be text or json")
 	}
 	switch values.Get("stream") {
 	case "", "all":

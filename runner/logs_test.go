@@ -5,6 +5,7 @@ package runner
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/runner/logwire"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
@@ -54,7 +56,7 @@ func TestLogQueries(t *testing.T) {
 	}
 	for query, want := range map[string]int{
 		"tail=-1": 400, "tail=x": 400, "since=x": 400, "since=-1h": 400, "follow=x": 400, "timestamps=x": 400,
-		"stream=stdin": 400, "offset=-1": 400, "offset=x": 400, "offset=0&tail=1": 400, "offset=19": 416,
+		"stream=stdin": 400, "offset=-1": 400, "offset=x": 400, "offset=0&tail=1": 400, "offset=19": 416, "format=x": 400,
 	} {
 		if status, got := s.call("GET", "/logs?"+query, ""); status != want {
 			t.Errorf("%q answered %d %q, want %d", query, status, got, want)
@@ -64,9 +66,60 @@ func TestLogQueries(t *testing.T) {
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
 	first, _, _ := strings.Cut(string(text), " ")
-	if _, err := time.Parse(time.RFC3339Nano, first); err != nil || response.Header.Get(logOffsetHeader) != "8" {
-		t.Errorf("with timestamps: offset %s, %q", response.Header.Get(logOffsetHeader), text)
+	if _, err := time.Parse(time.RFC3339Nano, first); err != nil || response.Header.Get(logwire.OffsetHeader) != "8" {
+		t.Errorf("with timestamps: offset %s, %q", response.Header.Get(logwire.OffsetHeader), text)
 	}
+}
+
+// Whoever was cut off anywhere goes on from the last record and has every byte once.
+func TestRecordsSayWhereToGoOn(t *testing.T) {
+	ring := ringlog.New(0)
+	for n, text := range []string{"one\n", "tw", "o\xff\n", "oops\n"} {
+		ring.Append(ringlog.Source{Stream: []ringlog.Stream{ringlog.Stdout, ringlog.Stderr}[n/3], Attempt: 1}, time.Unix(1, 0), []byte(text))
+	}
+	serving := httptest.NewServer(newServer(server{config: Config{Token: hash(t, testToken)}, ring: ring}))
+	defer serving.Close()
+	s := &sandbox{t: t, url: serving.URL, client: serving.Client()}
+	read := func(query string) (records []logwire.Record) {
+		response := s.do("GET", "/logs?format=json&"+query, "")
+		defer response.Body.Close()
+		if id := response.Header.Get(logwire.IDHeader); id != ring.ID() {
+			t.Fatalf("the log has the name %q, want %q", id, ring.ID())
+		}
+		for d := json.NewDecoder(response.Body); d.More(); {
+			var r logwire.Record
+			if err := d.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, r)
+		}
+		return records
+	}
+	all := read("")
+	if text := joined(all); text != "one\ntwo\xff\noops\n" || all[len(all)-1].Stream != "stderr" {
+		t.Errorf("the log reads %q, %+v", text, all)
+	}
+	for n := range all {
+		rest := read(fmt.Sprintf("offset=%d", all[n].Next()))
+		if got, want := joined(rest), joined(all[n+1:]); got != want {
+			t.Errorf("from record %d on the log reads %q, want %q", n, got, want)
+		}
+	}
+	for range 2 * ringlog.MinCapacity / 1000 {
+		ring.Append(ringlog.Source{Stream: ringlog.Stdout, Attempt: 1}, time.Now(), []byte(strings.Repeat("x", 999)+"\n"))
+	}
+	first, _ := ring.Bounds()
+	if gap := read("offset=5")[0]; gap.Lost != first-5 || gap.Offset != first || gap.Next() != first {
+		t.Errorf("the first record is %+v, want a gap of %d bytes", gap, first-5)
+	}
+}
+
+func joined(records []logwire.Record) string {
+	var text strings.Builder
+	for _, r := range records {
+		text.Write(r.Data)
+	}
+	return text.String()
 }
 
 func TestALineThatIsWrittenLaterReachesAFollower(t *testing.T) {

@@ -34,6 +34,8 @@ type Batch struct {
 	// Lost counts the bytes, of both streams, that left the ring before the
 	// reader came to them. They came before Entries.
 	Lost int64
+	// First is the offset of the first byte behind what was lost.
+	First int64
 	// Entries are in order of their offsets.
 	Entries []Entry
 
@@ -68,7 +70,7 @@ func (rd *Reader) Fill(b *Batch, limit int64) bool {
 
 	if first := r.first(); rd.next < first {
 		b.Lost = first - rd.next
-		rd.next = first
+		rd.next, b.First = first, first
 	}
 	limit = min(limit, r.next)
 	if rd.next >= limit {

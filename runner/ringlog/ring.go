@@ -5,6 +5,7 @@ package ringlog
 
 import (
 	"bytes"
+	"crypto/rand"
 	"sync"
 	"time"
 )
@@ -71,6 +72,8 @@ type entry struct {
 
 // Ring is a bounded log. All methods may be called from any goroutine.
 type Ring struct {
+	id string
+
 	mu sync.Mutex
 
 	// data is a circular buffer; the byte with offset o lies at o modulo its
@@ -91,8 +94,11 @@ type Ring struct {
 // New returns an empty ring that holds at most capacity bytes, bookkeeping
 // included. A capacity below [MinCapacity] is raised to it.
 func New(capacity int) *Ring {
-	return &Ring{data: make([]byte, max(capacity, MinCapacity)), entries: make([]entry, 64)}
+	return &Ring{id: rand.Text(), data: make([]byte, max(capacity, MinCapacity)), entries: make([]entry, 64)}
 }
+
+// ID names the ring: offsets of another one mean nothing in it.
+func (r *Ring) ID() string { return r.id }
 
 // Append adds what src wrote at time t: any number of whole lines, and at the end
 // possibly a piece of one. It never waits for a reader.

@@ -1,0 +1,88 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package logwire is what a client and the runner say to each other when a log is read: the
+// lines of GET /logs?format=json. Plain text is for people; it cannot be resumed exactly, since
+// timestamps, gap markers and the line breaks between two streams are no part of what the app
+// wrote.
+//
+// # Boundary
+//
+// The package depends on the standard library alone and builds everywhere.
+package logwire
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// ContentType marks a log of records, one JSON object a line.
+	ContentType = "application/x-ndjson"
+	// OffsetHeader tells at which offset an answer begins.
+	OffsetHeader = "X-Sandbox-Log-Offset"
+	// IDHeader names the log that offsets count in. Offsets of one log mean nothing in another:
+	// a runner that was started anew begins a log with a name of its own.
+	IDHeader = "X-Sandbox-Log-Id"
+)
+
+// MaxRecordBytes bounds a line of a log of records: a piece of 64 KiB of which every byte is
+// escaped, and the rest.
+const MaxRecordBytes = 512 << 10
+
+// Record is a line of the app's output, a piece of a line that is longer than 64 KiB, or a gap.
+type Record struct {
+	// Offset of the first byte; for a gap, of the first byte behind it.
+	Offset int64
+	// Time is when the runner read it from the app; zero for a gap.
+	Time time.Time
+	// Stream is stdout or stderr; empty for a gap.
+	Stream string
+	// Attempt counts the starts of the app.
+	Attempt uint32
+	// Data are the bytes as the app wrote them, with the line's newline if it has one.
+	Data []byte
+	// Lost counts the bytes of all streams that nobody can read any more; zero but for a gap.
+	Lost int64
+}
+
+// Next is the offset from which a reader that has the record goes on.
+func (r *Record) Next() int64 { return r.Offset + int64(len(r.Data)) }
+
+// record is the JSON of a Record.
+type record struct {
+	Offset  int64     `json:"offset"`
+	Time    time.Time `json:"time,omitzero"`
+	Stream  string    `json:"stream,omitempty"`
+	Attempt uint32    `json:"attempt,omitempty"`
+	// Text is the data where it is UTF-8, and Data in base64 where it is not: package json
+	// would replace what it cannot write, and two logs would become one.
+	Text string `json:"text,omitempty"`
+	Data []byte `json:"data,omitempty"`
+	Lost int64  `json:"lost,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (r Record) MarshalJSON() ([]byte, error) {
+	out := record{Offset: r.Offset, Time: r.Time, Stream: r.Stream, Attempt: r.Attempt, Lost: r.Lost}
+	if utf8.Valid(r.Data) {
+		out.Text = string(r.Data)
+	} else {
+		out.Data = r.Data
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	var in record
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	*r = Record{Offset: in.Offset, Time: in.Time, Stream: in.Stream, Attempt: in.Attempt, Data: in.Data, Lost: in.Lost}
+	if in.Text != "" {
+		r.Data = []byte(in.Text)
+	}
+	return nil
+}

@@ -70,6 +70,9 @@ type grant struct {
 	id placement.ID
 	// deleting is set when the tenant's object has a deletion timestamp.
 	deleting bool
+	// previewsNotBefore is what the tenant wrote on its object: preview URLs signed before it
+	// are void. Zero if nothing was written.
+	previewsNotBefore time.Time
 	// cached is set when the answer is not from this request's own questions.
 	cached bool
 }
@@ -201,9 +204,27 @@ func (a *authorizer) ask(ctx context.Context, q question) answer {
 		return answer{refused: unavailable(causeKcp, "the workspace's API answered without a logical cluster: ask the operator", 0, nil)}
 	}
 	return answer{grant: grant{
-		id:       placement.ID{Cluster: cluster.String(), UID: got.obj.GetUID()},
-		deleting: got.obj.GetDeletionTimestamp() != nil,
+		id:                placement.ID{Cluster: cluster.String(), UID: got.obj.GetUID()},
+		deleting:          got.obj.GetDeletionTimestamp() != nil,
+		previewsNotBefore: previewsNotBefore(got.obj.GetAnnotations()),
 	}}
+}
+
+// previewsNever is later than any preview URL is signed.
+var previewsNever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// previewsNotBefore reads the annotation with which a tenant voids preview URLs. What cannot be
+// read voids all, also those still to be signed: whoever wrote it wanted some to end.
+func previewsNotBefore(annotations map[string]string) time.Time {
+	value, ok := annotations[placement.AnnotationPreviewsNotBefore]
+	if !ok {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return previewsNever
+	}
+	return at
 }
 
 func (a *authorizer) review(ctx context.Context, q question) tenant.Answer {
@@ -230,6 +251,7 @@ func (a *authorizer) review(ctx context.Context, q question) tenant.Answer {
 //
 //	review        read              answer
 //	unauthorized  any               401 (so does an unauthorized read)
+//	claim missing any               403 that says how to accept it (so does the read)
 //	unavailable   any               503, never a permission
 //	allowed       allowed           go on
 //	allowed       not found         404
@@ -240,6 +262,8 @@ func judge(review, read tenant.Answer, declared bool) *refusal {
 	switch {
 	case review.Outcome == tenant.Unauthorized || read.Outcome == tenant.Unauthorized:
 		return unauthorized(causeBadIdentity)
+	case review.Outcome == tenant.ClaimNotAccepted || read.Outcome == tenant.ClaimNotAccepted:
+		return claimNotAccepted()
 	case review.Outcome == tenant.Unavailable:
 		return kcpUnavailable(review)
 	case review.Outcome == tenant.Allowed:

@@ -21,6 +21,7 @@ const (
 	causeNoIdentity    = "no_identity"
 	causeBadIdentity   = "bad_identity"
 	causeDenied        = "denied"
+	causeClaim         = "claim_not_accepted"
 	causeNoInstance    = "no_instance"
 	causeNoVerb        = "no_verb"
 	causeNotPlaced     = "not_placed"
@@ -97,6 +98,17 @@ func forbidden() *refusal {
 		code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, cause: causeDenied,
 		message: "access denied: ask the workspace's administrator for the right to use this verb on the instance",
 	}
+}
+
+// claimNotAccepted is for callers without a token of their own, in a workspace that has bound the
+// export and does not let us ask about its users.
+func claimNotAccepted() *refusal {
+	e := forbidden()
+	e.cause = causeClaim
+	e.message = "access denied: the workspace's APIBinding has not accepted the permission claim " +
+		"subjectaccessreviews.authorization.k8s.io with verb create, without which the data plane cannot ask whether you may; " +
+		"ask the workspace's administrator to accept it in spec.permissionClaims of the APIBinding, or call with a bearer token"
+	return e
 }
 
 // notFound is one and the same for an instance that is not there, one that this provider did

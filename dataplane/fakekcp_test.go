@@ -30,6 +30,11 @@ type fakeKCP struct {
 	down      bool
 	// hold, if set, is received from before each answer.
 	hold chan struct{}
+	// virtual is the virtual workspace of the APIExport.
+	virtual fakeVirtual
+	// closing ends the watches: a server waits for its requests when it closes.
+	closing chan struct{}
+	once    sync.Once
 
 	gets    atomic.Int64
 	reviews atomic.Int64
@@ -41,12 +46,20 @@ func newFakeKCP(t *testing.T) *fakeKCP {
 		clusters:  map[string]string{"root:acme:dev": "cluster1", "cluster1": "cluster1"},
 		instances: map[string]*metav1.PartialObjectMetadata{},
 		rights:    map[string]map[string]bool{},
+		closing:   make(chan struct{}),
 	}
+	k.virtual.bindings = map[string]fakeBinding{"cluster1": {path: "root:acme:dev", phase: "Bound", accepted: true}}
 	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
 	k.Config.ErrorLog = silent
 	k.StartTLS()
 	t.Cleanup(k.Close)
 	return k
+}
+
+// Close ends the server, with its watches.
+func (k *fakeKCP) Close() {
+	k.once.Do(func() { close(k.closing) })
+	k.Server.Close()
 }
 
 func (k *fakeKCP) set(change func()) {
@@ -78,6 +91,9 @@ func (k *fakeKCP) addInstance(cluster, namespace, name string, uid types.UID) {
 }
 
 func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
+	if k.serveVirtual(w, r) {
+		return
+	}
 	k.mu.Lock()
 	hold := k.hold
 	k.mu.Unlock()
@@ -119,17 +135,21 @@ func (k *fakeKCP) review(w http.ResponseWriter, r *http.Request, rights map[stri
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if a := review.Spec.ResourceAttributes; a != nil {
-		resource := a.Resource
-		if a.Subresource != "" {
-			resource += "/" + a.Subresource
-		}
-		review.Status.Allowed = rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
-	} else {
-		review.Status.Allowed = review.Spec.NonResourceAttributes.Verb == "access"
-	}
+	review.Status.Allowed = allowed(rights, review.Spec.ResourceAttributes)
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(review)
+}
+
+// allowed answers a review; without attributes of a resource it asks for access to the workspace.
+func allowed(rights map[string]bool, a *authorizationv1.ResourceAttributes) bool {
+	if a == nil {
+		return rights["access"]
+	}
+	resource := a.Resource
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	return rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
 }
 
 func (k *fakeKCP) get(w http.ResponseWriter, rights map[string]bool, cluster string, parts []string) {

@@ -33,6 +33,9 @@ type Options struct {
 	// "/services/providers/infrastructure". Paths without it are served all the same.
 	// Defaults to none.
 	PathPrefix string
+	// ExportName is the name of the APIExport in the provider workspace. Defaults to
+	// "sandbar.dev".
+	ExportName string
 	// Transport says how requests reach pods. Defaults to TransportAuto.
 	Transport TransportMode
 	// AuthorizationMode says which right a caller needs. Defaults to AuthorizeBoth.
@@ -58,6 +61,7 @@ type Options struct {
 func (o *Options) SetDefaults() {
 	setDefault(&o.ListenAddress, ":8443")
 	setDefault(&o.MetricsAddress, "127.0.0.1:9090")
+	setDefault(&o.ExportName, "sandbar.dev")
 	setDefault(&o.Transport, TransportAuto)
 	setDefault(&o.AuthorizationMode, AuthorizeBoth)
 	setDefault(&o.AuthorizationCacheSize, 65536)

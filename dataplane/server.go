@@ -33,6 +33,7 @@ type Server struct {
 	handler  *handler
 	metrics  *metrics
 	direct   *direct
+	bound    *tenant.VirtualWorkspace
 	// drain begins the shut-down; handler.draining is its context.
 	drain context.CancelFunc
 	// listening, if set, is told the addresses; for tests that listen on port 0.
@@ -40,7 +41,8 @@ type Server struct {
 }
 
 // New makes a Server. kcpConfig leads to the provider workspace with the provider's identity,
-// which serves to watch Templates and the InfrastructureProvider alone; of it, callers' reviews use only the address.
+// which serves to watch Templates, the InfrastructureProvider and bindings, and to ask about callers
+// without a token; of it, reviews of callers with one use only the address.
 // runtimeConfig leads to the runtime cluster. Nothing is sent until Run.
 func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	opts.SetDefaults()
@@ -60,7 +62,11 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the runtime cluster: %w", err)
 	}
-	asCaller, err := tenant.New(kcpConfig)
+	bound, err := tenant.NewVirtualWorkspace(kcpConfig, opts.ExportName, opts.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for the virtual workspace: %w", err)
+	}
+	asCaller, err := tenant.New(kcpConfig, bound)
 	if err != nil {
 		return nil, fmt.Errorf("making the client for callers: %w", err)
 	}
@@ -68,11 +74,11 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return assemble(opts, provider, typed, dynamicRuntime, asCaller, throughAPIServer)
+	return assemble(opts, provider, typed, dynamicRuntime, asCaller, bound, throughAPIServer)
 }
 
 func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interface, dynamicRuntime dynamic.Interface,
-	asCaller *tenant.Client, throughAPIServer *apiServer,
+	asCaller *tenant.Client, bound *tenant.VirtualWorkspace, throughAPIServer *apiServer,
 ) (*Server, error) {
 	m := newMetrics(opts.Version)
 	cache, err := newRuntimeCache(typed)
@@ -102,7 +108,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
 	return &Server{
-		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain,
+		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
 			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, log: opts.Logger, draining: draining,
@@ -129,6 +135,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background, backgroundCtx := errgroup.WithContext(caches)
 	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
 	background.Go(func() error { return s.kinds.run(backgroundCtx) })
+	background.Go(func() error { return s.bound.Run(backgroundCtx) })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
 	limits := s.settings.listen(ctx)
 

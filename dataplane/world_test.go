@@ -47,7 +47,9 @@ func TestMain(m *testing.M) {
 const (
 	adminToken   = "token-of-the-admin-3f1c"
 	controlToken = "control-token-9a7d"
-	demo         = "/dataplane/clusters/root:acme:dev/sandboxrunners/demo/"
+	// providerToken is the provider's own credential.
+	providerToken = "token-of-the-provider-77e0"
+	demo          = "/dataplane/clusters/root:acme:dev/sandboxrunners/demo/"
 )
 
 var (
@@ -138,10 +140,15 @@ func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *worl
 
 	apiServer := httptest.NewServer(s.apiServer)
 	t.Cleanup(apiServer.Close)
-	asCaller, err := tenant.New(&rest.Config{
-		Host: w.kcp.URL + "/clusters/root:sandbar", BearerToken: "the-provider's-own",
+	toKCP := &rest.Config{
+		Host: w.kcp.URL + "/clusters/root:sandbar", BearerToken: providerToken,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-	})
+	}
+	bound, err := tenant.NewVirtualWorkspace(toKCP, "sandbar.dev", s.opts.Logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asCaller, err := tenant.New(toKCP, bound)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +160,7 @@ func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *worl
 	if err := s.opts.Validate(); err != nil && s.opts.CertFile == "" {
 		t.Fatal(err)
 	}
-	w.server, err = assemble(s.opts, w.provider, w.runtime, w.kros, asCaller, through)
+	w.server, err = assemble(s.opts, w.provider, w.runtime, w.kros, asCaller, bound, through)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,6 +123,14 @@ func (tn *tenant) role(name string, rules ...rbacv1.PolicyRule) rbacv1.RoleRef {
 	return rbacv1.RoleRef{Kind: "ClusterRole", Name: name}
 }
 
+// reviewsClaim is the permission claim of the export, accepted or rejected.
+func reviewsClaim(state string) map[string]any {
+	return map[string]any{
+		"group": "authorization.k8s.io", "resource": "subjectaccessreviews", "verbs": []any{"create"},
+		"selector": map[string]any{"matchAll": true}, "state": state,
+	}
+}
+
 // bind binds the API as the person and waits until the kind is served in the workspace.
 func (tn *tenant) bind() {
 	tn.t.Helper()
@@ -132,7 +140,7 @@ func (tn *tenant) bind() {
 		"metadata": map[string]any{"name": "sandbar.dev"},
 		"spec": map[string]any{"reference": map[string]any{"export": map[string]any{
 			"path": world.Workspace, "name": "sandbar.dev",
-		}}},
+		}}, "permissionClaims": []any{reviewsClaim("Accepted")}},
 	}}
 	eventually(tn.t, time.Minute, "binding the API", func() error {
 		_, err := tn.dyn.Resource(apibindings).Create(ctx, binding, metav1.CreateOptions{})

@@ -21,6 +21,9 @@ const (
 	NotFound
 	// Unauthorized means that kcp does not know the caller.
 	Unauthorized
+	// ClaimNotAccepted means that kcp cannot be asked about a Subject: the workspace's APIBinding
+	// has not accepted the permission claim.
+	ClaimNotAccepted
 )
 
 // String implements fmt.Stringer; the words are metric labels.
@@ -34,6 +37,8 @@ func (o Outcome) String() string {
 		return "not_found"
 	case Unauthorized:
 		return "unauthorized"
+	case ClaimNotAccepted:
+		return "claim_not_accepted"
 	default:
 		return "unavailable"
 	}

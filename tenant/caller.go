@@ -4,41 +4,99 @@
 package tenant
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 const redacted = "[redacted]"
 
-// Caller is who asks, with what it takes to ask kcp as them. The zero value is nobody.
+// Caller is who asks, with what it takes to ask kcp for them. The zero value is nobody.
 //
 // A Caller prints, logs and marshals as "[redacted]", because it ends up in structs that
 // somebody will log one day. Compare callers by CredentialKey.
 type Caller struct {
-	// token is behind a pointer, because package fmt does not call the methods of values in
-	// unexported fields: of a struct that holds a Caller it would print a plain string.
-	token *string
+	// is is a pointer, because package fmt does not call the methods of values in unexported
+	// fields: of a struct that holds a Caller it would print the plain strings.
+	is *identity
 }
 
-// Bearer is the caller with a bearer token.
-func Bearer(token string) Caller { return Caller{token: &token} }
+// identity is either a token or a user, and never changes.
+type identity struct {
+	key   string
+	token string
+	user  *authenticationv1.UserInfo
+}
+
+// Bearer is the caller with a bearer token: kcp is asked as them, and says who they are.
+func Bearer(token string) Caller {
+	if token == "" {
+		return Caller{}
+	}
+	return Caller{&identity{key: "bearer\x00" + token, token: token}}
+}
+
+// Subject is a caller whose name somebody trustworthy has verified, without a credential: kcp
+// is asked about them. Groups, UID and all extra keys belong to who they are; without them a
+// scoped user would have more rights than it was given.
+func Subject(user authenticationv1.UserInfo) Caller {
+	if user.Username == "" {
+		return Caller{}
+	}
+	user = *user.DeepCopy()
+	return Caller{&identity{key: subjectKey(&user), user: &user}}
+}
+
+// subjectKey has each part with its length in front: without, the groups "a" and "bc" would be
+// the groups "ab" and "c". Groups keep their order; extra keys have none, so they are sorted.
+func subjectKey(user *authenticationv1.UserInfo) string {
+	key := []byte("subject\x00")
+	list := func(parts ...string) {
+		key = binary.AppendUvarint(key, uint64(len(parts)))
+		for _, part := range parts {
+			key = binary.AppendUvarint(key, uint64(len(part)))
+			key = append(key, part...)
+		}
+	}
+	list(user.Username, user.UID)
+	list(user.Groups...)
+	for _, name := range slices.Sorted(maps.Keys(user.Extra)) {
+		list(name)
+		list(user.Extra[name]...)
+	}
+	return string(key)
+}
 
 // IsZero tells whether there is no caller.
-func (c Caller) IsZero() bool { return c.token == nil || *c.token == "" }
+func (c Caller) IsZero() bool { return c.is == nil }
 
 // CredentialKey is what tells one caller from another, for keys of caches. Hash it before you
-// keep it: it contains the credential.
+// keep it: it contains the credential. The first byte tells bearer callers from subjects, so
+// that no token can be made to look like a subject.
 func (c Caller) CredentialKey() string {
 	if c.IsZero() {
 		return ""
 	}
-	return "bearer\x00" + *c.token
+	return c.is.key
+}
+
+// User returns who a Subject caller is. A bearer caller is known to kcp alone; ask
+// Client.WhoAmI.
+func (c Caller) User() (authenticationv1.UserInfo, bool) {
+	if c.IsZero() || c.is.user == nil {
+		return authenticationv1.UserInfo{}, false
+	}
+	return *c.is.user.DeepCopy(), true
 }
 
 // authenticate puts the credential on a request to kcp. It is the only place that does.
 func (c Caller) authenticate(header http.Header) {
-	header.Set("Authorization", "Bearer "+*c.token)
+	header.Set("Authorization", "Bearer "+c.is.token)
 }
 
 // String implements fmt.Stringer.

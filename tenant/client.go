@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -53,15 +54,17 @@ type Ref struct {
 	Name      string
 }
 
-// Client asks kcp as callers. It is safe for concurrent use.
+// Client asks kcp for callers. It is safe for concurrent use.
 type Client struct {
-	base      url.URL
+	base      *url.URL
 	transport *http.Transport
+	virtual   *VirtualWorkspace
 }
 
 // New makes a client for the kcp that cfg leads to. Of cfg only the address and what verifies
-// the server are used; its credentials and the workspace in its path are not.
-func New(cfg *rest.Config) (*Client, error) {
+// the server are used; its credentials and the workspace in its path are not. Of Subject callers
+// virtual asks; without it, nil, nothing can be said of them.
+func New(cfg *rest.Config, virtual *VirtualWorkspace) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address of kcp: %w", err)
@@ -73,7 +76,8 @@ func New(cfg *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("reading the certificates of kcp: %w", err)
 	}
 	return &Client{
-		base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(path, "/")},
+		base:    &url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(path, "/")},
+		virtual: virtual,
 		transport: &http.Transport{
 			// Only a proxy that the configuration names: an environment variable must not
 			// send callers' tokens somewhere else.
@@ -95,68 +99,107 @@ func New(cfg *rest.Config) (*Client, error) {
 // Close drops the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// GetMetadata reads the metadata of an object as the caller: less than the object for kcp to
+// GetMetadata reads the metadata of an object for the caller: less than the object for kcp to
 // send and for us to decode.
 func (c *Client) GetMetadata(ctx context.Context, caller Caller, ref Ref) (*metav1.PartialObjectMetadata, Answer) {
 	obj := &metav1.PartialObjectMetadata{}
-	answer := c.do(ctx, caller, http.MethodGet, c.objectURL(ref), acceptMetadata, nil, obj)
+	answer := c.get(ctx, caller, ref, acceptMetadata, obj)
 	if answer.Outcome == Allowed && (obj.UID == "" || obj.Name != ref.Name) {
 		return nil, Answer{Err: fmt.Errorf("reading an instance: %w", errAnswer)}
 	}
 	return obj, answer
 }
 
-// Get reads an object as the caller into obj, which is a pointer to what JSON decodes into.
+// Get reads an object for the caller into obj, which is a pointer to what JSON decodes into. obj
+// is of no meaning unless the outcome is Allowed.
 func (c *Client) Get(ctx context.Context, caller Caller, ref Ref, obj any) Answer {
-	return c.do(ctx, caller, http.MethodGet, c.objectURL(ref), acceptObject, nil, obj)
+	return c.get(ctx, caller, ref, acceptObject, obj)
 }
 
-// Review asks a SelfSubjectAccessReview in a workspace as the caller. Denied covers all of: the
-// review says no, the caller has no access to the workspace, and there is no such workspace,
-// because kcp does not let a stranger tell these apart and neither may we.
+func (c *Client) get(ctx context.Context, caller Caller, ref Ref, accept string, obj any) Answer {
+	if user, ok := caller.User(); ok {
+		return c.virtual.getFor(ctx, user, ref, accept, obj)
+	}
+	return c.do(ctx, caller, http.MethodGet, join(c.base, append([]string{"clusters", ref.Workspace}, ref.path()...)...), accept, nil, obj)
+}
+
+// Review asks what the caller may do in a workspace. Denied covers all of: the review says no,
+// the caller has no access to the workspace, and there is no such workspace, because kcp does not
+// let a stranger tell these apart and neither may we.
 func (c *Client) Review(ctx context.Context, caller Caller, workspace string, spec authorizationv1.SelfSubjectAccessReviewSpec) Answer {
-	review := &authorizationv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
-		Spec:     spec,
+	if user, ok := caller.User(); ok {
+		return c.virtual.review(ctx, user, workspace, spec)
 	}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return Answer{Err: fmt.Errorf("encoding a review: %w", err)}
-	}
-	u := c.url("clusters", workspace, "apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews")
 	var got authorizationv1.SelfSubjectAccessReview
-	answer := c.do(ctx, caller, http.MethodPost, u, acceptObject, body, &got)
+	answer := c.post(ctx, caller, workspace, "authorization.k8s.io", "selfsubjectaccessreviews", &authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}, Spec: spec,
+	}, &got)
+	return decided(answer, got.Status)
+}
+
+// WhoAmI tells who the caller is. A Subject is known; of a bearer caller kcp is asked, in a
+// workspace that the caller has access to.
+func (c *Client) WhoAmI(ctx context.Context, caller Caller, workspace string) (authenticationv1.UserInfo, Answer) {
+	if user, ok := caller.User(); ok {
+		return user, Answer{Outcome: Allowed}
+	}
+	var got authenticationv1.SelfSubjectReview
+	answer := c.post(ctx, caller, workspace, "authentication.k8s.io", "selfsubjectreviews", &authenticationv1.SelfSubjectReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
+	}, &got)
 	switch {
 	case answer.Outcome == NotFound:
 		answer.Outcome = Denied
-	case answer.Outcome == Allowed && !got.Status.Allowed:
+	case answer.Outcome == Allowed && got.Status.UserInfo.Username == "":
+		return authenticationv1.UserInfo{}, Answer{Err: fmt.Errorf("asking who a caller is: %w", errAnswer)}
+	}
+	return got.Status.UserInfo, answer
+}
+
+// decided is the outcome of a review that was answered.
+func decided(answer Answer, status authorizationv1.SubjectAccessReviewStatus) Answer {
+	if answer.Outcome == NotFound || answer.Outcome == Allowed && !status.Allowed {
 		answer.Outcome = Denied
 	}
 	return answer
 }
 
-func (c *Client) objectURL(ref Ref) *url.URL {
-	return c.url("clusters", ref.Workspace, "apis", ref.Group, ref.Version, "namespaces", ref.Namespace, ref.Resource, ref.Name)
+// path is the object's within its workspace.
+func (r Ref) path() []string {
+	return []string{"apis", r.Group, r.Version, "namespaces", r.Namespace, r.Resource, r.Name}
 }
 
-// url joins segments to the base. Each is escaped, so that no value can add a segment.
-func (c *Client) url(segments ...string) *url.URL {
+// join adds segments to a URL. Each is escaped, so that no value can add a segment.
+func join(base *url.URL, segments ...string) *url.URL {
 	var plain, raw strings.Builder
-	plain.WriteString(c.base.Path)
-	raw.WriteString(c.base.EscapedPath())
+	plain.WriteString(base.Path)
+	raw.WriteString(base.EscapedPath())
 	for _, s := range segments {
 		plain.WriteString("/" + s)
 		raw.WriteString("/" + url.PathEscape(s))
 	}
-	return &url.URL{Scheme: c.base.Scheme, Host: c.base.Host, Path: plain.String(), RawPath: raw.String()}
+	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: plain.String(), RawPath: raw.String()}
 }
 
-// do asks kcp and decodes a good answer into out. It uses the transport itself: a client would
-// follow redirects, and a redirect must never carry a caller's token to another place.
+func (c *Client) post(ctx context.Context, caller Caller, workspace, group, resource string, in, out any) Answer {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return Answer{Err: fmt.Errorf("encoding a review: %w", err)}
+	}
+	return c.do(ctx, caller, http.MethodPost, join(c.base, "clusters", workspace, "apis", group, "v1", resource), acceptObject, body, out)
+}
+
+// do asks kcp as a caller with a token.
 func (c *Client) do(ctx context.Context, caller Caller, method string, u *url.URL, accept string, body []byte, out any) Answer {
 	if caller.IsZero() {
 		return Answer{Outcome: Unauthorized}
 	}
+	req := newRequest(ctx, method, u, accept, body)
+	caller.authenticate(req.Header)
+	return roundTrip(c.transport, req, out)
+}
+
+func newRequest(ctx context.Context, method string, u *url.URL, accept string, body []byte) *http.Request {
 	req := (&http.Request{
 		Method: method, URL: u, Host: u.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Accept": {accept}, "User-Agent": {userAgent}},
@@ -167,8 +210,13 @@ func (c *Client) do(ctx context.Context, caller Caller, method string, u *url.UR
 		req.Body = io.NopCloser(bytes.NewReader(body))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	caller.authenticate(req.Header)
-	res, err := c.transport.RoundTrip(req)
+	return req
+}
+
+// roundTrip asks and decodes a good answer into out. It uses the transport itself: a client would
+// follow redirects, and a redirect must never carry a credential to another place.
+func roundTrip(transport http.RoundTripper, req *http.Request, out any) Answer {
+	res, err := transport.RoundTrip(req)
 	if err != nil {
 		return Answer{Err: fmt.Errorf("asking kcp: %w", err)}
 	}

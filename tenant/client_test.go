@@ -36,7 +36,7 @@ func newClient(t *testing.T, handler http.HandlerFunc) *Client {
 	c, err := New(&rest.Config{
 		Host: server.URL + "/base/clusters/root:sandbar", BearerToken: "the-provider's-token", Username: "u", Password: "p",
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestTheProvidersCertificateIsNotShown(t *testing.T) {
 		Insecure: true,
 		CertData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		KeyData:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-	}})
+	}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

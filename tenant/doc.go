@@ -1,10 +1,15 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenant acts as a caller inside a tenant's workspace. It asks kcp two questions with
-// the caller's own credential: what an object is (Get) and what the caller may do (Review).
+// Package tenant acts for a caller inside a tenant's workspace. It asks kcp what an object is
+// (Get), what the caller may do (Review) and who they are (WhoAmI).
 //
-// It holds one connection pool for all callers and no credential of its own: what the kcp
-// configuration carries is stripped, so that a bug here can never lend a caller the provider's
-// rights. It decides nothing and caches nothing; package dataplane does both.
+// Callers with a token are asked for with it, over one connection pool that has no credential
+// of its own: what the kcp configuration carries is stripped, so that a bug here can never lend a
+// caller the provider's rights. Callers who are known by a verified name have no credential; for
+// them kcp is asked by way of the APIExport's virtual workspace (VirtualWorkspace), with the
+// provider's. What the provider may see is then never the answer: an object counts together with
+// kcp's word that the subject may get it, and not otherwise.
+//
+// The package decides nothing and caches no answer; package dataplane does both.
 package tenant

@@ -29,7 +29,6 @@ import (
 )
 
 type controllersOptions struct {
-	exportName         string
 	leaderElect        bool
 	metricsAddress     string
 	probeAddress       string
@@ -37,7 +36,6 @@ type controllersOptions struct {
 }
 
 func (o *controllersOptions) addFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.exportName, "export-name", "sandbar.dev", "name of the APIExport in the provider workspace")
 	fs.BoolVar(&o.leaderElect, "leader-elect", true,
 		"take a Lease in the provider workspace first, so that one of several replicas is active")
 	fs.StringVar(&o.metricsAddress, "controllers-metrics-address", "127.0.0.1:8081",
@@ -64,7 +62,7 @@ func newControllersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runControllers(cmd.Context(), opts, kcp, rt)
+			return runControllers(cmd.Context(), opts, conn.exportName, kcp, rt)
 		},
 	}
 	conn.addFlags(cmd.Flags())
@@ -73,7 +71,7 @@ func newControllersCommand() *cobra.Command {
 }
 
 // runControllers runs all controllers until the context ends.
-func runControllers(ctx context.Context, opts controllersOptions, kcp, rt *rest.Config) error {
+func runControllers(ctx context.Context, opts controllersOptions, exportName string, kcp, rt *rest.Config) error {
 	mgr, err := newManager(opts, kcp)
 	if err != nil {
 		return fmt.Errorf("connecting to the provider workspace: %w", err)
@@ -85,14 +83,14 @@ func runControllers(ctx context.Context, opts controllersOptions, kcp, rt *rest.
 	if err := mgr.Add(cluster); err != nil {
 		return fmt.Errorf("adding the runtime cluster: %w", err)
 	}
-	if err := platform.Register(mgr, cluster, platform.Options{ExportName: opts.exportName}); err != nil {
+	if err := platform.Register(mgr, cluster, platform.Options{ExportName: exportName}); err != nil {
 		return fmt.Errorf("registering the platform controller: %w", err)
 	}
-	if err := template.Register(mgr, cluster, template.Options{ExportName: opts.exportName}); err != nil {
+	if err := template.Register(mgr, cluster, template.Options{ExportName: exportName}); err != nil {
 		return fmt.Errorf("registering the template controller: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: opts.exportName, SweepMayDeleteMost: opts.sweepMayDeleteMost,
+		ExportName: exportName, SweepMayDeleteMost: opts.sweepMayDeleteMost,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}

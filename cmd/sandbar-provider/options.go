@@ -24,6 +24,7 @@ var userAgent = "sandbar-provider/" + version
 type connections struct {
 	kcpKubeconfig     string
 	runtimeKubeconfig string
+	exportName        string
 	verbosity         int
 }
 
@@ -32,6 +33,7 @@ func (c *connections) addFlags(fs *pflag.FlagSet) {
 		"kubeconfig of the provider's identity in the provider workspace, as init writes it (required)")
 	fs.StringVar(&c.runtimeKubeconfig, "runtime-kubeconfig", "",
 		"kubeconfig of the runtime cluster; empty means the cluster that this process runs in")
+	fs.StringVar(&c.exportName, "export-name", "sandbar.dev", "name of the APIExport in the provider workspace")
 	fs.IntVarP(&c.verbosity, "verbosity", "v", 0,
 		"log verbosity: 0 state changes, 1 decisions, up to 10 for everything that the libraries have to say")
 }

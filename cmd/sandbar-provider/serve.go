@@ -55,7 +55,7 @@ func newRunCommand() *cobra.Command {
 				}
 			}
 			group, ctx := errgroup.WithContext(cmd.Context())
-			group.Go(func() error { return runControllers(ctx, controllers, kcp, rt) })
+			group.Go(func() error { return runControllers(ctx, controllers, conn.exportName, kcp, rt) })
 			group.Go(func() error { return serve(ctx, opts, kcp, serveConfig) })
 			return group.Wait()
 		},
@@ -76,7 +76,7 @@ func prepareServe(conn *connections, opts *dataplane.Options) (kcp, rt *rest.Con
 	if err := opts.Validate(); err != nil {
 		return nil, nil, err
 	}
-	opts.Logger, opts.Version = conn.setUpLogging(), version
+	opts.Logger, opts.Version, opts.ExportName = conn.setUpLogging(), version, conn.exportName
 	return conn.configs()
 }
 

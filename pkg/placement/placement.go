@@ -38,6 +38,9 @@ const (
 	AnnotationInstanceName      = "sandbar.dev/instance-name"
 	// AnnotationWorkspacePath is the workspace's path at the time of placing, for people.
 	AnnotationWorkspacePath = "sandbar.dev/workspace-path"
+	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
+	// signed before this time (RFC 3339) are void.
+	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"
 
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"

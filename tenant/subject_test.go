@@ -1,0 +1,315 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+)
+
+var alice = authenticationv1.UserInfo{
+	Username: "alice", UID: "u1", Groups: []string{"team-a", "system:authenticated"},
+	Extra: map[string]authenticationv1.ExtraValue{"authentication.kcp.io/scopes": {"cluster:c1", "cluster:c2"}, "b": nil},
+}
+
+func TestTwoSubjectsShareAKeyOnlyIfTheyAreTheSame(t *testing.T) {
+	user := func(change func(*authenticationv1.UserInfo)) authenticationv1.UserInfo {
+		u := alice.DeepCopy()
+		change(u)
+		return *u
+	}
+	seen := map[string]string{Bearer("alice").CredentialKey(): "a token that is the name"}
+	for name, u := range map[string]authenticationv1.UserInfo{
+		"alice":                   alice,
+		"another name":            user(func(u *authenticationv1.UserInfo) { u.Username = "alic" }),
+		"another UID":             user(func(u *authenticationv1.UserInfo) { u.UID = "" }),
+		"a byte from name to UID": user(func(u *authenticationv1.UserInfo) { u.Username, u.UID = "alic", "eu1" }),
+		"a group less":            user(func(u *authenticationv1.UserInfo) { u.Groups = u.Groups[:1] }),
+		"groups in another order": user(func(u *authenticationv1.UserInfo) { u.Groups = []string{u.Groups[1], u.Groups[0]} }),
+		"a byte between groups":   user(func(u *authenticationv1.UserInfo) { u.Groups = []string{"team-as", "ystem:authenticated"} }),
+		"no extra":                user(func(u *authenticationv1.UserInfo) { u.Extra = nil }),
+		"another scope":           user(func(u *authenticationv1.UserInfo) { u.Extra["authentication.kcp.io/scopes"][1] = "cluster:c3" }),
+		"a scope less": user(func(u *authenticationv1.UserInfo) {
+			u.Extra["authentication.kcp.io/scopes"] = u.Extra["authentication.kcp.io/scopes"][:1]
+		}),
+		"a value at another extra": user(func(u *authenticationv1.UserInfo) { u.Extra["b"] = authenticationv1.ExtraValue{"x"} }),
+	} {
+		key := Subject(u).CredentialKey()
+		if other, ok := seen[key]; ok {
+			t.Errorf("%q and %q share a key", name, other)
+		}
+		seen[key] = name
+		if again := Subject(*u.DeepCopy()).CredentialKey(); again != key {
+			t.Errorf("%q has two keys", name)
+		}
+	}
+}
+
+func TestASubjectIsNotChangedFromOutsideAndPrintsAsNothing(t *testing.T) {
+	u := *alice.DeepCopy()
+	caller := Subject(u)
+	u.Groups[0] = "system:masters"
+	got, ok := caller.User()
+	if !ok || got.Groups[0] != "team-a" {
+		t.Errorf("got %v, %t", got, ok)
+	}
+	got.Groups[0] = "system:masters"
+	if again, _ := caller.User(); again.Groups[0] != "team-a" {
+		t.Error("what User returns leads to the caller's own")
+	}
+	held := struct{ caller Caller }{caller}
+	encoded, err := json.Marshal(caller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if printed := fmt.Sprintf("%v %+v %#v %s", held, held, held, caller) + string(encoded); strings.Contains(printed, "alice") {
+		t.Errorf("printed %s", printed)
+	}
+	if !Subject(authenticationv1.UserInfo{Groups: []string{"g"}}).IsZero() {
+		t.Error("a user without a name is somebody")
+	}
+}
+
+func FuzzCredentialKey(f *testing.F) {
+	f.Add("a", "", "b", "c", "", "a", "", "bc", "", "")
+	f.Add("a", "b", "", "", "k", "ab", "", "", "", "k")
+	f.Fuzz(func(t *testing.T, n1, u1, g1, h1, x1, n2, u2, g2, h2, x2 string) {
+		info := func(name, uid, g, h, extra string) authenticationv1.UserInfo {
+			return authenticationv1.UserInfo{
+				Username: name, UID: uid, Groups: []string{g, h}, Extra: map[string]authenticationv1.ExtraValue{extra: {g}, h: {}},
+			}
+		}
+		a, b := info(n1, u1, g1, h1, x1), info(n2, u2, g2, h2, x2)
+		if n1 == "" || n2 == "" {
+			return
+		}
+		if same := cmp.Equal(a, b); same != (Subject(a).CredentialKey() == Subject(b).CredentialKey()) {
+			t.Errorf("%+v and %+v: equal %t, keys the other way", a, b, same)
+		}
+		if Subject(a).CredentialKey() == Bearer(n2).CredentialKey() {
+			t.Errorf("the subject %+v is the token %q", a, n2)
+		}
+	})
+}
+
+// newVirtual makes a client whose kcp, and whose virtual workspace, answers with handler.
+func newVirtual(t *testing.T, handler http.HandlerFunc, known ...binding) *Client {
+	t.Helper()
+	c := newClient(t, handler)
+	v, err := NewVirtualWorkspace(&rest.Config{
+		Host: "https://" + c.base.Host + "/clusters/root:sandbar", BearerToken: "the-provider's-token",
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}, "sandbar.dev", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeIdle(v.transport) })
+	for _, b := range known {
+		b.endpoint = "https://" + c.base.Host + "/services/apiexport/p/sandbar.dev"
+		v.bindings.put(b)
+	}
+	c.virtual = v
+	return c
+}
+
+func closeIdle(rt http.RoundTripper) {
+	(&http.Client{Transport: rt}).CloseIdleConnections()
+}
+
+var bound = binding{cluster: "c1", name: "sandbar.dev", path: "root:acme", bound: true, claimed: true}
+
+// What the provider may read is no permission: without kcp's yes about the subject, the object
+// that was read is dropped.
+func TestASubjectMayReadOnlyWhatKcpSaysItMayGet(t *testing.T) {
+	for name, c := range map[string]struct {
+		review, read string
+		codes        [2]int // of the review and of the read
+		want         Outcome
+	}{
+		"allowed and there":                    {`{"status":{"allowed":true}}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{201, 200}, Allowed},
+		"denied, though the provider reads":    {`{"status":{"allowed":false}}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{201, 200}, Denied},
+		"no word, though the provider reads":   {`{}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{500, 200}, Unavailable},
+		"allowed and missing":                  {`{"status":{"allowed":true}}`, `{}`, [2]int{201, 404}, NotFound},
+		"denied and missing":                   {`{"status":{"allowed":false}}`, `{}`, [2]int{201, 404}, Denied},
+		"the provider may not ask":             {`{}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{403, 200}, Unavailable},
+		"the provider is unknown":              {`{}`, `{}`, [2]int{401, 401}, Unavailable},
+		"reviews are not served":               {`{}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{404, 200}, Unavailable},
+		"allowed, and the provider may not":    {`{"status":{"allowed":true}}`, `{}`, [2]int{201, 403}, Unavailable},
+		"a review that says nothing is no yes": {`{}`, `{"metadata":{"name":"demo","uid":"u"}}`, [2]int{201, 200}, Denied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newVirtual(t, func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Authorization"); got != "Bearer the-provider's-token" {
+					t.Errorf("kcp got %q", got)
+				}
+				if !strings.HasPrefix(r.URL.Path, "/services/apiexport/p/sandbar.dev/clusters/c1/") {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				if r.Method == http.MethodPost {
+					w.WriteHeader(c.codes[0])
+					_, _ = w.Write([]byte(c.review))
+					return
+				}
+				w.WriteHeader(c.codes[1])
+				_, _ = w.Write([]byte(c.read))
+			}, bound)
+			if _, got := client.GetMetadata(t.Context(), Subject(alice), ref); got.Outcome != c.want {
+				t.Errorf("got %+v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAReviewCarriesAllOfTheSubject(t *testing.T) {
+	var got authorizationv1.SubjectAccessReview
+	client := newVirtual(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&got)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = w.Write([]byte(`{"status":{"allowed":true}}`))
+	}, bound)
+	attributes := &authorizationv1.ResourceAttributes{Verb: "create", Resource: "sandboxrunners", Subresource: "sync", Name: "demo"}
+	answer := client.Review(t.Context(), Subject(alice), "root:acme", authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes})
+	if answer.Outcome != Allowed {
+		t.Fatalf("got %+v", answer)
+	}
+	want := authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: attributes, User: alice.Username, UID: alice.UID, Groups: alice.Groups,
+		Extra: map[string]authorizationv1.ExtraValue{"authentication.kcp.io/scopes": {"cluster:c1", "cluster:c2"}, "b": nil},
+	}
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("kcp was asked otherwise (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhereSubjectsCanBeAskedAbout(t *testing.T) {
+	unclaimed, unbound := bound, bound
+	unclaimed.claimed, unbound.bound = false, false
+	twin := binding{cluster: "c2", name: "sandbar.dev", path: "root:acme", bound: true, claimed: true}
+	second := bound
+	second.name, second.claimed = "another", false
+	for name, c := range map[string]struct {
+		known     []binding
+		workspace string
+		want      Outcome
+	}{
+		"a workspace by its path":                           {[]binding{bound}, "root:acme", Allowed},
+		"a workspace by its cluster's name":                 {[]binding{bound}, "c1", Allowed},
+		"a workspace that is not known, before all are":     {[]binding{bound}, "root:other", Unavailable},
+		"a claim that is not accepted":                      {[]binding{unclaimed}, "root:acme", ClaimNotAccepted},
+		"a binding that is not bound, before all are known": {[]binding{unbound}, "root:acme", Unavailable},
+		"a path that two workspaces have names neither":     {[]binding{bound, twin}, "root:acme", Unavailable},
+		"two of one path by the cluster's name":             {[]binding{bound, twin}, "c2", Allowed},
+		"a second binding takes nothing away":               {[]binding{second, bound}, "root:acme", Allowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newVirtual(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusCreated)
+				_, _ = w.Write([]byte(`{"status":{"allowed":true}}`))
+			}, c.known...)
+			got := client.Review(t.Context(), Subject(alice), c.workspace, authorizationv1.SelfSubjectAccessReviewSpec{})
+			if got.Outcome != c.want {
+				t.Errorf("got %+v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWithoutAVirtualWorkspaceSubjectsGetNoAnswer(t *testing.T) {
+	client := newClient(t, func(http.ResponseWriter, *http.Request) { t.Error("kcp was asked") })
+	_, read := client.GetMetadata(t.Context(), Subject(alice), ref)
+	review := client.Review(t.Context(), Subject(alice), "root:acme", authorizationv1.SelfSubjectAccessReviewSpec{})
+	if read.Outcome != Unavailable || review.Outcome != Unavailable {
+		t.Errorf("got %+v and %+v", read, review)
+	}
+}
+
+func TestWhoAmI(t *testing.T) {
+	client := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		if want := "/base/clusters/root:acme/apis/authentication.k8s.io/v1/selfsubjectreviews"; r.URL.Path != want {
+			t.Errorf("asked %s", r.URL.Path)
+		}
+		if r.Header.Get("Authorization") == "Bearer nameless" {
+			_, _ = w.Write([]byte(`{}`))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: alice}})
+	})
+	for name, caller := range map[string]Caller{"kcp says who a token is": Bearer(token), "a subject is known": Subject(alice)} {
+		got, answer := client.WhoAmI(t.Context(), caller, "root:acme")
+		if diff := cmp.Diff(alice.Groups, got.Groups); answer.Outcome != Allowed || got.Username != "alice" || diff != "" {
+			t.Errorf("%s: got %+v, %+v", name, got, answer)
+		}
+	}
+	if _, answer := client.WhoAmI(t.Context(), Bearer("nameless"), "root:acme"); answer.Outcome != Unavailable {
+		t.Errorf("somebody without a name: %+v", answer)
+	}
+}
+
+func TestBindingsFollowWhatTheVirtualWorkspaceShows(t *testing.T) {
+	b := newBindings("sandbar.dev")
+	var told []string
+	b.changed = func(cluster string) { told = append(told, cluster) }
+	one, two := endpointStore{b, "https://one"}, endpointStore{b, "https://two"}
+	object := func(cluster, path, phase, state string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "sandbar.dev", "annotations": map[string]any{"kcp.io/cluster": cluster, "kcp.io/path": path}},
+			"spec": map[string]any{
+				"reference": map[string]any{"export": map[string]any{"name": "sandbar.dev"}},
+				"permissionClaims": []any{map[string]any{
+					"group": "authorization.k8s.io", "resource": "subjectaccessreviews", "verbs": []any{"create"}, "state": state,
+				}},
+			},
+			"status": map[string]any{"phase": phase},
+		}}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name string
+		do   func() error
+		told string
+		// of root:a: the cluster, and whether the claim is accepted.
+		cluster string
+		claimed bool
+	}{
+		{"a list", func() error { return one.Replace([]any{object("a", "root:a", "Bound", "Accepted")}, "1") }, "a", "a", true},
+		{"another shard's list", func() error { return two.Replace([]any{object("b", "root:b", "Bound", "Accepted")}, "1") }, "b", "a", true},
+		{"the same again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "", "a", true},
+		{"the claim withdrawn", func() error { return one.Update(object("a", "root:a", "Bound", "Rejected")) }, "a", "a", false},
+		{"no longer bound", func() error { return one.Update(object("a", "root:a", "Binding", "Accepted")) }, "a", "", false},
+		{"bound again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "a", "a", true},
+		{"deleted", func() error { return one.Delete(object("a", "root:a", "Bound", "Accepted")) }, "a", "", false},
+		{"made anew under its path", func() error { return one.Add(object("a2", "root:a", "Bound", "Accepted")) }, "a2", "a2", true},
+		{"a list without it", func() error { return one.Replace(nil, "2") }, "a2", "", false},
+		{"what is no binding", func() error { return one.Replace([]any{"x"}, "3") }, "", "", false},
+	} {
+		told = nil
+		must(step.do())
+		found, _ := b.find("root:a")
+		if got := strings.Join(told, " "); got != step.told || found.cluster != step.cluster || found.claimed != step.claimed {
+			t.Errorf("%s: told %q, found %+v", step.name, got, found)
+		}
+	}
+	b.drop("https://two")
+	if _, ok := b.find("root:b"); ok || strings.Join(told, " ") != "b" || len(b.byPath) != 0 || len(b.byCluster) != 0 {
+		t.Errorf("after the endpoint went: %v, %v, told %q", b.byPath, b.byCluster, told)
+	}
+	if b.complete([]string{"https://two"}) || !b.complete([]string{"https://one"}) {
+		t.Error("a dropped endpoint counts as listed, or a listed one does not")
+	}
+}

@@ -1,0 +1,75 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package http1
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// body is the body of an answer, and what is still to be done for its exchange. Like any body it is
+// not for concurrent use.
+type body struct {
+	io.ReadCloser // as http.ReadResponse made it
+	conn          *conn
+	sending       *sending // nil without a request body
+	// disarm ends the context's hold on the connection; false when it was too late.
+	disarm func() bool
+	// reusable is set when the answer leaves the connection usable.
+	reusable bool
+	switched bool
+	ended    bool
+}
+
+// begin takes up the answer's body. plain is plainlyFramed's word.
+func (b *body) begin(req *http.Request, res *http.Response, plain bool) {
+	b.ReadCloser = res.Body
+	b.switched = res.StatusCode == http.StatusSwitchingProtocols
+	doubtful := len(res.TransferEncoding) > 0 && !plain
+	b.reusable = !b.switched && !doubtful && !req.Close && !res.Close && res.ProtoMinor == 1
+	if res.Body == http.NoBody && !b.switched {
+		b.end(true)
+	}
+	res.Body = b
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	switch {
+	case b.ended:
+		return 0, io.EOF
+	case b.switched:
+		return b.conn.readSwitched(p)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end(errors.Is(err, io.EOF))
+	}
+	return n, err //nolint:wrapcheck // a reader's error
+}
+
+// end decides what becomes of the connection: it is kept only after an exchange that is whole.
+// Bytes beyond the answer would be the answer to a request that nobody has sent yet.
+func (b *body) end(whole bool) {
+	if b.ended {
+		return
+	}
+	b.ended = true
+	c := b.conn
+	keep := b.disarm() && whole && b.reusable && b.sending.complete() && c.in.Buffered() == 0
+	c.release()
+	if keep {
+		c.transport.pool.put(c.transport, c)
+	} else {
+		_ = c.Close()
+	}
+}
+
+// Close implements io.Closer. It returns when nothing reads the request's body any more.
+func (b *body) Close() error {
+	b.end(false)
+	b.sending.wait()
+	return nil
+}

@@ -1,0 +1,137 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package http1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+)
+
+// Defaults of a Transport.
+const (
+	DefaultMaxHeaderBytes  = 64 << 10
+	DefaultMaxIdlePerHost  = 256
+	DefaultMaxIdle         = 4096
+	DefaultIdleTimeout     = 60 * time.Second
+	DefaultContinueTimeout = time.Second
+	// maxInformational is how many 1xx answers one request may get; more would keep it, and
+	// whoever waits for it, busy for nothing.
+	maxInformational = 8
+)
+
+var (
+	// ErrHeaderTooLarge means that an answer's header is larger than MaxHeaderBytes.
+	ErrHeaderTooLarge = errors.New("http1: the answer's header is too large")
+	// ErrInformational means that more informational answers came than any server needs.
+	ErrInformational = errors.New("http1: too many informational answers")
+	// ErrMalformed means that the answer is no HTTP/1.x. Its text does not quote the answer.
+	ErrMalformed = errors.New("http1: malformed answer")
+	// ErrClosed means that the peer ended the connection before the first byte of an answer.
+	ErrClosed = errors.New("http1: the connection ended before an answer")
+	// ErrRequest means that the request cannot be written as HTTP/1.1.
+	ErrRequest = errors.New("http1: malformed request")
+)
+
+// Upstream says what stands behind the hosts of requests. Hosts are keys of the caller's; nothing
+// looks them up.
+type Upstream interface {
+	// Dial makes a connection for a host and names the endpoint to which it leads.
+	Dial(ctx context.Context, host string) (conn net.Conn, endpoint string, err error)
+	// Serves tells whether an endpoint still stands behind a host, so that a connection which
+	// was made to it may be used again.
+	Serves(host, endpoint string) bool
+}
+
+// Transport is an http.RoundTripper. Its fields must not change once it is used.
+type Transport struct {
+	Upstream Upstream
+	// MaxHeaderBytes bounds the header of an answer. Defaults to DefaultMaxHeaderBytes.
+	MaxHeaderBytes int64
+	// MaxIdlePerHost and MaxIdle bound the connections that are kept. They default to
+	// DefaultMaxIdlePerHost and DefaultMaxIdle.
+	MaxIdlePerHost, MaxIdle int
+	// IdleTimeout is how long a connection is kept. Defaults to DefaultIdleTimeout.
+	IdleTimeout time.Duration
+	// ContinueTimeout is how long the body of a request with Expect: 100-continue waits for
+	// the word. Defaults to DefaultContinueTimeout.
+	ContinueTimeout time.Duration
+
+	pool pool
+}
+
+// RoundTrip implements http.RoundTripper. Beyond its contract:
+//
+//   - The context may end the exchange until the answer's body has been closed.
+//   - The body of the request may be read until the answer's body has been closed; Close waits for
+//     that (see Stopper). It is not closed: it is a server's, which closes it itself.
+//   - After 101 the answer's body yields what was read beyond the header and then fails at the
+//     connection's read deadline. A httptrace.ClientTrace gets the connection of requests with an
+//     Upgrade header (GotConn, and no other hook).
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	for first := true; ; first = false {
+		c, err := t.connect(req, first)
+		if err != nil {
+			return nil, err
+		}
+		res, err := c.exchange(req)
+		if err == nil {
+			return res, nil
+		}
+		if !first || !errors.Is(err, ErrClosed) || !repeatable(req) {
+			return nil, err
+		}
+	}
+}
+
+// connect finds a kept connection or makes one. Only the first attempt may take a kept one.
+func (t *Transport) connect(req *http.Request, kept bool) (*conn, error) {
+	host := req.URL.Host
+	if kept && !req.Close {
+		if c := t.pool.take(t, host); c != nil {
+			return c, nil
+		}
+	}
+	nc, endpoint, err := t.Upstream.Dial(req.Context(), host)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	c := newConn(t, nc, host, endpoint)
+	if len(req.Header["Upgrade"]) > 0 {
+		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
+			trace.GotConn(httptrace.GotConnInfo{Conn: nc})
+		}
+	}
+	return c, nil
+}
+
+// repeatable tells whether a request may be sent twice: RFC 9110 section 9.2.2 allows more methods,
+// but what a tenant's app makes of a second DELETE is its own affair.
+func repeatable(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return !hasBody(req) && req.Context().Err() == nil
+	}
+	return false
+}
+
+func hasBody(req *http.Request) bool {
+	return req.Body != nil && req.Body != http.NoBody && req.ContentLength != 0
+}
+
+// CloseIdleConnections closes the connections that no exchange uses.
+func (t *Transport) CloseIdleConnections() { t.pool.closeAll() }
+
+func (t *Transport) maxHeaderBytes() int64 { return or(t.MaxHeaderBytes, DefaultMaxHeaderBytes) }
+
+func or[T int | int64 | time.Duration](v, otherwise T) T {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}

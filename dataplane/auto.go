@@ -66,7 +66,7 @@ func (c *chooser) pick(ctx context.Context, t *target) transport {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
-	conn, err := c.direct.dialService(ctx, "tcp", t.namespace, t.service, t.port)
+	conn, _, err := c.direct.dialService(ctx, t.namespace, t.service, t.port)
 	if err == nil {
 		_ = conn.Close()
 	}

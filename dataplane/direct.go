@@ -9,100 +9,170 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/sandbar-dev/sandbar/pkg/http1"
 )
 
-// direct dials pods. Connections are kept per port of a Service, not per address: an address
-// that goes to another pod later must not find a connection that was made for this one.
+const (
+	// refusedFor is how long an endpoint that accepted no connection comes last.
+	refusedFor = 5 * time.Second
+	// maxRefused bounds how many of those are remembered.
+	maxRefused = 4096
+	// maxAttempts is how many endpoints one request tries to reach.
+	maxAttempts = 3
+)
+
+// direct dials pods. Connections are kept per port of a Service, which belongs to one instance, so
+// that what a pod might smuggle into an answer can hit no other tenant; and each remembers which
+// pod it was made to, so that an address which goes to another pod never finds it.
 type direct struct {
 	cache *runtimeCache
 	// permit says which addresses may be dialled; tests, whose pods are on loopback, have
 	// their own.
 	permit func(netip.Addr) bool
-	*http.Transport
+	*http1.Transport
+
+	mu      sync.Mutex
+	refused map[string]time.Time // by endpoint.id
 }
 
 func newDirect(cache *runtimeCache) *direct {
-	d := &direct{cache: cache, permit: isPodAddress}
-	d.Transport = &http.Transport{
-		// Never a proxy: an environment variable would send the control token through it.
-		Proxy:                  nil,
-		DialContext:            d.dial,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerTarget,
-		IdleConnTimeout:        60 * time.Second,
-		ExpectContinueTimeout:  time.Second,
-		MaxResponseHeaderBytes: maxPodHeaderBytes,
-		// What the pod compressed goes on as it is; inflating it would let a pod make us
-		// work, and allocate.
-		DisableCompression: true,
-		WriteBufferSize:    16 << 10,
-		ReadBufferSize:     16 << 10,
+	d := &direct{cache: cache, permit: isPodAddress, refused: map[string]time.Time{}}
+	d.Transport = &http1.Transport{
+		Upstream: d, MaxHeaderBytes: maxPodHeaderBytes, MaxIdlePerHost: maxIdlePerTarget, MaxIdle: maxIdle,
 	}
 	return d
 }
 
-// address implements transport. The host is no name that anybody could look up; dial reads it.
+// address implements transport. The host is no name that anybody could look up; Dial reads it.
 func (d *direct) address(t *target) *url.URL {
 	return &url.URL{Scheme: "http", Host: t.port + "." + t.service + "." + t.namespace}
 }
 
-// dial reaches a ready endpoint of the Service that address stands for. It asks no DNS: what is
-// checked is what is dialled.
-func (d *direct) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(address)
+// Dial implements http1.Upstream: it reaches a ready endpoint of the Service that host stands
+// for. It asks no DNS: what is checked is what is dialled.
+func (d *direct) Dial(ctx context.Context, host string) (net.Conn, string, error) {
+	namespace, service, port, err := readHost(host)
 	if err != nil {
-		return nil, fmt.Errorf("reading the target: %w", err)
+		return nil, "", err
 	}
-	parts := strings.Split(host, ".")
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("reading the target: %w", errNoEndpoint)
-	}
-	return d.dialService(ctx, network, parts[2], parts[1], parts[0])
+	return d.dialService(ctx, namespace, service, port)
 }
 
-// dialService tries the ready endpoints in random order, so that one pod that is gone but not
-// yet known to be does not fail the request.
-func (d *direct) dialService(ctx context.Context, network, namespace, service, port string) (net.Conn, error) {
-	endpoints := d.endpoints(namespace, service, port)
-	if len(endpoints) == 0 {
-		return nil, errNoEndpoint
+// Serves implements http1.Upstream.
+func (d *direct) Serves(host, id string) bool {
+	namespace, service, port, err := readHost(host)
+	if err != nil {
+		return false
 	}
-	rand.Shuffle(len(endpoints), func(i, j int) { endpoints[i], endpoints[j] = endpoints[j], endpoints[i] })
+	for _, e := range d.endpoints(namespace, service, port) {
+		if e.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+func readHost(host string) (namespace, service, port string, err error) {
+	port, rest, _ := strings.Cut(host, ".")
+	service, namespace, _ = strings.Cut(rest, ".")
+	if namespace == "" || strings.Contains(namespace, ".") {
+		return "", "", "", fmt.Errorf("reading the target: %w", errNoEndpoint)
+	}
+	return namespace, service, port, nil
+}
+
+// dialService tries the ready endpoints in random order, those that refused a moment ago last, so
+// that one pod that is gone but not yet known to be does not fail the request.
+func (d *direct) dialService(ctx context.Context, namespace, service, port string) (net.Conn, string, error) {
+	endpoints := d.order(d.endpoints(namespace, service, port))
+	if len(endpoints) == 0 {
+		return nil, "", errNoEndpoint
+	}
 	dialer := net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	var errs []error
-	for _, endpoint := range endpoints[:min(len(endpoints), 3)] {
-		conn, err := dialer.DialContext(ctx, network, endpoint)
+	for _, e := range endpoints[:min(len(endpoints), maxAttempts)] {
+		conn, err := dialer.DialContext(ctx, "tcp", e.address)
 		if err == nil {
-			return conn, nil
+			d.note(e, false)
+			return conn, e.id, nil
+		}
+		if ctx.Err() == nil { // else it says nothing about the pod
+			d.note(e, true)
 		}
 		errs = append(errs, err)
 	}
-	return nil, errors.Join(errs...)
+	return nil, "", errors.Join(errs...)
+}
+
+func (d *direct) order(endpoints []endpoint) []endpoint {
+	rand.Shuffle(len(endpoints), func(i, j int) { endpoints[i], endpoints[j] = endpoints[j], endpoints[i] })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.refused) == 0 {
+		return endpoints
+	}
+	var last []endpoint
+	first := endpoints[:0]
+	for _, e := range endpoints {
+		if time.Since(d.refused[e.id]) < refusedFor {
+			last = append(last, e)
+		} else {
+			first = append(first, e)
+		}
+	}
+	return append(first, last...)
+}
+
+// note remembers whether an endpoint refused a connection.
+func (d *direct) note(e endpoint, refused bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !refused {
+		delete(d.refused, e.id)
+		return
+	}
+	if len(d.refused) >= maxRefused {
+		clear(d.refused) // to forget costs a try
+	}
+	d.refused[e.id] = time.Now()
+}
+
+// endpoint is an address of a pod that serves a port.
+type endpoint struct {
+	address string
+	// id names the pod as well.
+	id string
 }
 
 // endpoints lists the addresses of the ready pods of a Service that serve a port.
-func (d *direct) endpoints(namespace, service, port string) []string {
-	var found []string
+func (d *direct) endpoints(namespace, service, port string) []endpoint {
+	var found []endpoint
 	for _, slice := range d.cache.endpointSlices(namespace, service) {
 		number := portNumber(slice, port)
 		if number == 0 || slice.AddressType == discoveryv1.AddressTypeFQDN {
 			continue
 		}
-		for _, endpoint := range slice.Endpoints {
-			if endpoint.Conditions.Ready != nil && !*endpoint.Conditions.Ready {
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 				continue
 			}
-			for _, address := range endpoint.Addresses {
-				if ip, err := netip.ParseAddr(address); err == nil && d.permit(ip.Unmap()) {
-					found = append(found, net.JoinHostPort(address, strconv.Itoa(number)))
+			pod := ""
+			if e.TargetRef != nil {
+				pod = string(e.TargetRef.UID)
+			}
+			for _, ip := range e.Addresses {
+				if parsed, err := netip.ParseAddr(ip); err == nil && d.permit(parsed.Unmap()) {
+					address := net.JoinHostPort(ip, strconv.Itoa(number))
+					found = append(found, endpoint{address: address, id: address + "/" + pod})
 				}
 			}
 		}
@@ -119,10 +189,12 @@ func portNumber(slice *discoveryv1.EndpointSlice, name string) int {
 	return 0
 }
 
+// ec2Metadata is where a cloud answers to whoever asks from one of its machines.
+var ec2Metadata = netip.MustParseAddr("fd00:ec2::254")
+
 // isPodAddress refuses addresses that no pod has: an endpoint that names one would lead to the
 // data plane's own machine or to a cloud's metadata (Kubernetes CVE-2021-25737).
 func isPodAddress(ip netip.Addr) bool {
 	return ip.IsValid() && !ip.IsLoopback() && !ip.IsUnspecified() && !ip.IsMulticast() &&
-		!ip.IsLinkLocalUnicast() && ip != netip.AddrFrom4([4]byte{255, 255, 255, 255}) &&
-		ip != netip.MustParseAddr("fd00:ec2::254")
+		!ip.IsLinkLocalUnicast() && ip != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && ip != ec2Metadata
 }

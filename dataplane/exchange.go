@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -47,6 +48,9 @@ type exchange struct {
 	stalled atomic.Bool
 	// bodyRead is set when all of the body was read, or there is none.
 	bodyRead atomic.Bool
+	// reading guards the body's deadline against stopBody.
+	reading sync.Mutex
+	stopped bool
 
 	// traceID leads to the request's trace; empty if it is not recorded.
 	traceID string
@@ -159,11 +163,15 @@ type countedBody struct {
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
-	_ = b.exchange.control.SetReadDeadline(time.Now().Add(b.exchange.stall))
+	if !b.exchange.bodyDeadline(time.Now().Add(b.exchange.stall)) {
+		return 0, errBodyStopped
+	}
 	n, err := b.ReadCloser.Read(p)
 	// Without this the deadline would outlive the body: net/http watches the connection for
 	// the client's leaving, and a deadline there looks like one.
-	_ = b.exchange.control.SetReadDeadline(time.Time{})
+	if !b.exchange.bodyDeadline(time.Time{}) {
+		return n, errBodyStopped
+	}
 	b.exchange.bytesIn.Add(int64(n))
 	if errors.Is(err, io.EOF) {
 		b.exchange.bodyRead.Store(true)
@@ -175,6 +183,36 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// errBodyStopped ends a body that nobody wants any more.
+var errBodyStopped = errors.New("the answer was complete before the body")
+
+// bodyDeadline sets the body's deadline, unless the body was stopped.
+func (x *exchange) bodyDeadline(t time.Time) bool {
+	x.reading.Lock()
+	defer x.reading.Unlock()
+	if !x.stopped {
+		_ = x.control.SetReadDeadline(t)
+	}
+	return !x.stopped
+}
+
+// stopBody makes a read of the body that waits for the caller, and every later one, fail.
+func (x *exchange) stopBody() {
+	x.reading.Lock()
+	defer x.reading.Unlock()
+	x.stopped = true
+	_ = x.control.SetReadDeadline(time.Unix(1, 0))
+}
+
+// upload is the body on its way to a pod.
+type upload struct {
+	io.ReadCloser
+	exchange *exchange
+}
+
+// Stop implements http1.Stopper.
+func (u upload) Stop() { u.exchange.stopBody() }
 
 // causeOf tells why a context ended, if one of our own limits ended it.
 func causeOf(ctx context.Context) *refusal {

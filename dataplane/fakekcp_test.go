@@ -6,6 +6,8 @@ package dataplane
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -50,7 +52,7 @@ func newFakeKCP(t *testing.T) *fakeKCP {
 	}
 	k.virtual.bindings = map[string]fakeBinding{"cluster1": {path: "root:acme:dev", phase: "Bound", accepted: true}}
 	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
-	k.Config.ErrorLog = silent
+	k.Config.ErrorLog = log.New(io.Discard, "", 0)
 	k.StartTLS()
 	t.Cleanup(k.Close)
 	return k

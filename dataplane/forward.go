@@ -6,13 +6,14 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"log"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -71,12 +72,11 @@ func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
 	return up, nil
 }
 
-// forward carries a plain request. httputil.ReverseProxy does the copying; it is made per
-// request because what it does depends on the request, and it is no more than a struct.
-func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) (refused *refusal) {
-	r := x.request.WithContext(ctx)
-	if r.Body != nil {
-		r.Body = http.MaxBytesReader(x.ResponseWriter, r.Body, h.settings.limits().BodyBytes)
+// forward carries a plain request and its answer.
+func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
+	out := outgoing(ctx, x, to, up)
+	if x.request.Body != nil && x.request.ContentLength != 0 {
+		out.Body = upload{http.MaxBytesReader(x.ResponseWriter, x.request.Body, h.settings.limits().BodyBytes), x}
 	}
 	answered := func() {}
 	if !x.isStream {
@@ -86,31 +86,83 @@ func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x
 		answered = func() { timer.Stop() }
 		x.progress = func() { timer.Reset(limit) }
 	}
-	proxy := httputil.ReverseProxy{
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL, p.Out.Host = up.url, up.host
-			filterRequest(p.Out.Header, p.In, x.route, to)
-		},
-		Transport: up.rt,
-		ModifyResponse: func(res *http.Response) error {
-			answered()
-			x.began()
-			return h.answer(x, to, up, res)
-		},
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { refused = h.failed(ctx, x, to, err) },
-		BufferPool:   &h.buffers,
-		ErrorLog:     silent,
+	res, err := up.rt.RoundTrip(out)
+	if err != nil {
+		return h.failed(ctx, x, to, err)
 	}
-	if to.stream {
-		proxy.FlushInterval = -1
+	defer res.Body.Close()
+	answered()
+	x.began()
+	removeHopByHop(res.Header)
+	if err := h.answer(x, to, up, res); err != nil {
+		return h.failed(ctx, x, to, err)
 	}
-	proxy.ServeHTTP(x, r)
-	return refused
+	if err := h.pass(x, to, res); err != nil {
+		// The answer has begun; only a broken connection tells the caller that it is not
+		// whole. net/http recognises this panic, and the deferred functions have run.
+		panic(http.ErrAbortHandler)
+	}
+	return nil
 }
 
-// silent swallows what ReverseProxy would print of errors: they are in the access line, and
-// their text may hold what a pod sent.
-var silent = log.New(io.Discard, "", 0)
+// outgoing makes the request to the pod, still without a body.
+func outgoing(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
+	out := x.request.WithContext(ctx)
+	out.RequestURI, out.Body, out.Trailer, out.TransferEncoding = "", nil, nil, nil
+	out.URL, out.Host, out.Close = up.url, up.host, false
+	// Values are shared with the caller's request: nothing below changes one in place.
+	out.Header = maps.Clone(x.request.Header)
+	removeHopByHop(out.Header)
+	filterRequest(out.Header, x.request, x.route, to)
+	return out
+}
+
+// pass sends an answer to the caller, as it comes if its length is not known.
+func (h *handler) pass(x *exchange, to *target, res *http.Response) error {
+	header := x.Header()
+	maps.Copy(header, res.Header)
+	for name := range res.Trailer {
+		header.Add("Trailer", name)
+	}
+	x.WriteHeader(res.StatusCode)
+	asItComes := to.stream || res.ContentLength < 0 || strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream")
+	if asItComes {
+		if err := x.FlushError(); err != nil {
+			return err
+		}
+	}
+	if err := h.copyBody(x, res.Body, asItComes); err != nil {
+		return err
+	}
+	filterResponse(res.Trailer, x.route, to, x.request.Host)
+	maps.Copy(header, res.Trailer)
+	return nil
+}
+
+// copyBody holds one buffer, however slowly the caller takes what the pod sends.
+func (h *handler) copyBody(to *exchange, from io.Reader, flush bool) error {
+	buf := h.buffers.get()
+	defer h.buffers.put(buf)
+	for {
+		n, err := from.Read(buf[:])
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+			if flush {
+				if err := to.FlushError(); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the answer: %w", err)
+		}
+	}
+}
 
 // answer judges and filters a pod's answer before anything of it reaches the caller.
 func (h *handler) answer(x *exchange, to *target, up upstream, res *http.Response) error {
@@ -174,17 +226,11 @@ type bufferPool struct{ pool sync.Pool }
 
 const copyBufferBytes = 32 << 10
 
-// Get implements httputil.BufferPool.
-func (p *bufferPool) Get() []byte {
+func (p *bufferPool) get() *[copyBufferBytes]byte {
 	if b, ok := p.pool.Get().(*[copyBufferBytes]byte); ok {
-		return b[:]
+		return b
 	}
-	return make([]byte, copyBufferBytes)
+	return new([copyBufferBytes]byte)
 }
 
-// Put implements httputil.BufferPool. An array's pointer fits an interface without allocating.
-func (p *bufferPool) Put(b []byte) {
-	if len(b) == copyBufferBytes {
-		p.pool.Put((*[copyBufferBytes]byte)(b))
-	}
-}
+func (p *bufferPool) put(b *[copyBufferBytes]byte) { p.pool.Put(b) }

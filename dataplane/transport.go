@@ -32,7 +32,7 @@ const (
 	// maxPodHeaderBytes bounds the header of a pod's answer.
 	maxPodHeaderBytes = 64 << 10
 	// maxIdlePerTarget and maxIdle bound the connections to pods that are kept for reuse.
-	maxIdlePerTarget = 32
+	maxIdlePerTarget = 256
 	maxIdle          = 4096
 	// dialTimeout bounds one attempt to reach a pod.
 	dialTimeout = 3 * time.Second

@@ -164,7 +164,7 @@ func TestEndpointsOfAService(t *testing.T) {
 	}
 	got := map[string]bool{}
 	for _, e := range newDirect(cache).endpoints(demoID.Namespace(), "preview", "preview") {
-		got[e] = true
+		got[e.address] = true
 	}
 	want := map[string]bool{"10.0.0.1:3000": true, "10.0.0.2:3000": true, "[fd12::7]:3000": true}
 	if diff := cmp.Diff(want, got); diff != "" {

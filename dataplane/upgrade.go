@@ -19,11 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This is our own upgrade path and not httputil.ReverseProxy's, for what that one leaves out:
-// it loses bytes that the client sent right behind its request (they sit in the hijacked
-// buffer), it hides the pod's connection behind a reader so that the kernel cannot splice, it
-// passes the headers of a 101 unfiltered, and it knows no idle limit.
-
 const protocolWebSocket = "websocket"
 
 // maxRefusalBytes bounds what is copied of a pod's answer that refuses an upgrade.
@@ -96,14 +91,10 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 
 // handshake makes the request to the pod.
 func handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
-	req := x.request.Clone(ctx)
-	req.RequestURI, req.Body, req.ContentLength = "", nil, 0
-	req.URL, req.Host = up.url, up.host
+	req := outgoing(ctx, x, to, up)
 	// The connection is for this handshake alone. Were it kept after an answer other than 101,
 	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
 	req.Close = true
-	removeHopByHop(req.Header)
-	filterRequest(req.Header, x.request, x.route, to)
 	// The app sees Host "localhost", with which a browser's Origin never agrees. Pages of
 	// other origins cannot come here: they do not have the caller's token.
 	req.Header.Del("Origin")

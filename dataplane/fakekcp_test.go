@@ -42,7 +42,7 @@ type fakeKCP struct {
 	reviews atomic.Int64
 }
 
-func newFakeKCP(t *testing.T) *fakeKCP {
+func newFakeKCP(t testing.TB) *fakeKCP {
 	t.Helper()
 	k := &fakeKCP{
 		clusters:  map[string]string{"root:acme:dev": "cluster1", "cluster1": "cluster1"},

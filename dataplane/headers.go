@@ -21,6 +21,8 @@ const (
 	podHost = "localhost"
 )
 
+// The lists hold canonical names, as the maps of net/http do.
+
 // hopByHop are the headers that end at this hop (RFC 9110 section 7.6.1, and what the
 // obsolete RFC 2616 named).
 var hopByHop = []string{
@@ -56,7 +58,7 @@ func removeHopByHop(h http.Header) {
 		}
 	}
 	for _, name := range hopByHop {
-		h.Del(name)
+		delete(h, name)
 	}
 }
 
@@ -124,7 +126,7 @@ func scheme(r *http.Request) string {
 // passed to the caller and never followed.
 func filterResponse(h http.Header, r route, t *target, host string) {
 	for _, name := range withheldFromCallers {
-		h.Del(name)
+		delete(h, name)
 	}
 	if !t.proxy {
 		h.Del("Set-Cookie")

@@ -6,6 +6,7 @@ package dataplane
 import (
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"net/http/httptest"
 	"net/textproto"
 	"strings"
@@ -176,4 +177,13 @@ func FuzzBearerProtocol(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A name in another form would delete nothing.
+func TestTheListsOfHeadersAreCanonical(t *testing.T) {
+	for _, name := range slices.Concat(hopByHop, withheldFromCallers) {
+		if canonical := http.CanonicalHeaderKey(name); canonical != name {
+			t.Errorf("%s must be %s", name, canonical)
+		}
+	}
 }

@@ -60,7 +60,7 @@ var (
 // world is a data plane with real HTTP on both sides: callers in front, pods behind. kcp and the
 // clusters' APIs are fakes.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	kcp     *fakeKCP
 	runtime kubernetes.Interface
 	kros    dynamic.Interface
@@ -107,7 +107,7 @@ type setup struct {
 	backendAddress string
 }
 
-func newWorld(t *testing.T, backend http.Handler, changes ...func(*setup)) *world {
+func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *world {
 	t.Helper()
 	s := &setup{
 		opts: Options{
@@ -203,7 +203,7 @@ func (w *world) start() {
 }
 
 // eventually polls a real server until it is as it should be.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if ok() {
@@ -311,7 +311,7 @@ func placementMeta(id placement.ID, name string) metav1.ObjectMeta {
 }
 
 // placementObjects are a placement whose Services lead to address.
-func placementObjects(t *testing.T, id placement.ID, name, address string) []runtime.Object {
+func placementObjects(t testing.TB, id placement.ID, name, address string) []runtime.Object {
 	t.Helper()
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {

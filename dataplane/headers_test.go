@@ -6,9 +6,9 @@ package dataplane
 import (
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"net/http/httptest"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 

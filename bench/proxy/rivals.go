@@ -81,10 +81,13 @@ func (r *rivals) start(cmd *exec.Cmd) error {
 
 // nginx is Debian's (nginx-light), as it logs by default, with connections to the pod kept.
 func (r *rivals) nginx(ctx context.Context, s *stage.Stage) (load.Subject, error) {
-	binary, missing := exec.LookPath("nginx")
-	if missing != nil {
+	binary, err := exec.LookPath("nginx")
+	if errors.Is(err, exec.ErrNotFound) {
 		fmt.Fprintln(os.Stderr, "nginx is not installed (nginx-light): it is left out")
 		return load.Subject{}, nil
+	}
+	if err != nil {
+		return load.Subject{}, fmt.Errorf("finding nginx: %w", err)
 	}
 	address, err := freeAddress(ctx)
 	if err != nil {

@@ -171,11 +171,11 @@ func malformed(err error) error {
 // as doubtful if it is chunked; see body.begin.
 func plainlyFramed(in *bufio.Reader) bool {
 	head, _ := in.Peek(in.Buffered())
-	end := bytes.Index(head, []byte("\r\n\r\n"))
-	if end < 0 {
+	head, _, whole := bytes.Cut(head, []byte("\r\n\r\n"))
+	if !whole {
 		return false
 	}
-	for line := range bytes.Lines(head[:end]) {
+	for line := range bytes.Lines(head) {
 		if len(line) > 15 && (line[0] == 'C' || line[0] == 'c') && bytes.EqualFold(line[:14], []byte("Content-Length")) {
 			return false
 		}

@@ -155,8 +155,8 @@ func (s *sending) run(patience time.Duration) {
 			}
 		}
 		switch {
-		case err == nil || err == io.EOF && left == 0: //nolint:errorlint // a reader's plain EOF
-		case err == io.EOF && left < 0: //nolint:errorlint // a reader's plain EOF
+		case err == nil || err == io.EOF && left == 0:
+		case err == io.EOF && left < 0:
 			s.whole = to.(chunks).Close() == nil //nolint:forcetypeassert // see above
 			return
 		default:

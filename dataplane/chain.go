@@ -27,6 +27,7 @@ type handler struct {
 	limits     *limiter
 	transports *chooser
 	metrics    *metrics
+	auditor    *auditor
 	log        *slog.Logger
 	buffers    bufferPool
 	// filled latches: it is set once the caches have been filled.
@@ -38,6 +39,7 @@ type handler struct {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(w, r, h.settings.limits().StallTimeout)
+	h.auditor.begin(x)
 	started := time.Now()
 	defer func() { h.finish(x, time.Since(started)) }()
 	if refused := h.serve(x); refused != nil {
@@ -62,6 +64,7 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if refused != nil {
 		return refused
 	}
+	x.authenticatedBy = "token"
 	if x.route.catalogue {
 		return h.serveCatalogue(x, caller)
 	}
@@ -72,6 +75,7 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if refused != nil {
 		return refused
 	}
+	x.id = permission.id
 	endpoint, refused := x.endpoint()
 	if refused != nil {
 		return refused
@@ -83,6 +87,7 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if refused != nil {
 		return refused
 	}
+	x.id = at.id
 	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
 	leave, refused := h.admit(x, at)
 	if refused != nil {
@@ -93,6 +98,7 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if refused != nil {
 		return refused
 	}
+	h.auditor.started(x)
 	return h.transport(x, at, to)
 }
 
@@ -190,9 +196,10 @@ func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal)
 	return func() { left(); release() }, nil
 }
 
-// finish counts and logs a request that has ended, also when the handler panicked to abort it.
+// finish counts, audits and logs a request that has ended, also when the handler panicked to abort it.
 func (h *handler) finish(x *exchange, took time.Duration) {
 	x.finish()
 	h.metrics.observe(x, took)
+	h.auditor.ended(x, took)
 	logAccess(x.request.Context(), h.log, x, took)
 }

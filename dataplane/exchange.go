@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // unreadBody is how long net/http may wait for the rest of a body that nobody read before it
@@ -52,6 +54,14 @@ type exchange struct {
 	reading sync.Mutex
 	stopped bool
 
+	// auditID is in the audit log and in the answer; empty when nothing is audited.
+	auditID string
+	// auditStarted is set when the audit log has a line for the begin of this stream.
+	auditStarted bool
+	// authenticatedBy tells how the caller was identified: one of the constants in identify.go.
+	authenticatedBy string
+	// id is the object that kcp has let the caller use; zero until then.
+	id placement.ID
 	// traceID leads to the request's trace; empty if it is not recorded.
 	traceID string
 	// sent is when the request went towards the pod, firstByte how long the pod then took to
@@ -86,6 +96,9 @@ func (x *exchange) WriteHeader(code int) {
 		return
 	}
 	if x.status.CompareAndSwap(0, int64(code)) {
+		if x.auditID != "" {
+			x.Header().Set(headerAuditID, x.auditID)
+		}
 		x.ResponseWriter.WriteHeader(code)
 	}
 }

@@ -38,6 +38,8 @@ type fakeKCP struct {
 	closing chan struct{}
 	once    sync.Once
 
+	who fakeWho
+
 	gets    atomic.Int64
 	reviews atomic.Int64
 }
@@ -93,7 +95,7 @@ func (k *fakeKCP) addInstance(cluster, namespace, name string, uid types.UID) {
 }
 
 func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
-	if k.serveVirtual(w, r) {
+	if k.serveVirtual(w, r) || k.who.serve(w, r) {
 		return
 	}
 	k.mu.Lock()

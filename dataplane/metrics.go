@@ -55,6 +55,9 @@ type metrics struct {
 	authorize *histograms
 	kcpCalls  *counters[callLabels]
 	transport *prometheus.GaugeVec
+
+	auditLines   prometheus.Counter
+	auditDropped *counters[string]
 }
 
 type (
@@ -92,10 +95,17 @@ func newMetrics(version string) *metrics {
 		cacheHit: cache.WithLabelValues("hit"), cacheMiss: cache.WithLabelValues("miss"),
 		authorize: newHistograms(r, "authorization_duration_seconds",
 			"How long kcp took to say whether a caller may; answers from the cache are not in it.", authorizationSeconds, "result"),
-		kcpCalls:  newCounters(callLabels.values, newCounterVec(r, "kcp_calls_total", "Questions put to kcp as callers.", "call", "outcome")),
-		transport: newGaugeVec(r, "transport", "1 for the transport in use, with the reason for the choice.", "mode", "reason"),
+		kcpCalls:     newCounters(callLabels.values, newCounterVec(r, "kcp_calls_total", "Questions put to kcp as callers.", "call", "outcome")),
+		transport:    newGaugeVec(r, "transport", "1 for the transport in use, with the reason for the choice.", "mode", "reason"),
+		auditLines:   newCounterVec(r, "audit_lines_total", "Lines written to the audit log.").WithLabelValues(),
+		auditDropped: newCounters(one, newCounterVec(r, "audit_dropped_total", "Lines that the audit log did not get, by reason.", "reason")),
 	}
 	newGaugeVec(r, "build_info", "1, with the version of the data plane.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
+	// The series that alerts read exist from the start: a counter that appears with its first
+	// increment has no rate for it.
+	for _, reason := range auditDropReasons {
+		m.auditDropped.get(reason)
+	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

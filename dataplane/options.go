@@ -6,6 +6,7 @@ package dataplane
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -49,6 +50,16 @@ type Options struct {
 	DrainDelay time.Duration
 	// DrainTimeout is how long requests in flight may take to finish then. Defaults to 30 s.
 	DrainTimeout time.Duration
+	// AuditLog is where a JSON line per request goes that says who did what: a file, or "-"
+	// for stdout. Defaults to none. docs/observability.md explains the fields.
+	AuditLog string
+	// AuditLogMaxSize is the size in MiB at which the file is renamed, with the time in its
+	// name, and a new one begun. Defaults to 100.
+	AuditLogMaxSize int
+	// AuditLogMaxBackups is how many renamed files are kept. Defaults to 10.
+	AuditLogMaxBackups int
+	// auditOut takes the place of AuditLog's file in tests.
+	auditOut io.WriteCloser
 	// Version is the program's version, for the metric build_info. Defaults to "dev".
 	Version string
 	// Limits are in force where the InfrastructureProvider's spec.limits sets nothing.
@@ -67,6 +78,8 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.AuthorizationCacheSize, 65536)
 	setDefault(&o.AuthorizationConcurrency, 256)
 	setDefault(&o.Version, "dev")
+	setDefault(&o.AuditLogMaxSize, 100)
+	setDefault(&o.AuditLogMaxBackups, 10)
 	setDefault(&o.DrainDelay, 2*time.Second)
 	setDefault(&o.DrainTimeout, 30*time.Second)
 	o.Limits.setDefaults()
@@ -83,6 +96,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KeyFile, "tls-key-file", o.KeyFile, "PEM file of the serving certificate's key")
 	fs.BoolVar(&o.Insecure, "insecure", o.Insecure, "serve plain HTTP: only for loopback or behind what ends TLS on the same machine")
 	fs.StringVar(&o.MetricsAddress, "dataplane-metrics-address", o.MetricsAddress, "private address of the data plane's /metrics, /livez, /readyz and /debug/pprof; 0 for nowhere")
+	fs.StringVar(&o.AuditLog, "audit-log", o.AuditLog, "file that gets a JSON line per request of who did what, or - for stdout; empty for none")
+	fs.IntVar(&o.AuditLogMaxSize, "audit-log-max-size", o.AuditLogMaxSize, "size in MiB at which the audit log's file is put away and a new one begun")
+	fs.IntVar(&o.AuditLogMaxBackups, "audit-log-max-backups", o.AuditLogMaxBackups, "how many of the audit log's files are kept besides the current one")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
@@ -106,6 +122,8 @@ func (o *Options) Validate() error {
 		_, _, err = net.SplitHostPort(o.MetricsAddress)
 		check(err == nil, "dataplane-metrics-address %q is neither host:port nor 0", o.MetricsAddress)
 	}
+	check(o.AuditLogMaxSize > 0, "audit-log-max-size must be positive")
+	check(o.AuditLogMaxBackups > 0, "audit-log-max-backups must be positive")
 	check((o.CertFile == "") == (o.KeyFile == ""), "tls-cert-file and tls-key-file must be set together")
 	check(o.Insecure != (o.CertFile != ""), "either tls-cert-file and tls-key-file or insecure must be set")
 	check(o.PathPrefix == "" || strings.HasPrefix(o.PathPrefix, "/") && !strings.HasSuffix(o.PathPrefix, "/"),

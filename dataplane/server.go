@@ -105,13 +105,17 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	auditor, err := newAuditor(opts, asCaller.WhoAmI, m)
+	if err != nil {
+		return nil, err
+	}
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
 	return &Server{
 		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
 			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, tenant: asCaller, authorizer: authorizer,
-			placer: &placer{cache: cache}, limits: limits, metrics: m, log: opts.Logger, draining: draining,
+			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
 	}, nil
@@ -158,7 +162,9 @@ func (s *Server) Run(ctx context.Context) error {
 		addresses[1] = private.listener.Addr()
 		group.Go(private.serve)
 	}
-	s.log.Info("data plane is listening", "address", addresses[0].String(), "tls", !s.opts.Insecure)
+	background.Go(func() error { s.handler.auditor.run(); return nil })
+	s.log.Info("data plane is listening", "address", addresses[0].String(), "tls", !s.opts.Insecure,
+		"private", s.opts.MetricsAddress, "audit", s.opts.AuditLog != "")
 	if s.listening != nil {
 		s.listening(addresses[0], addresses[1])
 	}
@@ -166,7 +172,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-groupCtx.Done()
 		return s.shutDown(context.WithoutCancel(ctx), servers)
 	})
-	err = group.Wait()
+	err = errors.Join(group.Wait(), s.handler.auditor.close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())
 	s.handler.tenant.Close()

@@ -149,6 +149,9 @@ func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.
 	x.status.Store(http.StatusSwitchingProtocols)
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", protocolWebSocket)
+	if x.auditID != "" {
+		header.Set(headerAuditID, x.auditID)
+	}
 	_ = client.SetWriteDeadline(time.Now().Add(x.stall))
 	_, err = io.WriteString(buffered, "HTTP/1.1 101 Switching Protocols\r\n")
 	err = errors.Join(err, header.Write(buffered))

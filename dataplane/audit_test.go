@@ -1,0 +1,325 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// auditLine is a line as docs/observability.md describes it.
+type auditLine struct {
+	Schema string    `json:"schema"`
+	Time   time.Time `json:"time"`
+	ID     string    `json:"id"`
+	Stage  string    `json:"stage"`
+	Stream bool      `json:"stream"`
+	User   *struct {
+		Name            string   `json:"name"`
+		UID             string   `json:"uid"`
+		Groups          []string `json:"groups"`
+		GroupsOmitted   int      `json:"groupsOmitted"`
+		AuthenticatedBy string   `json:"authenticatedBy"`
+	} `json:"user"`
+	UserUnknown string `json:"userUnknown"`
+	SourceIP    string `json:"sourceIP"`
+	Workspace   string `json:"workspace"`
+	Cluster     string `json:"cluster"`
+	Object      *struct {
+		Group     string `json:"group"`
+		Version   string `json:"version"`
+		Resource  string `json:"resource"`
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+		UID       string `json:"uid"`
+		Component string `json:"component"`
+	} `json:"object"`
+	Verb            string  `json:"verb"`
+	Method          string  `json:"method"`
+	KubernetesVerb  string  `json:"kubernetesVerb"`
+	Code            int     `json:"code"`
+	BytesIn         int64   `json:"bytesIn"`
+	BytesOut        int64   `json:"bytesOut"`
+	DurationSeconds float64 `json:"durationSeconds"`
+	Reason          string  `json:"reason"`
+	TraceID         string  `json:"traceId"`
+	Dropped         uint64  `json:"dropped"`
+}
+
+// closableBuffer is where tests let the audit log go.
+type closableBuffer struct{ syncBuffer }
+
+func (*closableBuffer) Close() error { return nil }
+
+// lines decodes what was written; a line that is no JSON, or has a field that the documentation
+// does not, fails the test.
+func (b *closableBuffer) lines(t *testing.T) []auditLine {
+	t.Helper()
+	var lines []auditLine
+	for text := range strings.Lines(b.String()) {
+		var line auditLine
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatalf("%v in the line %s", err, text)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// audited is a world with an audit log. The admin is known by name.
+func audited(t *testing.T, backend http.Handler, changes ...func(*setup)) (*world, *closableBuffer) {
+	t.Helper()
+	out := &closableBuffer{}
+	w := newWorld(t, backend, append(changes, func(s *setup) { s.opts.AuditLog, s.opts.auditOut = "test", out })...)
+	w.kcp.who.set(adminToken, authenticationv1.UserInfo{Username: "alice", UID: "u-1", Groups: []string{"devs", "system:authenticated"}})
+	return w, out
+}
+
+func TestAuditSaysWhoDidWhat(t *testing.T) {
+	w, out := audited(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Audit-Id", "the pod's own")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "done")
+	}))
+	res, _ := w.do("POST", "/dataplane/clusters/root:acme:dev/sandboxrunners/demo/components/api/restart", adminToken, strings.NewReader("12345"))
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	got := out.lines(t)
+	var want auditLine
+	if err := json.Unmarshal([]byte(`{"schema":"audit.sandbar.dev/v1","stage":"end",
+		"user":{"name":"alice","uid":"u-1","groups":["devs","system:authenticated"],"authenticatedBy":"token"},
+		"sourceIP":"127.0.0.1","workspace":"root:acme:dev","cluster":"cluster1",
+		"object":{"group":"sandbar.dev","version":"v1alpha1","resource":"sandboxrunners","namespace":"default","name":"demo","uid":"uid-demo","component":"api"},
+		"verb":"restart","method":"POST","kubernetesVerb":"create","code":202,"bytesIn":5,"bytesOut":4}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	ignored := cmpopts.IgnoreFields(auditLine{}, "Time", "ID", "DurationSeconds")
+	if diff := cmp.Diff([]auditLine{want}, got, ignored); diff != "" {
+		t.Fatal(diff)
+	}
+	if got[0].DurationSeconds <= 0 || time.Since(got[0].Time) > time.Minute || len(got[0].ID) != 32 {
+		t.Errorf("time, duration or id is wrong: %+v", got[0])
+	}
+	if ids := res.Header.Values("Audit-Id"); len(ids) != 1 || ids[0] != got[0].ID {
+		t.Errorf("the caller was told %q, the line is %s", ids, got[0].ID)
+	}
+}
+
+func TestAuditOfRefusals(t *testing.T) {
+	w, out := audited(t, http.NotFoundHandler(), func(s *setup) { s.opts.Limits.BodyBytes = 10 })
+	w.kcp.grant("viewer", "get sandboxrunners")
+	w.kcp.who.set("viewer", authenticationv1.UserInfo{Username: "victor"})
+	w.kcp.grant("nameless", "*")
+	const admin = "alice"
+	for _, c := range []struct {
+		name, method, path, token, body string
+		code                            int
+		user, unknown, object           string
+		reason                          string
+	}{
+		{"no token", "GET", demo + "log", "", "", 401, "", unknownNoIdentity, "demo", causeNoIdentity},
+		{"a token that kcp does not know", "GET", demo + "log", "bad", "", 401, "", unknownNoIdentity, "demo", causeBadIdentity},
+		{"a right that is missing", "POST", demo + "sync", "viewer", "", 403, "victor", "", "demo", causeDenied},
+		{"a verb that is not there", "GET", demo + "nosuch", adminToken, "", 404, admin, "", "demo", causeNoVerb},
+		{"a method that the verb does not take", "DELETE", demo + "sync", adminToken, "", 405, admin, "", "demo", causeMethod},
+		{"a method that nobody knows", "BREW", demo + "sync", adminToken, "", 405, "", unknownNoIdentity, "demo", causeMethod},
+		{"a path that is none", "GET", "/dataplane/clusters/root:acme/<script>/x\"y/log", adminToken, "", 400, "", unknownNoIdentity, "", causeMalformed},
+		{"a caller whom kcp does not name", "POST", demo + "sync", "nameless", "", 404, "", unknownNoAnswer, "demo", ""},
+		{"a body that is too large", "POST", demo + "sync", adminToken, "eleven bytes", 413, admin, "", "demo", causeBodyTooLarge},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := len(out.lines(t))
+			w.do(c.method, c.path, c.token, strings.NewReader(c.body))
+			eventually(t, "the line is written", func() bool { return len(out.lines(t)) > before })
+			got := out.lines(t)[before]
+			var user, object string
+			if got.User != nil {
+				user = got.User.Name
+			}
+			if got.Object != nil {
+				object = got.Object.Name
+			}
+			if got.Code != c.code || got.Reason != c.reason || user != c.user || got.UserUnknown != c.unknown || object != c.object || got.Stage != stageEnd {
+				t.Errorf("got %+v, user %q", got, user)
+			}
+		})
+	}
+	for _, secret := range []string{adminToken, controlToken, "nameless", "script", "BREW", "/x"} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%q is in the audit log", secret)
+		}
+	}
+}
+
+func TestAuditOfAStreamHasItsStartAndItsEnd(t *testing.T) {
+	w, out := audited(t, switcher("", func(conn net.Conn, in *bufio.Reader) {
+		line, _ := in.ReadString('\n')
+		_, _ = io.WriteString(conn, "echo "+line)
+		_, _ = io.Copy(io.Discard, in)
+	}))
+	conn := w.dial()
+	fmt.Fprintf(conn, "GET %sproxy HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer %s\r\n\r\n", demo, adminToken)
+	in := bufio.NewReader(conn)
+	res, err := http.ReadResponse(in, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(res, err)
+	}
+	eventually(t, "the start is written", func() bool { return len(out.lines(t)) == 1 })
+	fmt.Fprintf(conn, "hello\n")
+	if line, _ := in.ReadString('\n'); line != "echo hello\n" {
+		t.Fatal(line)
+	}
+	// The server ends with the stream open: its last line must be in the log all the same.
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := out.lines(t)
+	if len(lines) != 2 {
+		t.Fatalf("got %d lines: %s", len(lines), out.String())
+	}
+	start, end := lines[0], lines[1]
+	if start.Stage != stageStart || !start.Stream || start.Code != 0 || start.User == nil || start.ID != end.ID || res.Header.Get(headerAuditID) != start.ID {
+		t.Errorf("the start is %+v, the caller was told %s", start, res.Header.Get(headerAuditID))
+	}
+	if end.Stage != stageEnd || end.Code != 101 || end.BytesIn != 6 || end.BytesOut != 11 || end.Reason != causeDraining {
+		t.Errorf("the end is %+v", end)
+	}
+}
+
+// A kcp that is slow to name a caller delays the line and not the answer.
+func TestARequestDoesNotWaitForItsCallersName(t *testing.T) {
+	w, out := audited(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	hold := make(chan struct{})
+	w.kcp.who.mu.Lock()
+	w.kcp.who.hold = hold
+	w.kcp.who.mu.Unlock()
+	for range 3 {
+		if res, body := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 || body != "ok" {
+			t.Fatalf("%d %s", res.StatusCode, body)
+		}
+	}
+	if lines := out.lines(t); len(lines) != 0 {
+		t.Fatalf("lines were written before kcp has said who it was: %+v", lines)
+	}
+	close(hold)
+	eventually(t, "the lines are written", func() bool { return len(out.lines(t)) == 3 })
+	for _, line := range out.lines(t) {
+		if line.User == nil || line.User.Name != "alice" {
+			t.Errorf("the user is %+v", line.User)
+		}
+	}
+	if n := w.kcp.who.asked.Load(); n != 1 {
+		t.Errorf("kcp was asked %d times for one token", n)
+	}
+}
+
+func TestNobodyIsAskedForWhenNothingIsAudited(t *testing.T) {
+	w := newWorld(t, http.NotFoundHandler())
+	res, _ := w.do("POST", demo+"sync", adminToken, nil)
+	if n := w.kcp.who.asked.Load(); n != 0 {
+		t.Errorf("kcp was asked %d times who calls", n)
+	}
+	if _, ok := res.Header[headerAuditID]; ok {
+		t.Error("the answer names a line that there is not")
+	}
+}
+
+// Anybody can send requests without a token as fast as the network carries them. They must
+// neither fill the disk nor hide what others do.
+func TestAFloodOfStrangersIsCountedAndNotWritten(t *testing.T) {
+	w, out := audited(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	const flood = 2000
+	for range flood {
+		w.server.handler.ServeHTTP(discard{}, request(t, "GET", demo+"log", ""))
+	}
+	w.do("POST", demo+"sync", adminToken, nil)
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := out.lines(t)
+	var dropped uint64
+	for _, line := range lines {
+		dropped += line.Dropped
+	}
+	last := lines[len(lines)-1]
+	if len(lines) > flood/2 || last.User == nil || last.Dropped == 0 {
+		t.Errorf("%d lines; the last is %+v", len(lines), last)
+	}
+	if uint64(len(lines)-1)+dropped != flood {
+		t.Errorf("%d lines and %d dropped ones are not %d requests", len(lines)-1, dropped, flood)
+	}
+}
+
+type discard struct{}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) WriteHeader(int)             {}
+
+func request(t testing.TB, method, path, token string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequest(method, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RemoteAddr = "192.0.2.7:4711"
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+func TestAnAuditLogThatCannotBeOpenedKeepsTheServerFromStarting(t *testing.T) {
+	_, err := newAuditor(Options{AuditLog: filepath.Join(t.TempDir(), "no", "such", "folder", "audit.log")}, nil, newMetrics("test"))
+	if err == nil || !strings.Contains(err.Error(), "opening the audit log") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheAuditLogIsAFileForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	opts := Options{AuditLog: path}
+	opts.SetDefaults()
+	who := func(context.Context, tenant.Caller, string) (authenticationv1.UserInfo, tenant.Answer) {
+		return authenticationv1.UserInfo{Username: "alice"}, tenant.Answer{Outcome: tenant.Allowed}
+	}
+	a, err := newAuditor(opts, who, newMetrics("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go a.run()
+	x := newExchange(discard{}, request(t, "GET", "/", ""), time.Minute)
+	a.begin(x)
+	a.ended(x, time.Second)
+	if err := a.close(); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(data), `"durationSeconds":1.000000`) {
+		t.Errorf("%v: %s", err, data)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+}

@@ -215,7 +215,7 @@ func TestARequestDoesNotWaitForItsCallersName(t *testing.T) {
 	w.kcp.who.hold = hold
 	w.kcp.who.mu.Unlock()
 	for range 3 {
-		if res, body := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != 200 || body != "ok" {
+		if res, body := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != http.StatusOK || body != "ok" {
 			t.Fatalf("%d %s", res.StatusCode, body)
 		}
 	}

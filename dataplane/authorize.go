@@ -14,6 +14,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/kcp-dev/logicalcluster/v3"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -187,7 +188,9 @@ func (a *authorizer) ask(ctx context.Context, q question) answer {
 	}
 	reads := make(chan read, 1)
 	go func() {
+		ctx, span := childSpan(ctx, "kcp get", trace.SpanKindClient)
 		obj, got := a.tenant.GetMetadata(ctx, q.caller, q.ref)
+		span.End()
 		reads <- read{obj, got}
 	}()
 	review := a.review(ctx, q)
@@ -242,6 +245,8 @@ func (a *authorizer) review(ctx context.Context, q question) tenant.Answer {
 			spec.ResourceAttributes.Subresource, spec.ResourceAttributes.Verb = "", "get"
 		}
 	}
+	ctx, span := childSpan(ctx, "kcp review", trace.SpanKindClient)
+	defer span.End()
 	got := a.tenant.Review(ctx, q.caller, q.ref.Workspace, spec)
 	a.metrics.called(callReview, got.Outcome)
 	return got

@@ -41,7 +41,7 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 		return methodNotAllowed([]string{http.MethodGet, http.MethodHead})
 	}
 	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true, from: addressOf(x.request.RemoteAddr)}
-	if _, refused := h.authorizer.authorize(x.request.Context(), x.question); refused != nil {
+	if _, refused := h.authorize(x); refused != nil {
 		return refused
 	}
 	list := catalogue{

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/tenant"
@@ -28,6 +30,7 @@ type handler struct {
 	transports *chooser
 	metrics    *metrics
 	auditor    *auditor
+	tracer     *tracer
 	log        *slog.Logger
 	buffers    bufferPool
 	// filled latches: it is set once the caches have been filled.
@@ -40,6 +43,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(w, r, h.settings.limits().StallTimeout)
 	h.auditor.begin(x)
+	h.tracer.begin(x)
 	started := time.Now()
 	defer func() { h.finish(x, time.Since(started)) }()
 	if refused := h.serve(x); refused != nil {
@@ -71,11 +75,10 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if x.question, refused = ask(x, caller); refused != nil {
 		return refused
 	}
-	permission, refused := h.authorizer.authorize(x.request.Context(), x.question)
+	permission, refused := h.authorize(x)
 	if refused != nil {
 		return refused
 	}
-	x.id = permission.id
 	endpoint, refused := x.endpoint()
 	if refused != nil {
 		return refused
@@ -132,6 +135,15 @@ func (r route) ref() tenant.Ref {
 		Workspace: r.workspace, Group: r.group, Version: r.version, Resource: r.resource,
 		Namespace: r.namespace, Name: r.name,
 	}
+}
+
+// authorize asks whether the request may go on.
+func (h *handler) authorize(x *exchange) (grant, *refusal) {
+	ctx, span := childSpan(x.request.Context(), "authorize", trace.SpanKindInternal)
+	defer span.End()
+	permission, refused := h.authorizer.authorize(ctx, x.question)
+	x.id = permission.id
+	return permission, refused
 }
 
 // endpoint finds the endpoint of the request in the kind's contract.
@@ -196,9 +208,10 @@ func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal)
 	return func() { left(); release() }, nil
 }
 
-// finish counts, audits and logs a request that has ended, also when the handler panicked to abort it.
+// finish traces, counts, audits and logs a request that has ended, also when the handler panicked to abort it.
 func (h *handler) finish(x *exchange, took time.Duration) {
 	x.finish()
+	h.tracer.end(x)
 	h.metrics.observe(x, took)
 	h.auditor.ended(x, took)
 	logAccess(x.request.Context(), h.log, x, took)

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -62,6 +64,8 @@ type exchange struct {
 	authenticatedBy string
 	// id is the object that kcp has let the caller use; zero until then.
 	id placement.ID
+	// span is that of the request; nil when nothing is traced.
+	span trace.Span
 	// traceID leads to the request's trace; empty if it is not recorded.
 	traceID string
 	// sent is when the request went towards the pod, firstByte how long the pod then took to

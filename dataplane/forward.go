@@ -45,6 +45,8 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	x.sent = time.Now()
 	ctx, cancel := context.WithCancelCause(x.request.Context())
 	defer cancel(nil)
+	ctx, span := spanToPod(ctx, x)
+	defer span.End()
 	defer h.supervise(ctx, cancel, x, at)()
 	defer x.noteCut(ctx)
 	if isUpgrade(x.request.Header) {

@@ -34,6 +34,9 @@ var hopByHop = []string{
 // could take for a statement of a proxy that it trusts.
 var withheldFromPods = []string{
 	"Authorization", headerControlToken, "Forwarded", "X-Real-Ip", "Proxy-Authorization",
+	// What systems in front note of a caller for each other. A traceparent is two random
+	// numbers, and passes.
+	"Baggage", "Tracestate",
 }
 
 // withheldPrefixes are the same by prefix: identities that a front proxy or a hub states, and

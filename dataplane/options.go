@@ -9,10 +9,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // Options configure the data plane. The zero value of a field means its default.
@@ -60,6 +62,16 @@ type Options struct {
 	AuditLogMaxBackups int
 	// auditOut takes the place of AuditLog's file in tests.
 	auditOut io.WriteCloser
+	// TracingEndpoint is the URL of what receives traces by OTLP over HTTP, for example
+	// "http://collector:4318". Defaults to what the environment's OTEL_EXPORTER_OTLP_ENDPOINT
+	// says; without either nothing is traced.
+	TracingEndpoint string
+	// TracingRatio is the share, from 0 to 1, of the requests without a traceparent that are
+	// traced. Defaults to 0.01. Those whose traceparent says that they are traced are traced
+	// too, up to 100 per second.
+	TracingRatio float64
+	// spans takes the place of the exporter in tests.
+	spans sdktrace.SpanExporter
 	// Version is the program's version, for the metric build_info. Defaults to "dev".
 	Version string
 	// Limits are in force where the InfrastructureProvider's spec.limits sets nothing.
@@ -80,6 +92,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.Version, "dev")
 	setDefault(&o.AuditLogMaxSize, 100)
 	setDefault(&o.AuditLogMaxBackups, 10)
+	setDefault(&o.TracingRatio, 0.01)
 	setDefault(&o.DrainDelay, 2*time.Second)
 	setDefault(&o.DrainTimeout, 30*time.Second)
 	o.Limits.setDefaults()
@@ -99,6 +112,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.AuditLog, "audit-log", o.AuditLog, "file that gets a JSON line per request of who did what, or - for stdout; empty for none")
 	fs.IntVar(&o.AuditLogMaxSize, "audit-log-max-size", o.AuditLogMaxSize, "size in MiB at which the audit log's file is put away and a new one begun")
 	fs.IntVar(&o.AuditLogMaxBackups, "audit-log-max-backups", o.AuditLogMaxBackups, "how many of the audit log's files are kept besides the current one")
+	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "URL of an OTLP/HTTP receiver of traces; empty for that of OTEL_EXPORTER_OTLP_ENDPOINT, or none")
+	fs.Float64Var(&o.TracingRatio, "tracing-ratio", o.TracingRatio, "share of the requests without a traceparent that are traced, from 0 to 1")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
@@ -121,6 +136,11 @@ func (o *Options) Validate() error {
 	if o.MetricsAddress != "0" {
 		_, _, err = net.SplitHostPort(o.MetricsAddress)
 		check(err == nil, "dataplane-metrics-address %q is neither host:port nor 0", o.MetricsAddress)
+	}
+	check(o.TracingRatio >= 0 && o.TracingRatio <= 1, "tracing-ratio must be from 0 to 1")
+	if o.TracingEndpoint != "" {
+		u, err := url.Parse(o.TracingEndpoint)
+		check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "", "tracing-endpoint must be an http or https URL")
 	}
 	check(o.AuditLogMaxSize > 0, "audit-log-max-size must be positive")
 	check(o.AuditLogMaxBackups > 0, "audit-log-max-backups must be positive")

@@ -141,6 +141,11 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { return s.kinds.run(backgroundCtx) })
 	background.Go(func() error { return s.bound.Run(backgroundCtx) })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
+	var err error
+	if s.handler.tracer, err = newTracer(ctx, s.opts); err != nil {
+		return err
+	}
+	defer s.handler.tracer.close(context.WithoutCancel(ctx), s.log)
 	limits := s.settings.listen(ctx)
 
 	verbs, err := s.listen(ctx, limits, func(f func(context.Context) error) {
@@ -164,7 +169,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	background.Go(func() error { s.handler.auditor.run(); return nil })
 	s.log.Info("data plane is listening", "address", addresses[0].String(), "tls", !s.opts.Insecure,
-		"private", s.opts.MetricsAddress, "audit", s.opts.AuditLog != "")
+		"private", s.opts.MetricsAddress, "audit", s.opts.AuditLog != "", "traces", s.handler.tracer != nil)
 	if s.listening != nil {
 		s.listening(addresses[0], addresses[1])
 	}

@@ -42,6 +42,8 @@ type CallError struct {
 	// Reason is the Status's reason, or the code of the runner's error ("Conflict"); empty when
 	// the answer names none.
 	Reason string
+	// Sandbox tells that the answer is of the runner in the sandbox, not of the data plane.
+	Sandbox bool
 	// Message is for people. It may come from inside a sandbox: escape it before it goes to a
 	// terminal.
 	Message string
@@ -127,7 +129,7 @@ func readError(res *http.Response) *CallError {
 	case json.Unmarshal(e.Body, &status) == nil && status.Kind == "Status":
 		e.Reason, e.Message = string(status.Reason), status.Message
 	case json.Unmarshal(e.Body, &plain) == nil && plain.Message != "":
-		e.Reason, e.Message = plain.Code, plain.Message
+		e.Reason, e.Message, e.Sandbox = plain.Code, plain.Message, true
 	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain"):
 		e.Message = strings.TrimSpace(string(e.Body))
 	}

@@ -164,7 +164,7 @@ func TestErrorsSayWhatTheServerSaid(t *testing.T) {
 		},
 		"an error of the runner": {
 			413, "application/json", `{"code":"FileTooLarge","message":"too large"}`,
-			client.CallError{Code: 413, Reason: "FileTooLarge", Message: "too large"},
+			client.CallError{Code: 413, Reason: "FileTooLarge", Message: "too large", Sandbox: true},
 		},
 		"text":             {502, "text/plain; charset=utf-8", "no\n", client.CallError{Code: 502, Message: "no"}},
 		"a page of an app": {500, "text/html", "<h1>no</h1>", client.CallError{Code: 500}},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // podLogQuery makes the query for a Pod's log from the caller's. Only what is named here passes,
@@ -30,7 +31,11 @@ func podLogQuery(r route, in url.Values, to *target) (url.Values, *refusal) {
 		if !in.Has(name) {
 			continue
 		}
-		value, err := strconv.ParseUint(in.Get(name), 10, 31)
+		text := in.Get(name)
+		if name == "since" {
+			text = strings.TrimSuffix(text, "s") // the runner's log wants a unit
+		}
+		value, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
 			return nil, malformed(name + " must be a number that is not negative")
 		}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -33,18 +34,23 @@ func main() {
 	err := newRootCommand().ExecuteContext(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
+	os.Exit(report(os.Stderr, err, interrupted))
+}
+
+// report tells a person of an error and returns the exit code.
+func report(stderr io.Writer, err error, interrupted bool) int {
 	var usage *usageError
 	switch {
 	case err == nil:
-		return
+		return 0
 	case interrupted:
-		os.Exit(exitInterrupted)
+		return exitInterrupted
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "sandbar: %s\n", explain(err))
-		os.Exit(exitUsage)
+		fmt.Fprintf(stderr, "sandbar: %s\n", explain(err))
+		return exitUsage
 	default:
-		fmt.Fprintf(os.Stderr, "sandbar: %s\n", explain(err))
-		os.Exit(exitFailure)
+		fmt.Fprintf(stderr, "sandbar: %s\n", explain(err))
+		return exitFailure
 	}
 }
 
@@ -52,7 +58,7 @@ func newRootCommand() *cobra.Command {
 	var s session
 	root := &cobra.Command{
 		Use:   "sandbar",
-		Short: "Work with your sandboxes: restarts, previews, forwarded ports",
+		Short: "Work with your sandboxes: logs, restarts, previews, forwarded ports",
 		// An error is printed once, by main, and the usage only when it was asked for.
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -63,7 +69,8 @@ func newRootCommand() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newOpenCommand(&s), newPortForwardCommand(&s), newRestartCommand(&s), newTrustCommand(&s),
+		newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s), newRestartCommand(&s),
+		newTrustCommand(&s),
 	)
 	return root
 }

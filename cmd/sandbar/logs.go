@@ -1,0 +1,96 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandbar-dev/sandbar/client"
+)
+
+func newLogsCommand(s *session) *cobra.Command {
+	var (
+		opts   client.LogOptions
+		tail   int
+		output string
+	)
+	cmd := &cobra.Command{
+		Use:     "logs NAME",
+		Aliases: []string{"log"},
+		Short:   "Print what the process in a sandbox wrote, and with -f what it writes",
+		Long: `Print what the process in a sandbox wrote, and with -f what it writes.
+
+A connection that breaks is made again and goes on with the next byte; that, and every gap, is
+said on stderr. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
+colours; elsewhere stdout gets the bytes as they were written.`,
+		Args: named("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail >= 0 {
+				opts.Tail = &tail
+			}
+			switch opts.Stream {
+			case "", "stdout", "stderr":
+			default:
+				return &usageError{fmt.Errorf("--stream %q is neither stdout nor stderr", opts.Stream)}
+			}
+			asJSON, err := jsonOutput(output)
+			if err != nil {
+				return err
+			}
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			p := newLogPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, opts.Timestamps)
+			for e, err := range i.Logs(cmd.Context(), opts) {
+				if err != nil {
+					return err
+				}
+				if err := p.print(e); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with what comes, until interrupted")
+	cmd.Flags().IntVar(&tail, "tail", -1, "begin that many lines before the end; -1 for all that is held")
+	cmd.Flags().DurationVar(&opts.Since, "since", 0, "leave out what is older, for example 10m")
+	cmd.Flags().BoolVar(&opts.Timestamps, "timestamps", false, "put the time (UTC) before each line")
+	cmd.Flags().StringVar(&opts.Stream, "stream", "", "stdout or stderr; both if empty")
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+// addOutputFlag adds -o, which is text or json.
+func addOutputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", "text", "text, or json for one JSON object a line")
+}
+
+func jsonOutput(output string) (bool, error) {
+	switch output {
+	case "json":
+		return true, nil
+	case "text":
+		return false, nil
+	default:
+		return false, &usageError{fmt.Errorf("-o %q is neither text nor json", output)}
+	}
+}
+
+// terminal tells whether a writer is one; what is written there is escaped.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isTerminal(f)
+}
+
+// say tells a person what happens, on a line of its own.
+func say(w io.Writer, format string, args ...any) {
+	fmt.Fprintf(w, "[%s] %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,105 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/runner/logwire"
+)
+
+var someLog = []logwire.Record{
+	{Offset: 0, Time: time.Unix(0, 0).UTC(), Stream: "stdout", Attempt: 1, Data: []byte("half")},
+	{Offset: 4, Time: time.Unix(1, 0).UTC(), Stream: "stderr", Attempt: 1, Data: []byte("\x1b[2Joops\n")},
+	{Offset: 20, Lost: 8},
+	{Offset: 20, Time: time.Unix(2, 0).UTC(), Stream: "stdout", Attempt: 1, Data: []byte("end\n")},
+}
+
+func serveLog(t *testing.T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/log" {
+			t.Errorf("%s was called", r.URL.Path)
+		}
+		w.Header().Set("Content-Type", logwire.ContentType)
+		w.Header().Set(logwire.IDHeader, "a")
+		offset, _ := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+		var body strings.Builder
+		for _, record := range someLog {
+			if record.Offset >= offset {
+				line, _ := json.Marshal(record)
+				body.Write(append(line, '\n'))
+			}
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+		text := body.String()
+		if offset == 0 {
+			text = text[:strings.Index(text, "\n")+10] // and the connection breaks
+		}
+		_, _ = io.WriteString(w, text)
+	}
+}
+
+func TestLogsPrintsDataToStdoutAndWhatHappenedToStderr(t *testing.T) {
+	w := newWorld(t)
+	w.plane = serveLog(t)
+	code, stdout, stderr := w.run(t, "logs", "web", "--timestamps")
+	want := "1970-01-01T00:00:00.000Z half\n1970-01-01T00:00:01.000Z \x1b[2Joops\n1970-01-01T00:00:02.000Z end\n"
+	if code != 0 || stdout != want {
+		t.Errorf("exit code %d, stdout %q, want %q", code, stdout, want)
+	}
+	for _, want := range []string{"is lost (", "the log goes on", "8 bytes of the log were dropped"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("stderr does not say %q: %s", want, stderr)
+		}
+	}
+}
+
+func TestLogsAsJSONIsOneObjectALine(t *testing.T) {
+	w := newWorld(t)
+	w.plane = serveLog(t)
+	_, stdout, _ := w.run(t, "logs", "web", "-o", "json")
+	var got []logwire.Record
+	for d := json.NewDecoder(strings.NewReader(stdout)); d.More(); {
+		var r logwire.Record
+		if err := d.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r)
+	}
+	if len(got) != len(someLog) || strings.Count(stdout, "\n") != len(someLog) || got[2].Lost != 8 {
+		t.Errorf("got %s", stdout)
+	}
+}
+
+func TestATerminalDoesNotObeyTheSandbox(t *testing.T) {
+	var out strings.Builder
+	p := logPrinter{out: &out, notes: io.Discard, terminal: true}
+	for _, record := range someLog {
+		if err := p.print(client.LogEvent{Type: client.LogOutput, Record: record}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "half\n\\x1b[2Joops\nend\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestWrongUsageExitsWithTwo(t *testing.T) {
+	w := newWorld(t)
+	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
+	for _, args := range [][]string{
+		{"logs"}, {"logs", "web", "--stream", "stdin"}, {"logs", "web", "-o", "yaml"}, {"logs", "web", "--unknown"},
+	} {
+		if code, stdout, stderr := w.run(t, args...); code != exitUsage || stdout != "" || stderr == "" {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}

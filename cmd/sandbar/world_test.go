@@ -1,0 +1,109 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const token = "the-persons-token"
+
+// world is a workspace with the SandboxRunner "web", and a data plane that answers its verbs with
+// plane; both are HTTPS servers.
+type world struct {
+	kubeconfig, trust string
+	// plane gets requests with the verb and what follows as path.
+	plane http.HandlerFunc
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{}
+	const base = "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web"
+	plane := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			rw.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, base)
+		r.URL.RawPath = ""
+		w.plane(rw, r)
+	}))
+	t.Cleanup(plane.Close)
+	workspace := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(rw).Encode(map[string]any{
+			"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
+			"metadata": map[string]any{"name": "web", "namespace": "default", "uid": "7b5c0a1e-0000-4000-8000-000000000001"},
+			"status":   map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": plane.URL + base}},
+		})
+	}))
+	t.Cleanup(workspace.Close)
+
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters["w"] = &clientcmdapi.Cluster{Server: workspace.URL + "/clusters/root:me", CertificateAuthorityData: certificateOf(workspace)}
+	cfg.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: token}
+	cfg.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
+	cfg.CurrentContext = "w"
+	w.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*cfg, w.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bundle, certificateOf(plane), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.trust = filepath.Join(t.TempDir(), "trust.json")
+	if code, _, stderr := w.run(t, "trust", plane.URL, "--ca-file", bundle); code != 0 {
+		t.Fatalf("trust: %s", stderr)
+	}
+	return w
+}
+
+func certificateOf(s *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+// lockedBuffer is written by several goroutines of a command.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// run runs a command line to its end.
+func (w *world) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs lockedBuffer
+	root := newRootCommand()
+	root.SetArgs(append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...))
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err := root.ExecuteContext(t.Context())
+	code = report(&errs, err, t.Context().Err() != nil)
+	return code, out.String(), errs.String()
+}

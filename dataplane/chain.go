@@ -23,6 +23,7 @@ type handler struct {
 	router     router
 	settings   *settings
 	kinds      *kinds
+	front      *frontProxies
 	tenant     *tenant.Client
 	authorizer *authorizer
 	placer     *placer
@@ -64,11 +65,10 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 		return unavailable(causeStarting, "the data plane is starting: try again", 0, nil)
 	}
 	x.kind = h.kinds.find(x.route)
-	caller, refused := identify(x.request)
+	caller, refused := h.identify(x)
 	if refused != nil {
 		return refused
 	}
-	x.authenticatedBy = "token"
 	if x.route.catalogue {
 		return h.serveCatalogue(x, caller)
 	}

@@ -144,7 +144,7 @@ func TestIdentify(t *testing.T) {
 		"a bearer that is no UTF-8":        {upgrade(encoded("\xff\xfe")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, refused := identify(&http.Request{Header: c.header})
+			got, refused := identifyByToken(&http.Request{Header: c.header})
 			if c.want == "" {
 				if refused == nil || refused.code != http.StatusUnauthorized {
 					t.Errorf("got %q, %v; want a 401", got.CredentialKey(), refused)

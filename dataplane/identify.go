@@ -24,10 +24,28 @@ const (
 	protocolHeader       = "Sec-Websocket-Protocol"
 )
 
-// identify finds out who calls. A bearer token is taken as it is: kcp says what it is worth.
-// Other ways to identify, such as request headers of a verified front proxy, belong here, in
-// front of the token, and yield another kind of tenant.Caller.
-func identify(r *http.Request) (tenant.Caller, *refusal) {
+// How a caller was identified, for the audit log.
+const (
+	authenticatedByToken         = "token"
+	authenticatedByRequestHeader = "requestheader"
+)
+
+// identify finds out who calls. What a front proxy says goes before a token, as in Kubernetes: a
+// proxy that has verified a token may pass it on all the same.
+func (h *handler) identify(x *exchange) (tenant.Caller, *refusal) {
+	if caller, ok := h.front.identify(x.request); ok && !caller.IsZero() {
+		x.authenticatedBy = authenticatedByRequestHeader
+		return caller, nil
+	}
+	caller, refused := identifyByToken(x.request)
+	if refused == nil {
+		x.authenticatedBy = authenticatedByToken
+	}
+	return caller, refused
+}
+
+// identifyByToken takes a bearer token as it is: kcp says what it is worth.
+func identifyByToken(r *http.Request) (tenant.Caller, *refusal) {
 	values := r.Header["Authorization"]
 	switch {
 	case len(values) > 1:

@@ -39,6 +39,8 @@ type Options struct {
 	// ExportName is the name of the APIExport in the provider workspace. Defaults to
 	// "sandbar.dev".
 	ExportName string
+	// RequestHeader says whose word on a caller's identity counts. Defaults to nobody's.
+	RequestHeader RequestHeader
 	// Transport says how requests reach pods. Defaults to TransportAuto.
 	Transport TransportMode
 	// AuthorizationMode says which right a caller needs. Defaults to AuthorizeBoth.
@@ -95,6 +97,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.TracingRatio, 0.01)
 	setDefault(&o.DrainDelay, 2*time.Second)
 	setDefault(&o.DrainTimeout, 30*time.Second)
+	o.RequestHeader.setDefaults()
 	o.Limits.setDefaults()
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -115,6 +118,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "URL of an OTLP/HTTP receiver of traces; empty for that of OTEL_EXPORTER_OTLP_ENDPOINT, or none")
 	fs.Float64Var(&o.TracingRatio, "tracing-ratio", o.TracingRatio, "share of the requests without a traceparent that are traced, from 0 to 1")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
+	o.RequestHeader.addFlags(fs)
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
 	fs.IntVar(&o.AuthorizationCacheSize, "authorization-cache-size", o.AuthorizationCacheSize, "how many of kcp's answers are kept")
@@ -161,6 +165,6 @@ func (o *Options) Validate() error {
 	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
 	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
 	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
-	errs = append(errs, o.Limits.validate())
+	errs = append(errs, o.RequestHeader.validate(o.Insecure), o.Limits.validate())
 	return errors.Join(errs...)
 }

@@ -109,12 +109,16 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	front, err := newFrontProxies(opts.RequestHeader)
+	if err != nil {
+		return nil, err
+	}
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
 	return &Server{
 		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
-			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, tenant: asCaller, authorizer: authorizer,
+			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
@@ -140,6 +144,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
 	background.Go(func() error { return s.kinds.run(backgroundCtx) })
 	background.Go(func() error { return s.bound.Run(backgroundCtx) })
+	background.Go(func() error { s.handler.front.run(backgroundCtx); return nil })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
 	var err error
 	if s.handler.tracer, err = newTracer(ctx, s.opts); err != nil {
@@ -255,6 +260,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	}
 	background(certificate.Start)
 	server.TLSConfig = tlsConfig(certificate.GetCertificate)
+	s.handler.front.ask(server.TLSConfig)
 	return serving{server: server, listener: bounded, tls: true}, nil
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package runner is the program inside a development sandbox. It keeps the app
-// running and serves the control contract: status, logs, file sync, restart.
+// running and serves the control contract: status, logs, files, commands, restart.
 //
 // # Responsibility
 //
@@ -27,6 +27,7 @@
 //
 // # Boundary
 //
-// The runner depends on the standard library and golang.org/x/sys alone (a test
-// lists what is linked), knows nothing of Kubernetes, and runs on Linux only.
+// The runner depends on the standard library, golang.org/x/sys and one WebSocket
+// package (a test lists what is linked), knows nothing of Kubernetes, and runs on
+// Linux only.
 package runner

@@ -86,6 +86,9 @@ func classify(err error) *apiError {
 		form  *syncwire.FormError
 		size  *http.MaxBytesError
 	)
+	if e := classifyExec(err); e != nil {
+		return e
+	}
 	switch {
 	case errors.As(err, &known):
 		return known

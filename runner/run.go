@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
@@ -62,16 +63,21 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 	}
 	defer reaper.Close()
 
+	variables, err := loadVariables(files)
+	if err != nil {
+		return err
+	}
+	commands := execs.New(execs.Options{Reaper: reaper, Logger: logger})
 	ring := ringlog.New(config.LogBytes)
 	supervisor := supervise.New(reaper, supervise.Options{
-		Args: command(config.StartCommand), Dir: config.Workdir, Env: config.ChildEnv,
+		Args: command(config.StartCommand), Dir: config.Workdir, Env: func() []string { return variables.over(config.ChildEnv) },
 		Grace: config.StopGrace, Drain: drainInto(ring, logger), Logger: logger,
 	})
 	draining, drain := context.WithCancel(context.WithoutCancel(ctx))
 	defer drain()
 	serving := newServer(server{
 		config: config, logger: logger, workspace: files, ring: ring,
-		supervisor: supervisor, draining: draining,
+		supervisor: supervisor, execs: commands, variables: variables, draining: draining,
 	}).httpServer()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,6 +106,7 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		defer close(finished)
 		_ = serving.Shutdown(finishing)
 	}()
+	commands.Close()
 	<-supervised
 	drain()
 	late := time.AfterFunc(finishTimeout, giveUp)

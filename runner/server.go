@@ -7,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
@@ -52,6 +55,8 @@ type server struct {
 	workspace  *workspace.Workspace
 	ring       *ringlog.Ring
 	supervisor *supervise.Supervisor
+	execs      *execs.Manager
+	variables  *variables
 	began      time.Time
 	// draining ends when the log follows shall end.
 	draining context.Context
@@ -61,21 +66,26 @@ type server struct {
 
 // route is one endpoint. A slot is held while the handler runs.
 type route struct {
-	method string
-	slots  chan struct{}
-	handle func(http.ResponseWriter, *http.Request) error
+	slots   chan struct{}
+	methods map[string]handler
 }
+
+type handler func(http.ResponseWriter, *http.Request) error
 
 func newServer(s server) *server {
 	s.began = time.Now()
 	calls := make(chan struct{}, maxCalls)
+	get := func(h handler) map[string]handler { return map[string]handler{http.MethodGet: h} }
+	post := func(h handler) map[string]handler { return map[string]handler{http.MethodPost: h} }
 	s.routes = map[string]route{
-		"/readyz":  {http.MethodGet, calls, s.readyz},
-		"/status":  {http.MethodGet, calls, s.status},
-		"/logs":    {http.MethodGet, make(chan struct{}, maxLogs), s.logs},
-		pathFiles:  {http.MethodGet, make(chan struct{}, maxReads), s.files},
-		"/sync":    {http.MethodPost, make(chan struct{}, maxSyncs), s.sync},
-		"/restart": {http.MethodPost, calls, s.restart},
+		"/readyz":  {calls, get(s.readyz)},
+		"/status":  {calls, get(s.status)},
+		"/logs":    {make(chan struct{}, maxLogs), get(s.logs)},
+		"/exec":    {make(chan struct{}, maxExecs), get(s.exec)},
+		"/env":     {calls, map[string]handler{http.MethodGet: s.getEnv, http.MethodPost: s.postEnv}},
+		pathFiles:  {make(chan struct{}, maxReads), get(s.files)},
+		"/sync":    {make(chan struct{}, maxSyncs), post(s.sync)},
+		"/restart": {calls, post(s.restart)},
 	}
 	return &s
 }
@@ -112,17 +122,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limitBody(w, r, bodyTimeout)
 	target, ok := s.routes[endpoint(r.URL.Path)]
 	if r.URL.Path == pathHealthz {
-		target, ok = route{method: http.MethodGet}, true
+		target, ok = route{methods: map[string]handler{http.MethodGet: nil}}, true
 	}
 	if !ok {
 		writeError(w, errNotFound)
 		return
 	}
-	if r.Method != target.method {
-		w.Header().Set("Allow", target.method)
+	handle, ok := target.methods[r.Method]
+	if !ok {
+		allowed := strings.Join(slices.Sorted(maps.Keys(target.methods)), ", ")
+		w.Header().Set("Allow", allowed)
 		writeError(w, &apiError{
 			status: http.StatusMethodNotAllowed, Code: "MethodNotAllowed",
-			Message: fmt.Sprintf("%s takes %s only", r.URL.Path, target.method),
+			Message: fmt.Sprintf("%s takes %s only", r.URL.Path, allowed),
 		})
 		return
 	}
@@ -133,7 +145,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errBusy)
 		return
 	}
-	if err := target.handle(w, r); err != nil {
+	if err := handle(w, r); err != nil {
 		if classify(err) == errInternal {
 			s.logger.Error("a request failed", "path", r.URL.Path, "error", err)
 		}

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +77,7 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 func TestOtherMethodsAreRefusedWithTheOneThatIsAllowed(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	for path, allowed := range map[string]string{
-		"/healthz": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST",
+		"/healthz": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST", "/exec": "GET",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONSENSE"} {
 			if method == allowed {
@@ -181,8 +183,8 @@ func TestTheRunnerStopsTheAppAndLetsFollowsHaveItsLastWords(t *testing.T) {
 func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 	var log lockedBuffer
 	s := newServer(server{config: Config{Token: hash(t, testToken)}, logger: slog.New(slog.NewTextHandler(&log, nil))})
-	s.routes["/panic"] = route{http.MethodGet, make(chan struct{}, 1), func(http.ResponseWriter, *http.Request) error {
-		panic("the body said hunter2")
+	s.routes["/panic"] = route{make(chan struct{}, 1), map[string]handler{
+		http.MethodGet: func(http.ResponseWriter, *http.Request) error { panic("the body said hunter2") },
 	}}
 	for range 2 { // twice: the slot must be free again
 		w := httptest.NewRecorder()
@@ -200,7 +202,7 @@ func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 
 func TestMoreRequestsThanThereAreSlotsAreTurnedAway(t *testing.T) {
 	s := newServer(server{config: Config{Token: hash(t, testToken)}, logger: slog.New(slog.DiscardHandler), ring: ringlog.New(0)})
-	for path, slots := range map[string]int{"/status": maxCalls, "/logs": maxLogs, "/sync": maxSyncs} {
+	for path, slots := range map[string]int{"/status": maxCalls, "/logs": maxLogs, "/sync": maxSyncs, "/files": maxReads, "/exec": maxExecs} {
 		target := s.routes[path]
 		for range slots {
 			select {
@@ -210,7 +212,7 @@ func TestMoreRequestsThanThereAreSlotsAreTurnedAway(t *testing.T) {
 			}
 		}
 		w := httptest.NewRecorder()
-		r := httptest.NewRequest(target.method, path, nil)
+		r := httptest.NewRequest(slices.Collect(maps.Keys(target.methods))[0], path, nil)
 		r.Header.Set(TokenHeader, testToken)
 		s.ServeHTTP(w, r)
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {

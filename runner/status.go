@@ -15,7 +15,7 @@ import (
 
 // capabilities lists what this runner can do beyond the first version of the
 // contract, for clients that meet several versions.
-var capabilities = []string{"files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json"}
+var capabilities = []string{"env", "exec", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json"}
 
 // probeTimeout bounds one try to connect to the app, which is on this machine.
 const probeTimeout = 500 * time.Millisecond
@@ -35,10 +35,12 @@ type statusReply struct {
 	PortReachable bool   `json:"portReachable"`
 	PortMessage   string `json:"portMessage,omitempty"`
 
-	Workspace    workspaceReply `json:"workspace"`
-	Logs         logsReply      `json:"logs"`
-	Capabilities []string       `json:"capabilities"`
-	Runner       runnerReply    `json:"runner"`
+	Workspace workspaceReply `json:"workspace"`
+	Logs      logsReply      `json:"logs"`
+	// Commands counts those of GET /exec that run.
+	Commands     int         `json:"commands"`
+	Capabilities []string    `json:"capabilities"`
+	Runner       runnerReply `json:"runner"`
 }
 
 type workspaceReply struct {
@@ -65,6 +67,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 		StartTime: present(app.StartTime), NextStartTime: present(app.NextStart),
 		Port:         s.config.Port,
 		Workspace:    workspaceReply{Revision: s.workspace.Revision()},
+		Commands:     s.execs.Running(),
 		Capabilities: capabilities,
 		Runner:       runnerReply{Version: s.config.Version, StartTime: s.began},
 	}

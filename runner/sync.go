@@ -60,15 +60,7 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 		Phase: "Synced", Revision: result.Revision, Unchanged: result.Unchanged,
 		Changed: list(result.Changed), Deleted: list(result.Deleted),
 	}
-	if s.needsRestart(mode, len(result.Changed)+len(result.Deleted) > 0) {
-		ctx, cancel := context.WithTimeout(r.Context(), defaultRestartTimeout)
-		defer cancel()
-		if _, err := s.supervisor.Restart(ctx); err != nil {
-			reply.RestartError = classify(err)
-		} else {
-			reply.Restarted = true
-		}
-	}
+	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, len(result.Changed)+len(result.Deleted) > 0)
 	writeJSON(w, http.StatusOK, reply)
 	// The answer goes before the stage is cleared away.
 	_ = http.NewResponseController(w).Flush()
@@ -177,7 +169,20 @@ func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
 	return file.Close()
 }
 
-// needsRestart decides after a sync. Automatic means: something changed, or the
+// restartAfter restarts the app after a change, if asked.
+func (s *server) restartAfter(ctx context.Context, mode restartMode, changed bool) (bool, *apiError) {
+	if !s.needsRestart(mode, changed) {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, defaultRestartTimeout)
+	defer cancel()
+	if _, err := s.supervisor.Restart(ctx); err != nil {
+		return false, classify(err)
+	}
+	return true, nil
+}
+
+// needsRestart decides after a change. Automatic means: something changed, or the
 // app does not run, which the change may be the cure for.
 func (s *server) needsRestart(mode restartMode, changed bool) bool {
 	state := s.supervisor.Status().State

@@ -109,6 +109,7 @@ func (r *Ring) Append(src Source, t time.Time, p []byte) {
 	nanos := t.UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.notify()
 	for len(p) > 0 {
 		n, ends := bytes.IndexByte(p[:min(len(p), MaxEntryBytes)], '\n')+1, true
 		if n == 0 {
@@ -120,6 +121,25 @@ func (r *Ring) Append(src Source, t time.Time, p []byte) {
 		}, p[:n])
 		p = p[n:]
 	}
+}
+
+// AppendRaw adds what src wrote as one entry, whatever lines it has; p has at most
+// [MaxEntryBytes]. It is for output that is sent on as it comes.
+func (r *Ring) AppendRaw(src Source, t time.Time, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.notify()
+	r.push(entry{
+		offset: r.next, nanos: t.UnixNano(), length: uint32(len(p)),
+		attempt: src.Attempt, stream: src.Stream,
+	}, p)
+}
+
+// notify wakes whoever waits. mu is held.
+func (r *Ring) notify() {
 	if r.wake != nil {
 		close(r.wake)
 		r.wake = nil

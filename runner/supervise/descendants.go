@@ -14,15 +14,17 @@ import (
 
 // proc is one line of the process table.
 type proc struct {
-	pid, parent int
-	state       byte
+	pid, parent, session int
+	state                byte
 }
 
 // gone is true for a process that runs no more and only waits to be reaped.
 func (p proc) gone() bool { return p.state == 'Z' || p.state == 'X' }
 
 // descendants returns the PIDs of the live processes that descend from root,
-// nearest first, without the subtrees of the processes in except.
+// nearest first, without the processes in except, what descends from them, and
+// what is in a session that one of them leads: a process that lost its parent there
+// has become root's child, and is theirs still.
 func descendants(root int, except map[int]bool) ([]int, error) {
 	table, err := processes()
 	if err != nil {
@@ -35,7 +37,7 @@ func descendants(root int, except map[int]bool) ([]int, error) {
 	var found []int
 	for pending := []int{root}; len(pending) > 0; pending = pending[1:] {
 		for _, child := range children[pending[0]] {
-			if except[child.pid] || child.pid == root {
+			if except[child.pid] || except[child.session] || child.pid == root {
 				continue
 			}
 			pending = append(pending, child.pid)
@@ -76,7 +78,7 @@ func processes() ([]proc, error) {
 
 var errStat = errors.New("malformed process status")
 
-// parseStat reads the beginning of /proc/PID/stat: "pid (name) state ppid …". The
+// parseStat reads the beginning of /proc/PID/stat: "pid (name) state ppid pgrp session …". The
 // name is the process's own choice and may hold spaces and parentheses, a whole
 // forged line for one, so the fields after it are counted from the last one.
 func parseStat(stat []byte) (proc, error) {
@@ -85,7 +87,7 @@ func parseStat(stat []byte) (proc, error) {
 		return proc{}, errStat
 	}
 	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 2 || len(fields[0]) != 1 {
+	if len(fields) < 4 || len(fields[0]) != 1 {
 		return proc{}, errStat
 	}
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(stat[:open])))
@@ -96,5 +98,9 @@ func parseStat(stat []byte) (proc, error) {
 	if err != nil || parent < 0 {
 		return proc{}, errStat
 	}
-	return proc{pid: pid, parent: parent, state: fields[0][0]}, nil
+	session, err := strconv.Atoi(string(fields[3]))
+	if err != nil {
+		return proc{}, errStat
+	}
+	return proc{pid: pid, parent: parent, session: session, state: fields[0][0]}, nil
 }

@@ -14,18 +14,19 @@ func TestParseStat(t *testing.T) {
 		want proc
 		ok   bool
 	}{
-		"an ordinary process":           {"12 (sh) S 7 12 12 0 -1", proc{12, 7, 'S'}, true},
-		"a name with spaces":            {"12 (a b c) R 7 12", proc{12, 7, 'R'}, true},
-		"a name that forges the line":   {"12 (x) S 1 (y) Z 7 12", proc{12, 7, 'Z'}, true},
-		"a name with a newline":         {"12 (a\n13 (b) S 1) S 7 12", proc{12, 7, 'S'}, true},
-		"an empty name":                 {"12 () S 7 12", proc{12, 7, 'S'}, true},
-		"the first process":             {"1 (init) S 0 1", proc{1, 0, 'S'}, true},
+		"an ordinary process":           {"12 (sh) S 7 12 11 0 -1", proc{pid: 12, parent: 7, session: 11, state: 'S'}, true},
+		"a name with spaces":            {"12 (a b c) R 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'R'}, true},
+		"a name that forges the line":   {"12 (x) S 1 (y) Z 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'Z'}, true},
+		"a name with a newline":         {"12 (a\n13 (b) S 1) S 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'S'}, true},
+		"an empty name":                 {"12 () S 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'S'}, true},
+		"the first process":             {"1 (init) S 0 1 9", proc{pid: 1, parent: 0, session: 9, state: 'S'}, true},
 		"nothing":                       {"", proc{}, false},
 		"no name":                       {"12 S 7", proc{}, false},
 		"an end before its beginning":   {"12 )x( S 7", proc{}, false},
 		"a line that is cut":            {"12 (sh) S", proc{}, false},
-		"a parent that is not a number": {"12 (sh) S x", proc{}, false},
-		"a parent below zero":           {"12 (sh) S -1 2", proc{}, false},
+		"no session":                    {"12 (sh) S 7 12", proc{}, false},
+		"a parent that is not a number": {"12 (sh) S x 1 1", proc{}, false},
+		"a parent below zero":           {"12 (sh) S -1 2 2", proc{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseStat([]byte(test.stat))

@@ -96,7 +96,7 @@ func startProcess(reaper *Reaper, o *Options, attempt uint32) (process, error) {
 	pid, status, err := reaper.start(func() (int, error) {
 		// Not os/exec: it would wait for the child by itself.
 		return syscall.ForkExec(o.Args[0], o.Args, &syscall.ProcAttr{
-			Dir: o.Dir, Env: o.Env,
+			Dir: o.Dir, Env: o.Env(),
 			Files: []uintptr{null.Fd(), uintptr(outWrite), uintptr(errWrite)},
 			Sys:   &syscall.SysProcAttr{Setpgid: true},
 		})

@@ -90,7 +90,7 @@ func realAppWith(
 		t.Fatal(err)
 	}
 	s := New(reaper, Options{
-		Args: []string{"/bin/sh", "-c", script}, Dir: t.TempDir(), Env: os.Environ(),
+		Args: []string{"/bin/sh", "-c", script}, Dir: t.TempDir(), Env: os.Environ,
 		Grace: grace, Drain: drain(reaper), Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

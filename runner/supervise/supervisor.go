@@ -37,9 +37,10 @@ type Options struct {
 	// Args is the command with its arguments; Args[0] is an absolute path. Empty:
 	// nothing is started.
 	Args []string
-	// Dir is the working directory, Env the whole environment.
+	// Dir is the working directory. Env returns the whole environment; it is asked
+	// before each start.
 	Dir string
-	Env []string
+	Env func() []string
 	// Grace is the time between TERM and KILL; zero means [DefaultGrace].
 	Grace time.Duration
 	// Drain reads what the app writes, until the pipe ends, and must not stop

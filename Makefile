@@ -62,7 +62,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy ## All benchmarks
+bench: bench-create bench-proxy bench-authz ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -71,6 +71,10 @@ bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instan
 .PHONY: bench-proxy
 bench-proxy: up ## Requests through the data plane next to nginx, Go's reverse proxy and the API server, in one run
 	@$(GO) build -o bin/bench-proxy ./bench/proxy && bin/bench-proxy --stack $(STACK)
+
+.PHONY: bench-authz
+bench-authz: up ## What asking kcp costs: a first request, a kept answer, and questions per thousand requests
+	@$(GO) build -o bin/bench-authz ./bench/authz && bin/bench-authz --stack $(STACK)
 
 ##@ Development
 .PHONY: build

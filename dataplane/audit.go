@@ -41,7 +41,7 @@ func newAuditor(opts Options, whoAmI whoAmI, m *metrics) (*auditor, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := newNames(whoAmI)
+	names, err := newNames(whoAmI, m)
 	if err != nil {
 		return nil, err
 	}

@@ -38,8 +38,9 @@ type whoAmI func(ctx context.Context, caller tenant.Caller, workspace string) (a
 // names tells who callers are, for the audit log alone: what a caller may do is asked as the
 // caller and needs no name.
 type names struct {
-	ask   whoAmI
-	known *lru.Cache[cacheKey, knownName]
+	ask     whoAmI
+	metrics *metrics
+	known   *lru.Cache[cacheKey, knownName]
 
 	mu sync.Mutex
 	// waiting are those who wait for the answer about a caller; there is one question per key.
@@ -51,12 +52,12 @@ type knownName struct {
 	expires time.Time
 }
 
-func newNames(ask whoAmI) (*names, error) {
+func newNames(ask whoAmI, m *metrics) (*names, error) {
 	known, err := lru.New[cacheKey, knownName](whoEntries)
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of callers' names: %w", err)
 	}
-	return &names{ask: ask, known: known, waiting: map[cacheKey][]func(auditUser){}}, nil
+	return &names{ask: ask, metrics: m, known: known, waiting: map[cacheKey][]func(auditUser){}}, nil
 }
 
 // nameKey is SHA-256 of the credential.
@@ -94,6 +95,7 @@ func (n *names) lookUp(key cacheKey, caller tenant.Caller, workspace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), whoTimeout)
 	defer cancel()
 	user, answer := n.ask(ctx, caller, workspace)
+	n.metrics.called(callWho, answer.Outcome)
 	found := knownName{user: auditUser{unknown: unknownNoAnswer}, expires: time.Now().Add(whoNoAnswerTTL)}
 	if answer.Outcome == tenant.Allowed {
 		found = knownName{user: newAuditUser(user), expires: time.Now().Add(whoTTL)}

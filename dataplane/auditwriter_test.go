@@ -243,7 +243,7 @@ func FuzzAuditLine(f *testing.F) {
 func BenchmarkAuditLine(b *testing.B) {
 	opts := Options{AuditLog: "test", auditOut: &disk{room: -1}}
 	opts.SetDefaults()
-	names, err := newNames(nil)
+	names, err := newNames(nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func toolchainNode() recipe {
 			Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/app", "NODE_PATH=/opt/app-deps/node_modules"},
 		},
 		key: func(_ context.Context, b *Builder) (string, error) {
-			key := fmt.Sprintf("%s %q", recipeVersion, packages)
+			var locks []string
 			for _, app := range exampleApps {
 				lock, err := fileHash(filepath.Join(b.Root, app, "package-lock.json"))
 				if errors.Is(err, os.ErrNotExist) {
@@ -42,9 +42,9 @@ func toolchainNode() recipe {
 				if err != nil {
 					return "", err
 				}
-				key += " " + lock
+				locks = append(locks, lock)
 			}
-			return key, nil
+			return fmt.Sprintf("%s %q %q", recipeVersion, packages, locks), nil
 		},
 		write: func(ctx context.Context, b *Builder, w *ociimage.LayerWriter) error {
 			if err := writeDebian(ctx, w, packages...); err != nil {

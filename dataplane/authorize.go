@@ -48,7 +48,8 @@ const (
 	AuthorizeInstanceGet AuthorizationMode = "instanceGet"
 )
 
-// question is what the authorizer asks. All of it but from is part of the cache's key.
+// question is what the authorizer asks. All of it but from and linkIssued is part of the cache's
+// key.
 type question struct {
 	caller tenant.Caller
 	ref    tenant.Ref
@@ -62,6 +63,9 @@ type question struct {
 	// from is the address that the request comes from. It is for askers, and alone no part of
 	// the key: the answer does not depend on it.
 	from string
+	// linkIssued is when the preview link was issued that the caller is known by; zero if by
+	// none. It is looked at behind the cache (unlessRevoked), so that links share answers.
+	linkIssued time.Time
 }
 
 // grant is a permission to go on, and which object it is for.
@@ -121,7 +125,7 @@ func (a *authorizer) authorize(ctx context.Context, q question) (grant, *refusal
 		a.metrics.cacheHit.Inc()
 		g := found.grant
 		g.cached = true
-		return g, found.refused
+		return q.unlessRevoked(g, found.refused)
 	}
 	a.metrics.cacheMiss.Inc()
 	return a.refresh(ctx, q, key)
@@ -161,7 +165,7 @@ func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (gra
 		return grant{}, clientGone(context.Cause(ctx))
 	case r := <-result:
 		found, _ := r.Val.(answer)
-		return found.grant, found.refused
+		return q.unlessRevoked(found.grant, found.refused)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -29,6 +30,7 @@ type handler struct {
 	placer     *placer
 	limits     *limiter
 	transports *chooser
+	previews   *previews
 	metrics    *metrics
 	auditor    *auditor
 	tracer     *tracer
@@ -58,6 +60,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // looked at; whether a verb, a method, an instance or a placement exists is told only to those
 // whom kcp has let through.
 func (h *handler) serve(x *exchange) (refused *refusal) {
+	if name, below, valid := h.previews.match(x.request.Host); below {
+		return h.servePreview(x, name, valid)
+	}
 	if x.route, refused = h.router.parse(x.request.URL); refused != nil {
 		return refused
 	}
@@ -72,12 +77,20 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if x.route.catalogue {
 		return h.serveCatalogue(x, caller)
 	}
+	return h.serveVerb(x, caller)
+}
+
+// serveVerb takes a request from the question who may do what to the answer.
+func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal) {
 	if x.question, refused = ask(x, caller); refused != nil {
 		return refused
 	}
 	permission, refused := h.authorize(x)
 	if refused != nil {
 		return refused
+	}
+	if x.route.verb == contract.ProxyURLVerb {
+		return h.servePreviewLinks(x, permission)
 	}
 	endpoint, refused := x.endpoint()
 	if refused != nil {
@@ -126,7 +139,7 @@ func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
 	}
 	return question{
 		caller: caller, subresource: x.route.verb, verb: verb, declared: x.kind.declares(x.route), ref: x.route.ref(),
-		from: addressOf(x.request.RemoteAddr),
+		from: addressOf(x.request.RemoteAddr), linkIssued: x.preview.Issued(),
 	}, nil
 }
 
@@ -185,14 +198,28 @@ func allowedMethods(e sandbarv1alpha1.Endpoint) []string {
 // runtime cluster shows: the object may have been deleted and made again under its name.
 func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
 	at, refused := h.placer.find(x.kind, x.route, g)
-	if !mayBeStale(g, refused) {
-		return at, refused
+	if mayBeStale(g, refused) {
+		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
+			return nil, refused
+		}
+		at, refused = h.placer.find(x.kind, x.route, g)
 	}
-	g, refused = h.authorizer.again(x.request.Context(), x.question)
-	if refused != nil {
-		return nil, refused
+	if refused == nil && x.preview != nil && at.id != x.preview.ID() {
+		return nil, notFound(causeNotPlaced) // the name is another instance's now
 	}
-	return h.placer.find(x.kind, x.route, g)
+	return at, refused
+}
+
+// locate is place for a verb that needs no runtime instance, only that there is a placement.
+func (h *handler) locate(x *exchange, g grant) (placement.ID, *refusal) {
+	id, _, refused := h.placer.locate(x.kind, x.route, g)
+	if mayBeStale(g, refused) {
+		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
+			return id, refused
+		}
+		id, _, refused = h.placer.locate(x.kind, x.route, g)
+	}
+	return id, refused
 }
 
 // admit counts the request against the limits of its instance and workspace.

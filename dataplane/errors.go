@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -49,6 +50,14 @@ const (
 	causeCut           = "authorization_ended"
 	causeStreamCeiling = "stream_ceiling"
 	causeIdle          = "stream_idle"
+
+	causeNoPreviews      = "no_preview_domain"
+	causeNoPreview       = "no_preview"
+	causePreviewKeys     = "no_preview_key"
+	causePreviewIdentity = "identity_too_large"
+	causePreviewExpired  = "preview_expired"
+	causePreviewRevoked  = "preview_revoked"
+	causePreviewOrigin   = "preview_origin"
 )
 
 // statusClientClosedRequest is what an access line says of a caller that left before the
@@ -67,6 +76,8 @@ type refusal struct {
 	err error
 	// retryAfter asks the caller to wait; zero means no header.
 	retryAfter time.Duration
+	// challenge is the scheme of WWW-Authenticate of a 401; Bearer if it is empty.
+	challenge string
 	// allow is the Allow header of a 405.
 	allow []string
 }
@@ -188,7 +199,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
 		header.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	if e.code == http.StatusUnauthorized {
-		header.Set("WWW-Authenticate", "Bearer")
+		header.Set("WWW-Authenticate", cmp.Or(e.challenge, "Bearer"))
 	}
 	if e.code == http.StatusMethodNotAllowed {
 		header.Set("Allow", strings.Join(e.allow, ", "))

@@ -15,6 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -38,6 +39,9 @@ type exchange struct {
 	kind     *kind
 	question question
 	isStream bool
+	// onPreview is set on a preview's host; preview is what was sealed for it, once it is open.
+	onPreview bool
+	preview   *preview.Claims
 	// cause is why the request was refused or cut; empty when it was not.
 	cause string
 	// refused is set when cause kept the request from any answer but ours; it is not when an
@@ -166,7 +170,11 @@ func (x *exchange) fail(e *refusal) {
 		return
 	}
 	if x.code() == 0 {
-		writeRefusal(x, x.request, e)
+		if x.onPreview {
+			writePreviewRefusal(x, x.request, e)
+		} else {
+			writeRefusal(x, x.request, e)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ var withheldPrefixes = []string{"X-Remote-", "Impersonate-", "X-Forwarded-", "X-
 // withheldFromCallers are headers of a pod that would act beyond its preview: on the whole
 // host, on other previews, or on the connection.
 var withheldFromCallers = []string{
-	"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed",
+	"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc",
 	"Public-Key-Pins", "Nel", "Report-To", "Audit-Id", "X-Kubernetes-Pf-Flowschema-Uid",
 	"X-Kubernetes-Pf-Prioritylevel-Uid", headerControlToken,
 }
@@ -87,7 +87,10 @@ func filterRequest(h http.Header, in *http.Request, r route, t *target) {
 	if token := t.token.reveal(); token != "" && !t.proxy {
 		h.Set(headerControlToken, token)
 	}
-	if t.proxy {
+	switch {
+	case t.proxy && r.previewHost != "":
+		forPreviewPod(h, r.previewHost)
+	case t.proxy:
 		h.Set(headerPrefix, r.prefix)
 		h.Set(headerHost, in.Host)
 		h.Set(headerProto, scheme(in))
@@ -131,8 +134,16 @@ func filterResponse(h http.Header, r route, t *target, host string) {
 	for _, name := range withheldFromCallers {
 		delete(h, name)
 	}
+	if r.previewHost == "" {
+		// On a host that instances share, a service worker must not leave its folder.
+		h.Del("Service-Worker-Allowed")
+	}
 	if !t.proxy {
 		h.Del("Set-Cookie")
+		return
+	}
+	if r.previewHost != "" {
+		forPreviewBrowser(h, r.previewHost)
 		return
 	}
 	confineCookies(h, r.prefix)

@@ -50,7 +50,19 @@ func (k *kind) declares(r route) bool {
 	if k == nil {
 		return false
 	}
+	if r.verb == contract.ProxyURLVerb {
+		return k.previews(r.component)
+	}
 	_, ok := contract.Find(k.dataPlane(), r.component, r.verb)
+	return ok
+}
+
+// previews tells whether an instance of the kind, or a component of it, can be seen in a browser.
+func (k *kind) previews(component string) bool {
+	if k == nil {
+		return false
+	}
+	_, ok := contract.Preview(k.dataPlane(), component)
 	return ok
 }
 

@@ -28,6 +28,7 @@ const (
 	callGet    = "get"
 	callReview = "review"
 	callWho    = "identity"
+	callPatch  = "patch"
 )
 
 // Bounds of histograms in seconds. A request's go from a cached answer of a pod on the same

@@ -19,7 +19,11 @@ const (
 // what is cached still works.
 func (s *Server) probes(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
+		path := r.URL.Path
+		if _, isPreview, _ := s.handler.previews.match(r.Host); isPreview {
+			path = "" // the app's own, whatever it is
+		}
+		switch path {
 		case pathLive:
 			answerProbe(w, "")
 		case pathReady:

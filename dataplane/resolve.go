@@ -16,10 +16,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// verbProxy is the verb that leads to what the tenant runs. It never gets the control token:
-// the app behind it is the tenant's, and with the token it could drive the runner.
-const verbProxy = "proxy"
-
 // secretToken is a control token. It prints as nothing; behind a pointer, because package fmt
 // does not call the methods of values in unexported fields.
 type secretToken struct{ value *string }
@@ -56,7 +52,9 @@ type target struct {
 	// at is the placement, whose phase a caller is told when no pod of the Service is ready.
 	at *place
 
-	proxy   bool // the verb is verbProxy
+	// proxy is set for the verb that leads to what the tenant runs. It never gets the control
+	// token: the app behind it is the tenant's, and with the token it could drive the runner.
+	proxy   bool
 	stream  bool
 	upgrade bool
 }
@@ -66,7 +64,7 @@ type target struct {
 // can be wrong, and a status can be made to lie.
 func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*target, *refusal) {
 	t := &target{
-		namespace: at.id.Namespace(), proxy: r.verb == verbProxy,
+		namespace: at.id.Namespace(), proxy: r.verb == contract.ProxyVerb,
 		upstreamPath: e.UpstreamPath, stream: e.Stream, upgrade: e.Upgrade, port: e.Port,
 		at: at,
 	}

@@ -37,6 +37,8 @@ type route struct {
 	tail string
 	// prefix is the escaped path up to the tail, for links that an app builds.
 	prefix string
+	// previewHost is the host name of the preview that the request came to; empty for a path.
+	previewHost string
 	// catalogue is set for the catalogue of Templates; then only workspace is set besides.
 	catalogue bool
 }

@@ -113,6 +113,10 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	previews, err := newPreviews(settings, typed, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
 	return &Server{
@@ -120,6 +124,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		handler: &handler{
 			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
+			previews:   previews,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
 	}, nil
@@ -146,6 +151,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { return s.bound.Run(backgroundCtx) })
 	background.Go(func() error { s.handler.front.run(backgroundCtx); return nil })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
+	background.Go(func() error { s.handler.previews.keys.run(backgroundCtx); return nil })
 	var err error
 	if s.handler.tracer, err = newTracer(ctx, s.opts); err != nil {
 		return err

@@ -13,13 +13,7 @@ import (
 // for each request: a cached status would show a state that is over. There is no runtime hop,
 // and an instance that is pending or being deleted has a status too.
 func (h *handler) serveStatus(x *exchange, g grant) *refusal {
-	id, _, refused := h.placer.locate(x.kind, x.route, g)
-	if mayBeStale(g, refused) {
-		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
-			return refused
-		}
-		id, _, refused = h.placer.locate(x.kind, x.route, g)
-	}
+	id, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}

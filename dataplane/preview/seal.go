@@ -90,8 +90,20 @@ type Claims struct {
 // ID identifies the instance.
 func (c *Claims) ID() placement.ID { return placement.ID{Cluster: c.Cluster, UID: c.UID} }
 
-// Issued is IssuedAt as a time.
-func (c *Claims) Issued() time.Time { return time.Unix(0, c.IssuedAt) }
+// Issued is IssuedAt as a time; zero without claims.
+func (c *Claims) Issued() time.Time {
+	if c == nil {
+		return time.Time{}
+	}
+	return time.Unix(0, c.IssuedAt)
+}
+
+// Session is what a link becomes at the first visit.
+func (c *Claims) Session() *Claims {
+	session := *c
+	session.Path, session.Expires, session.SessionExpires = "", c.SessionExpires, 0
+	return &session
+}
 
 // Keys seal and open. They do not change; other keys are another Keys.
 type Keys struct {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +30,8 @@ type fakeKCP struct {
 	mu        sync.Mutex
 	clusters  map[string]string // workspace path or name to logical cluster name
 	instances map[string]*metav1.PartialObjectMetadata
-	rights    map[string]map[string]bool // token to "verb resource/subresource", or "*"
+	rights    map[string]map[string]bool           // token to "verb resource/subresource", or "*"
+	users     map[string]authenticationv1.UserInfo // by token
 	down      bool
 	// hold, if set, is received from before each answer.
 	hold chan struct{}
@@ -52,6 +55,7 @@ func newFakeKCP(t testing.TB) *fakeKCP {
 		rights:    map[string]map[string]bool{},
 		closing:   make(chan struct{}),
 	}
+	k.users = map[string]authenticationv1.UserInfo{}
 	k.virtual.bindings = map[string]fakeBinding{"cluster1": {path: "root:acme:dev", phase: "Bound", accepted: true}}
 	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
 	k.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -127,6 +131,11 @@ func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	case isReview:
 		k.review(w, r, rights)
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: k.users[token]}})
+	case r.Method == http.MethodPatch:
+		k.patch(w, r, rights, cluster, parts)
 	default:
 		// clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}
 		k.get(w, rights, cluster, parts)
@@ -154,6 +163,30 @@ func allowed(rights map[string]bool, a *authorizationv1.ResourceAttributes) bool
 		resource += "/" + a.Subresource
 	}
 	return rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
+}
+
+// identify says whose a token is.
+func (k *fakeKCP) identify(token string, user authenticationv1.UserInfo) {
+	k.set(func() { k.users[token] = user })
+}
+
+// patch takes over the annotations of a merge patch.
+func (k *fakeKCP) patch(w http.ResponseWriter, r *http.Request, rights map[string]bool, cluster string, parts []string) {
+	var patch metav1.PartialObjectMetadata
+	if len(parts) != 8 || r.Header.Get("Content-Type") != "application/merge-patch+json" || json.NewDecoder(r.Body).Decode(&patch) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	obj, ok := k.instances[cluster+"/"+parts[5]+"/"+parts[6]+"/"+parts[7]]
+	switch {
+	case !rights["*"] && !rights["patch "+parts[6]]:
+		w.WriteHeader(http.StatusForbidden)
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		maps.Copy(obj.Annotations, patch.Annotations)
+		_ = json.NewEncoder(w).Encode(obj)
+	}
 }
 
 func (k *fakeKCP) get(w http.ResponseWriter, rights map[string]bool, cluster string, parts []string) {

@@ -182,6 +182,9 @@ func (h *handler) answer(x *exchange, to *target, up upstream, res *http.Respons
 		stripLocation(res.Header, up.strip)
 	}
 	filterResponse(res.Header, x.route, to, x.request.Host)
+	if x.route.previewHost != "" {
+		markPreview(res.Header)
+	}
 	return nil
 }
 

@@ -22,7 +22,8 @@ func forPreviewPod(h http.Header, host string) {
 	h.Set(headerProto, "https")
 }
 
-// forPreviewBrowser takes from a pod's answer what would reach beyond the preview's origin.
+// forPreviewBrowser takes from the header, or the trailer, of a pod's answer what would reach
+// beyond the preview's origin.
 func forPreviewBrowser(h http.Header, host string) {
 	if confined := preview.Confine(h["Set-Cookie"]); confined != nil {
 		h["Set-Cookie"] = confined
@@ -32,6 +33,10 @@ func forPreviewBrowser(h http.Header, host string) {
 	if location := h.Get("Location"); location != "" {
 		h.Set("Location", ownLocation(location, host))
 	}
+}
+
+// markPreview says to browsers and to caches in between what a preview's answer is.
+func markPreview(h http.Header) {
 	preview.Private(h)
 	// Keeps a page from joining the origins of other previews below the domain with
 	// document.domain.

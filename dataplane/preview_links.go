@@ -27,7 +27,7 @@ type revocation struct {
 // servePreviewLinks gives out a link to the instance's preview (POST), or revokes all that were
 // given out (DELETE). The caller has the right to do so.
 func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
-	if !x.kind.declares(x.route) {
+	if !x.kind.declares(x.route) || x.route.tail != "" {
 		return notFound(causeNoVerb)
 	}
 	id, refused := h.locate(x, g)

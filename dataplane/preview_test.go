@@ -16,11 +16,13 @@ import (
 
 	"github.com/gorilla/websocket"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 const (
@@ -53,7 +55,7 @@ func newPreviewWorld(t *testing.T, backend http.Handler, changes ...func(*setup)
 	w.kcp.grant("user:"+previewUser, "*")
 	eventually(t, "the keys and the domain are known", func() bool {
 		p := w.server.handler.previews
-		return p.keys.held.Load() != nil && !p.domain.Load().IsZero()
+		return p.keys.held.Load() != nil && !p.domain.Load().IsZero() && w.server.bound.Synced()
 	})
 	return w
 }
@@ -319,7 +321,7 @@ func TestWhatOpensNoPreview(t *testing.T) {
 		"a subject that may only read, and deletes": {session: good, change: func(r *http.Request) { r.Method = http.MethodDelete; r.Header.Set("Sec-Fetch-Site", "same-origin") }, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy", "get sandboxrunners") }, code: 403, reason: causeDenied},
 		"a fetch of another page":                   {session: good, change: with("Sec-Fetch-Site", "same-site"), code: 403, reason: causePreviewOrigin},
 		"an Origin of another page":                 {session: good, change: with("Origin", "https://"+other.Namespace()+"."+previewDomain), code: 403, reason: causePreviewOrigin},
-		"a workspace that took the claim back":      {session: good, prepare: func(w *world) { w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"}) }, code: 403, reason: causeClaim},
+		"a workspace that took the claim back":      {session: good, prepare: func(w *world) { w.disclaim() }, code: 403, reason: causeClaim},
 		"a host that is no preview's":               {session: good, change: onHost("www." + previewDomain), code: 404, reason: causeNoPreview},
 		"the host with a dot behind":                {session: good, change: onHost(demoID.Namespace() + ".preview.test."), code: 404, reason: causeNoPreview},
 		"the host of an instance that is not there": {session: good, change: onHost(other.Namespace() + "." + previewDomain), code: 401, reason: causeBadIdentity},
@@ -350,12 +352,6 @@ func TestWhatOpensNoPreview(t *testing.T) {
 			if change == nil {
 				change = func(*http.Request) {}
 			}
-			if name == "a workspace that took the claim back" {
-				eventually(t, "the data plane knows", func() bool {
-					res, _ := w.browse(http.MethodGet, path, session)
-					return res.StatusCode == c.code
-				})
-			}
 			res, body := w.browse(http.MethodGet, path, session, change)
 			if res.StatusCode != c.code {
 				t.Fatalf("got %d %s, want %d", res.StatusCode, body, c.code)
@@ -371,6 +367,21 @@ func TestWhatOpensNoPreview(t *testing.T) {
 			}
 		})
 	}
+}
+
+// disclaim takes the claim back in the workspace's binding, and waits until the data plane knows.
+func (w *world) disclaim() {
+	w.t.Helper()
+	eventually(w.t, "the bindings are watched", func() (watched bool) {
+		w.kcp.set(func() { watched = len(w.kcp.virtual.watchers) > 0 })
+		return watched
+	})
+	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
+	eventually(w.t, "the data plane knows", func() bool {
+		got := w.server.handler.tenant.Review(w.t.Context(), tenant.Subject(authenticationv1.UserInfo{Username: "x"}), "cluster1",
+			authorizationv1.SelfSubjectAccessReviewSpec{})
+		return got.Outcome == tenant.ClaimNotAccepted
+	})
 }
 
 func (w *world) replaceKeys(entries map[string][]byte) {
@@ -477,11 +488,7 @@ func TestWhoGetsNoLink(t *testing.T) {
 		}, code: 403, want: "get on sandboxrunners and on sandboxrunners/proxy"},
 		"a workspace that has not accepted the claim": {prepare: func(w *world) {
 			identify(w, bob, all, all)
-			w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
-			eventually(w.t, "the data plane knows", func() bool {
-				res, _ := w.do(http.MethodPost, proxyURL, limited, nil)
-				return res.StatusCode == http.StatusForbidden
-			})
+			w.disclaim()
 		}, code: 403, want: "permission claim"},
 		"an identity larger than a cookie":  {prepare: func(w *world) { identify(w, huge, all, all) }, code: 422, want: "3800 bytes"},
 		"a session that is too long":        {body: `{"expirationSeconds":43201}`, token: adminToken, code: 400, want: "between 60 and 43200"},
@@ -503,6 +510,7 @@ func TestWhoGetsNoLink(t *testing.T) {
 					s.objects = append(s.objects, previewSecret(map[string][]byte{"k1": previewKey}))
 					c.setup(s)
 				})
+				eventually(t, "the bindings are known", w.server.bound.Synced)
 				w.kcp.identify(adminToken, authenticationv1.UserInfo{Username: previewUser})
 				w.kcp.grant("user:"+previewUser, "*")
 			} else {

@@ -1,0 +1,59 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package tenant
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+)
+
+// Annotate writes an annotation on an object for the caller, who needs the right to patch it. It
+// is the only thing that this package writes.
+func (c *Client) Annotate(ctx context.Context, caller Caller, ref Ref, key, value string) Answer {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+	if err != nil {
+		return Answer{Err: fmt.Errorf("encoding an annotation: %w", err)}
+	}
+	if user, ok := caller.User(); ok {
+		return c.virtual.patchFor(ctx, user, ref, body)
+	}
+	if caller.IsZero() {
+		return Answer{Outcome: Unauthorized}
+	}
+	req := newPatch(ctx, join(c.base, append([]string{"clusters", ref.Workspace}, ref.path()...)...), body)
+	caller.authenticate(req.Header)
+	return roundTrip(c.transport, req, &struct{}{})
+}
+
+// patchFor patches an object for a user. The provider may patch it anyhow, so kcp is asked about
+// the user first.
+func (v *VirtualWorkspace) patchFor(ctx context.Context, user authenticationv1.UserInfo, ref Ref, body []byte) Answer {
+	in, answer := v.find(ref.Workspace)
+	if answer.Outcome != Allowed {
+		return answer
+	}
+	may := v.reviewIn(ctx, in, user, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Group: ref.Group, Version: ref.Version, Resource: ref.Resource, Namespace: ref.Namespace, Name: ref.Name, Verb: "patch",
+	}})
+	if may.Outcome != Allowed {
+		return may
+	}
+	u, err := in.at(ref.path()...)
+	if err != nil {
+		return Answer{Err: err}
+	}
+	return asProvider(roundTrip(v.transport, newPatch(ctx, u, body), &struct{}{}))
+}
+
+func newPatch(ctx context.Context, u *url.URL, body []byte) *http.Request {
+	req := newRequest(ctx, http.MethodPatch, u, acceptMetadata, body)
+	req.Header.Set("Content-Type", "application/merge-patch+json")
+	return req
+}

@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +29,7 @@ type fakeKCP struct {
 	mu        sync.Mutex
 	clusters  map[string]string // workspace path or name to logical cluster name
 	instances map[string]*metav1.PartialObjectMetadata
-	rights    map[string]map[string]bool           // token to "verb resource/subresource", or "*"
-	users     map[string]authenticationv1.UserInfo // by token
+	rights    map[string]map[string]bool // token to "verb resource/subresource", or "*"
 	down      bool
 	// hold, if set, is received from before each answer.
 	hold chan struct{}
@@ -55,7 +53,6 @@ func newFakeKCP(t testing.TB) *fakeKCP {
 		rights:    map[string]map[string]bool{},
 		closing:   make(chan struct{}),
 	}
-	k.users = map[string]authenticationv1.UserInfo{}
 	k.virtual.bindings = map[string]fakeBinding{"cluster1": {path: "root:acme:dev", phase: "Bound", accepted: true}}
 	k.Server = httptest.NewUnstartedServer(http.HandlerFunc(k.serve))
 	k.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -131,9 +128,6 @@ func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	case isReview:
 		k.review(w, r, rights)
-	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: k.users[token]}})
 	case r.Method == http.MethodPatch:
 		k.patch(w, r, rights, cluster, parts)
 	default:
@@ -163,11 +157,6 @@ func allowed(rights map[string]bool, a *authorizationv1.ResourceAttributes) bool
 		resource += "/" + a.Subresource
 	}
 	return rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
-}
-
-// identify says whose a token is.
-func (k *fakeKCP) identify(token string, user authenticationv1.UserInfo) {
-	k.set(func() { k.users[token] = user })
 }
 
 // patch takes over the annotations of a merge patch.

@@ -62,7 +62,7 @@ func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal {
 		return refused
 	}
 	// Asked now, so that who may not hears it here, and a link that was revoked makes no session.
-	if _, refused := h.authorizer.authorize(x.request.Context(), x.question); refused != nil {
+	if _, refused := h.authorize(x); refused != nil {
 		return refused
 	}
 	session, refused := h.previews.seal(preview.Session, name.Host, claims.Session())
@@ -80,7 +80,7 @@ func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal {
 
 // previewOf makes the request one for the verb proxy of the instance that the claims name.
 func (h *handler) previewOf(x *exchange, claims *preview.Claims, name preview.Name) *refusal {
-	x.preview = claims
+	x.preview, x.authenticatedBy = claims, "preview"
 	x.route = route{
 		workspace: claims.Cluster, namespace: claims.Namespace, group: claims.Group, version: claims.Version,
 		resource: claims.Resource, name: claims.Name, component: claims.Component, verb: contract.ProxyVerb,

@@ -34,6 +34,7 @@ func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
 	if refused != nil {
 		return refused
 	}
+	x.id = id
 	leave, refused := h.limits.admit(id.Cluster, string(id.UID), false)
 	if refused != nil {
 		return refused

@@ -51,7 +51,7 @@ func newPreviewWorld(t *testing.T, backend http.Handler, changes ...func(*setup)
 		s.objects = append(s.objects, previewSecret(map[string][]byte{"k1": previewKey}))
 	}}, changes...)
 	w := newWorld(t, backend, changes...)
-	w.kcp.identify(adminToken, authenticationv1.UserInfo{Username: previewUser, Groups: []string{"dev"}})
+	w.kcp.who.set(adminToken, authenticationv1.UserInfo{Username: previewUser, Groups: []string{"dev"}})
 	w.kcp.grant("user:"+previewUser, "*")
 	eventually(t, "the keys and the domain are known", func() bool {
 		p := w.server.handler.previews
@@ -464,7 +464,7 @@ func TestWhoGetsNoLink(t *testing.T) {
 	const limited = "token-of-somebody-5d2a"
 	identify := func(w *world, user authenticationv1.UserInfo, own, subject []string) {
 		w.kcp.grant(limited, own...)
-		w.kcp.identify(limited, user)
+		w.kcp.who.set(limited, user)
 		w.kcp.grant("user:"+user.Username, subject...)
 	}
 	bob := authenticationv1.UserInfo{Username: "bob"}
@@ -511,7 +511,7 @@ func TestWhoGetsNoLink(t *testing.T) {
 					c.setup(s)
 				})
 				eventually(t, "the bindings are known", w.server.bound.Synced)
-				w.kcp.identify(adminToken, authenticationv1.UserInfo{Username: previewUser})
+				w.kcp.who.set(adminToken, authenticationv1.UserInfo{Username: previewUser})
 				w.kcp.grant("user:"+previewUser, "*")
 			} else {
 				w = newPreviewWorld(t, recorder())

@@ -54,6 +54,8 @@ type exchange struct {
 	progress func()
 	// stalled is set when the caller stopped in the middle of the body.
 	stalled atomic.Bool
+	// broken is set when the body is not framed as HTTP wants it.
+	broken atomic.Bool
 	// bodyRead is set when all of the body was read, or there is none.
 	bodyRead atomic.Bool
 	// reading guards the body's deadline against stopBody.
@@ -87,7 +89,11 @@ func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *e
 	// A deadline that an earlier request left on the connection must not hit this one.
 	_ = x.control.SetWriteDeadline(time.Time{})
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &countedBody{ReadCloser: r.Body, exchange: x}
+		// A copy: net/http must find its own body in its own request. With another there it
+		// does not notice that the body was left unread or broken, and reads the rest of the
+		// connection as the next request.
+		x.request = r.WithContext(r.Context())
+		x.request.Body = &countedBody{ReadCloser: r.Body, exchange: x}
 	} else {
 		x.bodyRead.Store(true)
 	}
@@ -201,9 +207,14 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		b.exchange.bodyRead.Store(true)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.exchange.stalled.Store(true)
-	} else if b.exchange.progress != nil {
+		return n, err
+	case err != nil && !errors.Is(err, io.EOF):
+		b.exchange.broken.Store(true)
+	}
+	if b.exchange.progress != nil {
 		b.exchange.progress()
 	}
 	return n, err

@@ -206,6 +206,8 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error
 		return stalled()
 	case x.request.Context().Err() != nil:
 		return clientGone(context.Cause(x.request.Context()))
+	case x.broken.Load():
+		return malformed("the request's body is not framed as HTTP wants it")
 	case errors.Is(err, errNoEndpoint):
 		return notReady(notReadyMessage(to.at), err)
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -172,7 +172,11 @@ func (x *exchange) finish() { x.setDeadlines() }
 func (x *exchange) fail(e *refusal) {
 	x.cause, x.err, x.refused = e.cause, e.err, x.code() == 0
 	if e.code == statusClientClosedRequest {
-		x.status.CompareAndSwap(0, statusClientClosedRequest)
+		if x.status.CompareAndSwap(0, statusClientClosedRequest) {
+			// net/http answers 200 for a handler that wrote nothing. Should the caller be
+			// there after all, it must not take that for a success.
+			panic(http.ErrAbortHandler)
+		}
 		return
 	}
 	if x.code() == 0 {

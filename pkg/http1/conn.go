@@ -97,11 +97,12 @@ func (c *conn) exchange(req *http.Request) (*http.Response, error) {
 	b.end(false)
 	b.sending.wait()
 	switch {
+	case failed != nil:
+		// That the request could not be read is why the answer did not come. This is looked at
+		// first: a Stopper may end the context.
+		err = fmt.Errorf("reading the request's body: %w", failed)
 	case req.Context().Err() != nil:
 		err = context.Cause(req.Context())
-	case failed != nil:
-		// That the request could not be read is why the answer did not come.
-		err = fmt.Errorf("reading the request's body: %w", failed)
 	}
 	return nil, err
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,7 +131,7 @@ func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
 			return nil, malformed(err)
 		}
 		switch {
-		case res.ProtoMajor != 1 || res.StatusCode < 100:
+		case res.ProtoMajor != 1 || res.StatusCode < 100 || !validNames(res.Header):
 			return nil, ErrMalformed
 		case res.StatusCode == http.StatusContinue:
 			b.sending.goOn()
@@ -142,6 +143,17 @@ func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
 		b.begin(req, res, plain)
 		return res, nil
 	}
+}
+
+// validNames refuses what http.ReadResponse lets pass: names with a space before the colon, behind
+// which a header could hide from the caller's filter.
+func validNames(h http.Header) bool {
+	for name := range h {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // unanswered tells an end without any answer, after which a request may be sent again, from what

@@ -44,7 +44,7 @@ func (b *body) send(req *http.Request) error {
 	if err != nil || !hasBody(req) {
 		return err
 	}
-	b.sending = &sending{body: req.Body, length: req.ContentLength, to: b.conn.Conn, done: make(chan struct{}), quit: make(chan struct{})}
+	b.sending = &sending{body: req.Body, length: length(req), to: b.conn.Conn, done: make(chan struct{}), quit: make(chan struct{})}
 	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") {
 		b.sending.proceed = make(chan struct{})
 	}
@@ -93,7 +93,7 @@ func appendLength(b []byte, req *http.Request) []byte {
 			return append(b, "Content-Length: 0\r\n"...)
 		}
 		return b
-	case req.ContentLength > 0:
+	case length(req) > 0:
 		b = append(b, "Content-Length: "...)
 		return append(strconv.AppendInt(b, req.ContentLength, 10), "\r\n"...)
 	}

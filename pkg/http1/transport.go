@@ -120,8 +120,14 @@ func repeatable(req *http.Request) bool {
 	return false
 }
 
-func hasBody(req *http.Request) bool {
-	return req.Body != nil && req.Body != http.NoBody && req.ContentLength != 0
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
+// length is how long a request's body is; negative if that is not known.
+func length(req *http.Request) int64 {
+	if req.ContentLength == 0 && hasBody(req) {
+		return -1 // what 0 means to net/http's clients
+	}
+	return req.ContentLength
 }
 
 // CloseIdleConnections closes the connections that no exchange uses.

@@ -6,10 +6,9 @@ package dataplane
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"hash"
 	"net/http"
+	"strconv"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -31,6 +30,8 @@ const (
 	denyTTL  = 2 * time.Second
 	// reviewTimeout bounds one round of questions to kcp.
 	reviewTimeout = 10 * time.Second
+	// changedClusters bounds how many workspaces are remembered as changed.
+	changedClusters = 8192
 )
 
 // AuthorizationMode says which right a caller needs for a verb.
@@ -47,26 +48,6 @@ const (
 	// AuthorizeInstanceGet needs get on the instance and nothing else.
 	AuthorizeInstanceGet AuthorizationMode = "instanceGet"
 )
-
-// question is what the authorizer asks. All of it but from and linkIssued is part of the cache's
-// key.
-type question struct {
-	caller tenant.Caller
-	ref    tenant.Ref
-	// subresource is the verb of the path; verb is the Kubernetes verb of the method.
-	subresource string
-	verb        string
-	// declared tells whether the kind's Template has that verb.
-	declared bool
-	// workspaceOnly asks for access to the workspace instead of the object.
-	workspaceOnly bool
-	// from is the address that the request comes from. It is for askers, and alone no part of
-	// the key: the answer does not depend on it.
-	from string
-	// linkIssued is when the preview link was issued that the caller is known by; zero if by
-	// none. It is looked at behind the cache (unlessRevoked), so that links share answers.
-	linkIssued time.Time
-}
 
 // grant is a permission to go on, and which object it is for.
 type grant struct {
@@ -86,6 +67,8 @@ type grant struct {
 type answer struct {
 	grant   grant
 	refused *refusal
+	// asked is when kcp was asked: what came to pass later may not be in the answer.
+	asked   time.Time
 	expires time.Time
 }
 
@@ -94,6 +77,7 @@ type cacheKey [sha256.Size]byte
 // authorizer asks kcp, as the caller, whether a request may go on.
 type authorizer struct {
 	tenant  *tenant.Client
+	bound   *tenant.VirtualWorkspace
 	mode    AuthorizationMode
 	metrics *metrics
 	// askers bound what one caller asks.
@@ -102,18 +86,29 @@ type authorizer struct {
 	// lifetime for all would need two caches, and its clean-up a goroutine that never stops.)
 	answers *lru.Cache[cacheKey, answer]
 	flights singleflight.Group
+	// changed are the logical clusters whose binding has changed, and when. What kcp said of
+	// them before is not used again.
+	changed *lru.Cache[string, time.Time]
 	// slots bounds how many rounds of questions are under way, so that a flood of unknown
 	// tokens does not become a flood on kcp.
 	slots *semaphore.Weighted
 }
 
-func newAuthorizer(c *tenant.Client, opts Options, who *askers, m *metrics) (*authorizer, error) {
+func newAuthorizer(c *tenant.Client, bound *tenant.VirtualWorkspace, opts Options, who *askers, m *metrics) (*authorizer, error) {
 	answers, err := lru.New[cacheKey, answer](opts.AuthorizationCacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("making the authorization cache: %w", err)
 	}
+	changed, err := lru.NewWithEvict(changedClusters, func(_ string, at time.Time) {
+		if time.Since(at) < allowTTL {
+			answers.Purge() // answers that the entry was about may still be there
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the list of changed workspaces: %w", err)
+	}
 	return &authorizer{
-		tenant: c, mode: opts.AuthorizationMode, metrics: m, askers: who, answers: answers,
+		tenant: c, bound: bound, mode: opts.AuthorizationMode, metrics: m, askers: who, answers: answers, changed: changed,
 		slots: semaphore.NewWeighted(int64(opts.AuthorizationConcurrency)),
 	}, nil
 }
@@ -121,26 +116,68 @@ func newAuthorizer(c *tenant.Client, opts Options, who *askers, m *metrics) (*au
 // authorize answers a question, from the cache if it can.
 func (a *authorizer) authorize(ctx context.Context, q question) (grant, *refusal) {
 	key := q.key()
-	if found, ok := a.answers.Get(key); ok && time.Now().Before(found.expires) {
+	if found, ok := a.cached(key, time.Time{}); ok {
 		a.metrics.cacheHit.Inc()
 		g := found.grant
 		g.cached = true
-		return q.unlessRevoked(g, found.refused)
+		return a.standing(q, g, found.refused)
 	}
 	a.metrics.cacheMiss.Inc()
-	return a.refresh(ctx, q, key)
+	return a.refresh(ctx, q, key, "")
 }
 
 // again answers a question without the cache, for a caller that found the cached answer to
 // disagree with the runtime cluster.
 func (a *authorizer) again(ctx context.Context, q question) (grant, *refusal) {
-	return a.refresh(ctx, q, q.key())
+	return a.refresh(ctx, q, q.key(), "")
+}
+
+// since answers a question as kcp has answered it after a point in time, or answers it now. All
+// who ask since the same moment share one flight; none of them joins one that began before it.
+func (a *authorizer) since(ctx context.Context, q question, at time.Time) (grant, *refusal) {
+	key := q.key()
+	if found, ok := a.cached(key, at); ok {
+		g := found.grant
+		g.cached = true
+		return a.standing(q, g, found.refused)
+	}
+	flight := ""
+	if time.Since(at) < recheckAge {
+		flight = strconv.FormatInt(at.UnixNano(), 10)
+	}
+	return a.refresh(ctx, q, key, flight)
+}
+
+// cached finds an answer that kcp gave after a point in time and that still counts.
+func (a *authorizer) cached(key cacheKey, since time.Time) (answer, bool) {
+	found, ok := a.answers.Get(key)
+	if !ok || !time.Now().Before(found.expires) || found.asked.Before(since) {
+		return answer{}, false
+	}
+	if at, ok := a.changed.Peek(found.grant.id.Cluster); ok && !found.asked.After(at) {
+		return answer{}, false
+	}
+	return found, true
+}
+
+// forget drops what kcp has said of a workspace.
+func (a *authorizer) forget(cluster string, now time.Time) { a.changed.Add(cluster, now) }
+
+// standing refuses what kcp, or the cache, grants and what has ended all the same: a grant in a
+// workspace whose binding is going (its objects are still there then, and kcp still lets the
+// tenant at them), and one by a preview link that was revoked. Every answer goes through it.
+func (a *authorizer) standing(q question, g grant, refused *refusal) (grant, *refusal) {
+	if refused == nil && a.bound.Ended(g.id.Cluster) {
+		return grant{}, forbidden()
+	}
+	return q.unlessRevoked(g, refused)
 }
 
 // refresh asks kcp, once for all who wait for the same key. The flight has a context of its
 // own: the caller who started it may go away, and the others still get their answer.
-func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (grant, *refusal) {
-	result := a.flights.DoChan(string(key[:]), func() (any, error) {
+// flight sets those apart who must not be given an answer to an earlier question.
+func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey, flight string) (grant, *refusal) {
+	result := a.flights.DoChan(string(key[:])+flight, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
 		defer cancel()
 		leave, refused := a.askers.enter(q)
@@ -156,6 +193,7 @@ func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (gra
 		defer a.slots.Release(1)
 		started := time.Now()
 		found = a.ask(ctx, q)
+		found.asked = started
 		a.metrics.authorized(found.refused, time.Since(started))
 		a.keep(key, found)
 		return found, nil
@@ -165,7 +203,7 @@ func (a *authorizer) refresh(ctx context.Context, q question, key cacheKey) (gra
 		return grant{}, clientGone(context.Cause(ctx))
 	case r := <-result:
 		found, _ := r.Val.(answer)
-		return q.unlessRevoked(found.grant, found.refused)
+		return a.standing(q, found.grant, found.refused)
 	}
 }
 
@@ -305,53 +343,4 @@ func kcpUnavailable(a tenant.Answer) *refusal {
 // clientGone is for a caller that left; nobody reads it but the access log.
 func clientGone(err error) *refusal {
 	return &refusal{code: statusClientClosedRequest, cause: causeClientGone, err: err, message: "the request was cancelled"}
-}
-
-// key is SHA-256 over everything that the answer depends on, each part with its length in
-// front. Without the lengths, a workspace "a" with resource "bc" would share an answer with
-// "ab" and "c"; without the credential, callers would share answers (Traefik, CVE-2026-71326).
-func (q question) key() cacheKey {
-	h := sha256.New()
-	for _, part := range []string{
-		q.caller.CredentialKey(), q.ref.Workspace, q.ref.Group, q.ref.Version, q.ref.Resource,
-		q.ref.Namespace, q.ref.Name, q.subresource, q.verb,
-	} {
-		writePart(h, part)
-	}
-	var flags [2]byte
-	if q.declared {
-		flags[0] = 1
-	}
-	if q.workspaceOnly {
-		flags[1] = 1
-	}
-	h.Write(flags[:])
-	var key cacheKey
-	h.Sum(key[:0])
-	return key
-}
-
-func writePart(h hash.Hash, part string) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
-	h.Write(length[:])
-	h.Write([]byte(part))
-}
-
-// kubernetesVerb is the verb of the review for a method. Upgrades are GETs. OPTIONS asks for
-// get: it tells about a resource and changes nothing.
-func kubernetesVerb(method string) (string, bool) {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return "get", true
-	case http.MethodPost:
-		return "create", true
-	case http.MethodPut:
-		return "update", true
-	case http.MethodPatch:
-		return "patch", true
-	case http.MethodDelete:
-		return "delete", true
-	}
-	return "", false
 }

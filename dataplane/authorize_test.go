@@ -191,7 +191,7 @@ func TestAnswersAreKeptAndSharedWhileTheyLast(t *testing.T) {
 
 func TestAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, err := newAuthorizer(nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
+		a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ type handler struct {
 	settings   *settings
 	kinds      *kinds
 	front      *frontProxies
+	live       *live
 	tenant     *tenant.Client
 	authorizer *authorizer
 	placer     *placer

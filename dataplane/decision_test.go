@@ -14,7 +14,7 @@ import (
 // BenchmarkCachedDecision is what a request pays to be let on when kcp's answer is kept: the step
 // authorize of the chain, with a token of a usual length. make bench-authz reports it.
 func BenchmarkCachedDecision(b *testing.B) {
-	a, err := newAuthorizer(nil, Options{AuthorizationCacheSize: 1024, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
+	a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 1024, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
 	if err != nil {
 		b.Fatal(err)
 	}

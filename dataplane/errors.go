@@ -48,6 +48,8 @@ const (
 	causeDraining      = "draining"
 	causeClientGone    = "client_gone"
 	causeCut           = "authorization_ended"
+	causeInstanceEnded = "instance_ended"
+	causeKcpSilent     = "kcp_silent"
 	causeStreamCeiling = "stream_ceiling"
 	causeIdle          = "stream_idle"
 

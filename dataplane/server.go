@@ -97,7 +97,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	authorizer, err := newAuthorizer(asCaller, opts, askers, m)
+	authorizer, err := newAuthorizer(asCaller, bound, opts, askers, m)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +109,16 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	underWay := newLive()
+	kinds.ends = underWay.ends()
+	if _, err := cache.namespaces.AddEventHandler(underWay.ends()); err != nil {
+		return nil, fmt.Errorf("watching placements: %w", err)
+	}
+	bound.OnChange(func(cluster string) {
+		now := time.Now()
+		authorizer.forget(cluster, now)
+		underWay.recheck(cluster, "", now)
+	})
 	front, err := newFrontProxies(opts.RequestHeader)
 	if err != nil {
 		return nil, err
@@ -122,7 +132,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	return &Server{
 		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
-			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, tenant: asCaller, authorizer: authorizer,
+			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			previews:   previews,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),

@@ -5,7 +5,6 @@ package dataplane
 
 import (
 	"bufio"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -109,42 +108,42 @@ func TestDrainEndsUpgradedConnections(t *testing.T) {
 
 // A right that ends, ends streams: checked here by asking for the check, not by waiting for it.
 func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
-	for name, withdraw := range map[string]func(*world){
-		"the right":    func(w *world) { w.kcp.grant(adminToken, "get sandboxrunners") },
-		"the token":    func(w *world) { w.kcp.set(func() { delete(w.kcp.rights, adminToken) }) },
-		"the instance": func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) },
-		"recreated": func(w *world) {
+	for name, c := range map[string]struct {
+		withdraw func(*world)
+		cause    string
+	}{
+		"the right":    {func(w *world) { w.kcp.grant(adminToken, "get sandboxrunners") }, causeCut},
+		"the token":    {func(w *world) { w.kcp.set(func() { delete(w.kcp.rights, adminToken) }) }, causeCut},
+		"the instance": {func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) }, causeInstanceEnded},
+		"recreated": {func(w *world) {
 			w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
 			w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", "127.0.0.1:9")
-		},
+		}, causeInstanceEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder())
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
 			h := w.server.handler
 			r := route{workspace: "cluster1", namespace: "default", group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners", name: "demo", verb: "log"}
-			c := &rechecker{
-				h: h, ctx: ctx, cancel: cancel, route: r, kind: h.kinds.find(r), id: demoID, lastGood: time.Now(),
+			stream := &rechecker{
+				h: h, ctx: t.Context(), route: r, kind: h.kinds.find(r), id: demoID, lastGood: time.Now(),
 				question: question{caller: tenant.Bearer(adminToken), ref: r.ref(), subresource: "log", verb: "get", declared: true},
 			}
-			c.check()
-			c.stop()
-			if ctx.Err() != nil {
-				t.Fatalf("cut while the right stands: %v", context.Cause(ctx))
+			look := func() *refusal { return stream.verdict(stream.stillAllowed(time.Now())) }
+			if cut := look(); cut != nil {
+				t.Fatalf("cut while the right stands: %v", cut)
 			}
 			w.kcp.set(func() { w.kcp.down = true })
-			h.authorizer.answers.Purge()
-			c.check()
-			if ctx.Err() != nil {
-				t.Fatalf("cut although kcp only did not answer: %v", context.Cause(ctx))
+			if cut := look(); cut != nil {
+				t.Fatalf("cut although kcp only did not answer: %v", cut)
+			}
+			stream.lastGood = time.Now().Add(-h.settings.limits().KcpTolerance)
+			if cut := look(); cut == nil || cut.cause != causeKcpSilent {
+				t.Errorf("kcp has been silent for too long: %v", cut)
 			}
 			w.kcp.set(func() { w.kcp.down = false })
-			withdraw(w)
-			h.authorizer.answers.Purge()
-			c.check()
-			if refused := causeOf(ctx); refused == nil || refused.cause != causeCut {
-				t.Errorf("not cut: %v", context.Cause(ctx))
+			c.withdraw(w)
+			if cut := look(); cut == nil || cut.cause != c.cause {
+				t.Errorf("got %v, want %s", cut, c.cause)
 			}
 		})
 	}

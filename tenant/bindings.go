@@ -44,7 +44,7 @@ func (b binding) same(other binding) bool { return b.cluster == other.cluster &&
 // workspaces that have bound it, by some strings each, and with nothing that a caller sends.
 type bindings struct {
 	export string
-	// changed is told the logical cluster whose binding came, went or changed.
+	// changed is told the logical cluster whose binding went or changed.
 	changed func(cluster string)
 
 	mu        sync.RWMutex
@@ -83,6 +83,14 @@ func (b *bindings) find(workspace string) (binding, bool) {
 	return found, found.cluster != ""
 }
 
+// ended tells whether a cluster's bindings are there and none of them is bound.
+func (b *bindings) ended(cluster string) bool {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	list := b.byCluster[cluster]
+	return len(list) > 0 && !slices.ContainsFunc(list, func(one binding) bool { return one.bound })
+}
+
 // complete tells whether all of some endpoints have been listed.
 func (b *bindings) complete(endpoints []string) bool {
 	b.mu.RLock()
@@ -95,19 +103,20 @@ func (b *bindings) complete(endpoints []string) bool {
 	return true
 }
 
-// put adds or replaces a binding and tells whether that changed anything.
+// put adds or replaces a binding and tells whether that changed what was known: one that nothing
+// was known of takes nothing from anybody.
 func (b *bindings) put(next binding) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if slices.Contains(b.byCluster[next.cluster], next) {
 		return false
 	}
-	b.removeLocked(next)
+	known := b.removeLocked(next)
 	b.byCluster[next.cluster] = append(b.byCluster[next.cluster], next)
 	if next.path != "" && !slices.Contains(b.byPath[next.path], next.cluster) {
 		b.byPath[next.path] = append(b.byPath[next.path], next.cluster)
 	}
-	return true
+	return known
 }
 
 func (b *bindings) remove(gone binding) bool {

@@ -76,6 +76,13 @@ func (v *VirtualWorkspace) find(workspace string) (binding, Answer) {
 	return in, Answer{Outcome: Allowed}
 }
 
+// Ended tells whether a workspace, by its logical cluster's name, has given the export up: its
+// binding is there and is going, or is not bound. Of a workspace without a binding nothing is
+// known here, since the watch may be behind; kcp, when asked, says that it serves no such kind.
+func (v *VirtualWorkspace) Ended(cluster string) bool {
+	return v != nil && v.bindings.ended(cluster)
+}
+
 func (v *VirtualWorkspace) reviewIn(ctx context.Context, in binding, user authenticationv1.UserInfo, spec authorizationv1.SelfSubjectAccessReviewSpec) Answer {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},

@@ -287,14 +287,14 @@ func TestBindingsFollowWhatTheVirtualWorkspaceShows(t *testing.T) {
 		cluster string
 		claimed bool
 	}{
-		{"a list", func() error { return one.Replace([]any{object("a", "root:a", "Bound", "Accepted")}, "1") }, "a", "a", true},
-		{"another shard's list", func() error { return two.Replace([]any{object("b", "root:b", "Bound", "Accepted")}, "1") }, "b", "a", true},
+		{"a list", func() error { return one.Replace([]any{object("a", "root:a", "Bound", "Accepted")}, "1") }, "", "a", true},
+		{"another shard's list", func() error { return two.Replace([]any{object("b", "root:b", "Bound", "Accepted")}, "1") }, "", "a", true},
 		{"the same again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "", "a", true},
 		{"the claim withdrawn", func() error { return one.Update(object("a", "root:a", "Bound", "Rejected")) }, "a", "a", false},
 		{"no longer bound", func() error { return one.Update(object("a", "root:a", "Binding", "Accepted")) }, "a", "", false},
 		{"bound again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "a", "a", true},
 		{"deleted", func() error { return one.Delete(object("a", "root:a", "Bound", "Accepted")) }, "a", "", false},
-		{"made anew under its path", func() error { return one.Add(object("a2", "root:a", "Bound", "Accepted")) }, "a2", "a2", true},
+		{"made anew under its path", func() error { return one.Add(object("a2", "root:a", "Bound", "Accepted")) }, "", "a2", true},
 		{"a list without it", func() error { return one.Replace(nil, "2") }, "a2", "", false},
 		{"what is no binding", func() error { return one.Replace([]any{"x"}, "3") }, "", "", false},
 	} {

@@ -78,8 +78,8 @@ func NewVirtualWorkspace(config *rest.Config, export string, log *slog.Logger) (
 	return v, nil
 }
 
-// OnChange sets what is told the logical cluster whose binding came, went or changed. It is
-// called in the order of events and must return soon. Set it before Run.
+// OnChange sets what is told the logical cluster whose binding went or changed. It is called in
+// the order of events and must return soon. Set it before Run.
 func (v *VirtualWorkspace) OnChange(changed func(cluster string)) { v.bindings.changed = changed }
 
 // Run follows the bindings until ctx ends; it returns when no goroutine of it is left.

@@ -1,0 +1,92 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+// live are the requests on their way to pods, by logical cluster, so that what happens to a
+// workspace or to an instance is looked at at once. The requests' own timers do the work.
+type live struct {
+	mu       sync.Mutex
+	clusters map[string]map[*rechecker]struct{}
+}
+
+func newLive() *live { return &live{clusters: map[string]map[*rechecker]struct{}{}} }
+
+func (l *live) add(c *rechecker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	some := l.clusters[c.id.Cluster]
+	if some == nil {
+		some = map[*rechecker]struct{}{}
+		l.clusters[c.id.Cluster] = some
+	}
+	some[c] = struct{}{}
+}
+
+func (l *live) remove(c *rechecker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.clusters[c.id.Cluster], c)
+	if len(l.clusters[c.id.Cluster]) == 0 {
+		delete(l.clusters, c.id.Cluster)
+	}
+}
+
+// recheck has requests in a cluster looked at again at once: those of one instance, or all.
+func (l *live) recheck(cluster string, uid types.UID, since time.Time) {
+	for _, c := range l.of(cluster, uid) {
+		c.now(since)
+	}
+}
+
+func (l *live) of(cluster string, uid types.UID) []*rechecker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*rechecker
+	for c := range l.clusters[cluster] {
+		if uid == "" || c.id.UID == uid {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// ends is told what an informer sees of placements: of their namespaces and of their instances.
+// What begins to end has its requests looked at.
+func (l *live) ends() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, next any) {
+			before, okBefore := old.(metav1.Object)
+			after, ok := next.(metav1.Object)
+			if ok && okBefore && before.GetDeletionTimestamp() == nil && after.GetDeletionTimestamp() != nil {
+				l.ended(after)
+			}
+		},
+		DeleteFunc: func(gone any) {
+			if unknown, ok := gone.(cache.DeletedFinalStateUnknown); ok {
+				gone = unknown.Obj
+			}
+			if object, ok := gone.(metav1.Object); ok {
+				l.ended(object)
+			}
+		},
+	}
+}
+
+func (l *live) ended(object metav1.Object) {
+	labels := object.GetLabels()
+	if uid := labels[placement.LabelInstanceUID]; uid != "" {
+		l.recheck(labels[placement.LabelCluster], types.UID(uid), time.Now())
+	}
+}

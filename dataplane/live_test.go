@@ -1,0 +1,235 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+// follower is a pod whose log says something and then nothing for as long as one listens.
+func follower() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "hello\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+}
+
+// follow opens the demo's log and returns what is told when it ends.
+func (w *world) follow(token string) (ended <-chan struct{}) {
+	w.t.Helper()
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.url+demo+"log", nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := w.client.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(res.Body, make([]byte, len("hello\n"))); err != nil || res.StatusCode != http.StatusOK {
+		w.t.Fatalf("got %d, %v", res.StatusCode, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+	}()
+	return done
+}
+
+func (w *world) deleteInstance() {
+	w.t.Helper()
+	if err := w.kros.Resource(runners).Namespace(demoID.Namespace()).Delete(context.Background(), "demo", metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// What happens ends a stream long before its next look. The looks are 15 s apart at least and
+// none of these waits that long.
+func TestWhatHappensEndsStreamsAtOnce(t *testing.T) {
+	going := fakeBinding{path: "root:acme:dev", phase: "Bound", accepted: true, deleting: true}
+	for name, c := range map[string]struct {
+		happens func(*world)
+		cause   string
+	}{
+		"the binding begins to go, while the instance is still there": {func(w *world) { w.kcp.bind("cluster1", going) }, causeCut},
+		"the binding is no longer bound":                              {func(w *world) { w.kcp.bind("cluster1", fakeBinding{phase: "Binding"}) }, causeCut},
+		"the binding is gone, and the kind with it": {func(w *world) {
+			w.kcp.set(func() { clear(w.kcp.instances) })
+			w.kcp.unbind("cluster1")
+		}, causeInstanceEnded},
+		"the instance on the runtime cluster is gone": {func(w *world) { w.deleteInstance() }, causeInstanceEnded},
+		"the placement's namespace begins to go": {func(w *world) {
+			ctx, now := context.Background(), metav1.Now()
+			namespaces := w.runtime.CoreV1().Namespaces()
+			ns, err := namespaces.Get(ctx, demoID.Namespace(), metav1.GetOptions{})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			ns.DeletionTimestamp, ns.Finalizers = &now, []string{"x/y"}
+			if _, err := namespaces.Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		}, causeInstanceEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, follower())
+			w.watched()
+			one, other := w.follow(adminToken), w.follow(adminToken)
+			c.happens(w)
+			<-one
+			<-other
+			eventually(t, "the access line is there", func() bool { return w.lastReason() == c.cause })
+		})
+	}
+}
+
+// A change that takes nothing from a caller ends nothing, and makes kcp be asked once for all of
+// its streams.
+func TestAChangeThatTakesNothingEndsNothing(t *testing.T) {
+	w := newWorld(t, follower())
+	w.watched()
+	streams := []<-chan struct{}{w.follow(adminToken), w.follow(adminToken), w.follow(adminToken)}
+	before := w.kcp.reviews.Load()
+	hold := make(chan struct{})
+	w.kcp.set(func() { w.kcp.hold = hold })
+	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"}) // the claim is withdrawn: of no concern to a token
+	hold <- struct{}{}                                                         // kcp has a question, and the streams wait for the answer
+	eventually(t, "all streams ask", func() bool {
+		n := 0
+		for _, c := range w.server.handler.live.of("cluster1", "") {
+			c.mu.Lock()
+			if c.checking {
+				n++
+			}
+			c.mu.Unlock()
+		}
+		return n == len(streams)
+	})
+	close(hold)
+	eventually(t, "all streams have their answer", func() bool {
+		for _, c := range w.server.handler.live.of("cluster1", "") {
+			c.mu.Lock()
+			checking := c.checking
+			c.mu.Unlock()
+			if checking {
+				return false
+			}
+		}
+		return true
+	})
+	if got := w.kcp.reviews.Load() - before; got != 1 {
+		t.Errorf("kcp was asked %d times for three streams of one caller", got)
+	}
+	for _, ended := range streams {
+		select {
+		case <-ended:
+			t.Error("a stream ended")
+		default:
+		}
+	}
+}
+
+// What kcp said before a binding changed is not used again, and a flight that began before it is
+// not joined.
+func TestAChangedBindingVoidsCachedAnswers(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.watched()
+	ask := func(code int) int64 {
+		t.Helper()
+		before := w.kcp.reviews.Load()
+		if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != code {
+			t.Fatalf("got %d %s, want %d", res.StatusCode, body, code)
+		}
+		return w.kcp.reviews.Load() - before
+	}
+	ask(200)
+	if asked := ask(200); asked != 0 {
+		t.Fatalf("kcp was asked %d times again", asked)
+	}
+	w.kcp.bind("other", fakeBinding{path: "root:other", phase: "Bound"})
+	w.kcp.bind("other", fakeBinding{path: "root:other", phase: "Bound", accepted: true})
+	eventually(t, "the other binding is known", func() bool { return w.server.handler.authorizer.changed.Contains("other") })
+	if asked := ask(200); asked != 0 {
+		t.Errorf("another workspace's binding made kcp be asked %d times", asked)
+	}
+	w.kcp.set(func() { w.kcp.rights[adminToken] = map[string]bool{"access": true} })
+	if asked := ask(200); asked != 0 {
+		t.Fatalf("kcp was asked %d times of a right that is cached", asked)
+	}
+	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
+	eventually(t, "the change is known", func() bool { return w.server.handler.authorizer.changed.Contains("cluster1") })
+	ask(403)
+}
+
+func TestRequestsThatEndLeaveNothingBehind(t *testing.T) {
+	w := newWorld(t, recorder())
+	for range 3 {
+		w.do("GET", demo+"log", adminToken, nil)
+	}
+	l := w.server.handler.live
+	eventually(t, "no request is under way", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.clusters) == 0
+	})
+}
+
+// A withdrawn right ends a stream within 30 s even if nothing tells of it.
+func TestALookIsNeverLate(t *testing.T) {
+	if latest := recheckAfter + recheckSpread + recheckAge; latest > 30*time.Second {
+		t.Errorf("a stream may go on for %v", latest)
+	}
+	if recheckAfter < 15*time.Second {
+		t.Errorf("streams ask every %v", recheckAfter)
+	}
+	for range 1000 {
+		if d := jittered(); d < recheckAfter || d >= recheckAfter+recheckSpread {
+			t.Fatalf("the next look is in %v", d)
+		}
+	}
+}
+
+func TestChangedWorkspacesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := question{caller: tenant.Bearer("t"), verb: "get"}
+		keep := func() { a.keep(q.key(), answer{grant: grant{id: demoID}, asked: time.Now()}) }
+		kept := func() bool { _, ok := a.cached(q.key(), time.Time{}); return ok }
+		keep()
+		time.Sleep(time.Millisecond)
+		a.forget(demoID.Cluster, time.Now())
+		if kept() {
+			t.Error("an answer from before the change counts")
+		}
+		time.Sleep(time.Millisecond)
+		keep()
+		if !kept() {
+			t.Error("an answer from after the change does not count")
+		}
+		if _, ok := a.cached(q.key(), time.Now().Add(time.Nanosecond)); ok {
+			t.Error("an answer is newer than it is")
+		}
+		for i := range changedClusters {
+			a.forget(string(rune(i+1000)), time.Now())
+		}
+		if kept() || a.changed.Len() != changedClusters {
+			t.Errorf("more changes than are remembered: the answers stay, or %d changes do", a.changed.Len())
+		}
+	})
+}

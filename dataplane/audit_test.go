@@ -38,10 +38,10 @@ type auditLine struct {
 		GroupsOmitted   int      `json:"groupsOmitted"`
 		AuthenticatedBy string   `json:"authenticatedBy"`
 	} `json:"user"`
-	UserUnknown string `json:"userUnknown"`
-	SourceIP    string `json:"sourceIP"`
-	Workspace   string `json:"workspace"`
-	Cluster     string `json:"cluster"`
+	UserUnknown string   `json:"userUnknown"`
+	SourceIPs   []string `json:"sourceIPs"`
+	Workspace   string   `json:"workspace"`
+	Cluster     string   `json:"cluster"`
 	Object      *struct {
 		Group     string `json:"group"`
 		Version   string `json:"version"`
@@ -109,7 +109,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	var want auditLine
 	if err := json.Unmarshal([]byte(`{"schema":"audit.sandbar.dev/v1","stage":"end",
 		"user":{"name":"alice","uid":"u-1","groups":["devs","system:authenticated"],"authenticatedBy":"token"},
-		"sourceIP":"127.0.0.1","workspace":"root:acme:dev","cluster":"cluster1",
+		"sourceIPs":["127.0.0.1"],"workspace":"root:acme:dev","cluster":"cluster1",
 		"object":{"group":"sandbar.dev","version":"v1alpha1","resource":"sandboxrunners","namespace":"default","name":"demo","uid":"uid-demo","component":"api"},
 		"verb":"restart","method":"POST","kubernetesVerb":"create","code":202,"bytesIn":5,"bytesOut":4}`), &want); err != nil {
 		t.Fatal(err)
@@ -268,6 +268,34 @@ func TestAFloodOfStrangersIsCountedAndNotWritten(t *testing.T) {
 	}
 	if uint64(len(lines)-1)+dropped != flood {
 		t.Errorf("%d lines and %d dropped ones are not %d requests", len(lines)-1, dropped, flood)
+	}
+}
+
+func TestWhoseWordIsTakenForAnAddress(t *testing.T) {
+	for name, c := range map[string]struct {
+		by, forwarded string
+		want          []string
+	}{
+		"a caller's own header is not read":    {authenticatedByToken, "203.0.113.9", []string{"192.0.2.7"}},
+		"a front proxy tells what it saw":      {authenticatedByRequestHeader, "10.0.0.1, 203.0.113.9", []string{"203.0.113.9", "192.0.2.7"}},
+		"a front proxy that tells nothing":     {authenticatedByRequestHeader, "", []string{"192.0.2.7"}},
+		"a front proxy that tells no address":  {authenticatedByRequestHeader, "203.0.113.9, evil\n{}", []string{"192.0.2.7"}},
+		"a front proxy that tells an IPv6 one": {authenticatedByRequestHeader, "2001:db8::1", []string{"2001:db8::1", "192.0.2.7"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &exchange{request: request(t, "GET", "/", ""), authenticatedBy: c.by}
+			if c.forwarded != "" {
+				x.request.Header.Set("X-Forwarded-For", c.forwarded)
+			}
+			record := newAuditRecord(x, stageEnd, time.Now(), 0)
+			var line auditLine
+			if err := json.Unmarshal(append(record.appendTo(nil, auditUser{}), '}'), &line); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, line.SourceIPs); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net"
-	"net/http"
+	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -87,7 +88,7 @@ type auditRecord struct {
 	kubernetesVerb    string
 	method            string
 	authenticatedBy   string
-	source            string
+	client, peer      string
 	code              int
 	bytesIn, bytesOut int64
 	reason, traceID   string
@@ -109,22 +110,33 @@ func newAuditID() string {
 
 func newAuditRecord(x *exchange, stage string, now time.Time, took time.Duration) auditRecord {
 	verb, _ := kubernetesVerb(x.request.Method)
+	client, peer := sourceIPs(x)
 	return auditRecord{
 		id: x.auditID, stage: stage, time: now, took: took, route: x.route,
 		cluster: x.id.Cluster, uid: string(x.id.UID), kubernetesVerb: verb, method: loggedMethod(x.request.Method),
-		authenticatedBy: x.authenticatedBy, source: sourceIP(x.request), code: x.code(), bytesIn: x.bytesIn.Load(), bytesOut: x.bytesOut.Load(),
+		authenticatedBy: x.authenticatedBy, client: client, peer: peer, code: x.code(), bytesIn: x.bytesIn.Load(), bytesOut: x.bytesOut.Load(),
 		reason: x.cause, traceID: x.traceID, objectIsKnown: x.route.isWhole(), stream: x.isStream,
 	}
 }
 
-// sourceIP is the address of the peer; what a peer says of others it speaks for decides nothing
-// and is not written down.
-func sourceIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return ""
+// sourceIPs are the address of the peer and, when that is a front proxy whose word is taken, before
+// it the one that the proxy saw: the last of X-Forwarded-For. What stands before that one, and
+// the whole header of anybody else, is what a caller likes to say.
+func sourceIPs(x *exchange) (client, peer string) {
+	peer, _, err := net.SplitHostPort(x.request.RemoteAddr)
+	if err != nil || x.authenticatedBy != authenticatedByRequestHeader {
+		return "", peer
 	}
-	return host
+	forwarded := x.request.Header["X-Forwarded-For"]
+	if len(forwarded) == 0 {
+		return "", peer
+	}
+	last := forwarded[len(forwarded)-1]
+	ip, err := netip.ParseAddr(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:]))
+	if err != nil {
+		return "", peer
+	}
+	return ip.String(), peer
 }
 
 // isWhole tells whether a path named everything that it must. The router checks each name, so
@@ -152,7 +164,11 @@ func (a *auditRecord) appendTo(b []byte, user auditUser) []byte {
 		b = append(b, user.json...)
 		b = append(appendField(b, "authenticatedBy", a.authenticatedBy), '}')
 	}
-	b = appendField(b, "sourceIP", a.source)
+	b = append(b, `,"sourceIPs":[`...)
+	if a.client != "" {
+		b = append(appendJSON(b, a.client), ',')
+	}
+	b = append(appendJSON(b, a.peer), ']')
 	if a.objectIsKnown {
 		b = a.appendObject(b)
 	}

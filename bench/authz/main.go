@@ -70,7 +70,7 @@ func run(ctx context.Context, name, results string) error {
 	}
 	// Who a token is, the audit log asks once in five minutes.
 	auditLog := filepath.Join(provider.LogDir, "bench-audit.log")
-	defer os.Remove(auditLog)
+	defer func() { _ = os.Remove(auditLog) }()
 	audited, err := measure(ctx, stack, provider, crowd, "--audit-log="+auditLog)
 	if err != nil {
 		return err

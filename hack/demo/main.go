@@ -51,6 +51,7 @@ func run(ctx context.Context, name string) error {
 		return err
 	}
 	say.note("the data plane answers at %s, its log is %s", provider.URL, provider.LogFile())
+	say.note("who does what is in %s, a JSON line per request", provider.AuditLog())
 
 	scene, err := newScene(say, stack, provider)
 	if err != nil {

@@ -101,6 +101,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"--listen-address", "127.0.0.1:" + ports[0],
 		"--tls-cert-file", certs.cert, "--tls-key-file", certs.key,
 		"--dataplane-metrics-address", p.metrics[0],
+		"--audit-log", p.AuditLog(),
 		"--controllers-metrics-address", p.metrics[1],
 		"--controllers-probe-address", "127.0.0.1:" + ports[3],
 		"--leader-elect=false",
@@ -211,6 +212,9 @@ func (p *Provider) start(ctx context.Context, name, url string, args []string) (
 
 // LogFile is the provider's log.
 func (p *Provider) LogFile() string { return filepath.Join(p.LogDir, "provider.log") }
+
+// AuditLog is the provider's audit log.
+func (p *Provider) AuditLog() string { return filepath.Join(p.LogDir, "audit.log") }
 
 // TLS returns a client configuration that trusts the data plane.
 func (p *Provider) TLS() *tls.Config {

@@ -48,7 +48,7 @@ test-integration: up ## Tests of single parts against the real kcp, API server a
 		$$($(GO) list -tags integration ./providers/... ./install/... ./templates/... ./tenant/... ./dataplane/...)
 
 .PHONY: test-e2e
-test-e2e: up ## The promises of the whole, tenant to pod, each named
+test-e2e: up browser ## The promises of the whole, tenant to pod, each named
 	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 40m -tags e2e ./e2e/... \
 		| grep -v '^=== '
 
@@ -107,6 +107,11 @@ fmt: ## Format all Go code
 .PHONY: deps
 deps:
 	@hack/deps.sh
+
+# The end-to-end tests of previews open them in a real browser.
+.PHONY: browser
+browser:
+	@hack/deps.sh chromium:chromium
 
 .PHONY: help
 help: ## This text

@@ -195,7 +195,7 @@ func previewExpired() *refusal {
 func previewRevoked() *refusal {
 	return &refusal{
 		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: causePreviewRevoked, challenge: previewChallenge,
-		message: "the previews of this instance have been ended (annotation " + placement.AnnotationPreviewsNotBefore + "): ask for a new link",
+		message: "the previews of this instance that were open have been ended: open the preview again from where you got its link",
 	}
 }
 

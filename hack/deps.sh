@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, or names them where it cannot.
+# Arguments are further ones, as command:package.
 set -euo pipefail
 missing=()
-for pair in gcc:gcc curl:curl jq:jq git:git; do
+for pair in gcc:gcc curl:curl jq:jq git:git "$@"; do
   command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -22,17 +22,39 @@ type Page struct {
 // is shown on the origin of an app that may be hostile.
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Preview: {{.Title}}</title>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title>
 <style>body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}h1{font-size:1.25rem}</style></head>
 <body><h1>{{.Title}}</h1><p>{{.Message}}</p></body>
 </html>
 `))
 
+func (p Page) title() string {
+	switch p.Code {
+	case http.StatusUnauthorized:
+		return "This preview is not open here"
+	case http.StatusForbidden:
+		return "You may not see this preview"
+	case http.StatusNotFound:
+		return "There is nothing here"
+	case http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return "This preview is not ready"
+	}
+	return http.StatusText(p.Code)
+}
+
+// sentence makes a sentence of a message of the API, which begins in lower case and has no end.
+func sentence(message string) string {
+	if message == "" {
+		return ""
+	}
+	return strings.ToUpper(message[:1]) + message[1:] + "."
+}
+
 // Write answers with the page.
 func (p Page) Write(w http.ResponseWriter, r *http.Request) {
 	var out bytes.Buffer
 	// The template is constant and takes two strings.
-	_ = page.Execute(&out, struct{ Title, Message string }{http.StatusText(p.Code), p.Message})
+	_ = page.Execute(&out, struct{ Title, Message string }{p.title(), sentence(p.Message)})
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")

@@ -156,6 +156,8 @@ func (p *Provider) InitArgs() []string {
 		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
 		"--workspace", p.Workspace,
 		"--dataplane-url", p.URL, "--dataplane-ca-file", p.CAFile,
+		// Browsers take every *.localhost for this machine and for a site of its own.
+		"--preview-domain", strings.TrimPrefix(p.URL, "https://"),
 		"--image", "runner=localhost/sandbar/runner:dev",
 		"--image", "node=localhost/sandbar/toolchain-node:dev",
 		"--image", "redis=localhost/sandbar/redis:dev",

@@ -1,0 +1,278 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// TestPreviewsInABrowser is what a person sees of a sandbox in a real Chromium: a Vite project
+// behind a signed link, with hot module replacement, server-sent events and nothing that passes
+// from one preview to another; and that it ends when the right or the tenant ends it.
+func TestPreviewsInABrowser(t *testing.T) {
+	tn := newTenant(t, "alice")
+	alice := callAs(t, tn.token)
+	one, two := tn.vite("one"), tn.vite("two")
+	for _, box := range []*instance{one, two} {
+		box.waitReady()
+		box.deployVite(alice)
+	}
+	browser := newBrowser(t)
+	a := browser.open(t, one.previewLink(alice, "/?from=link"))
+	b := browser.open(t, two.previewLink(alice, "/"))
+	hosts := map[string]string{"a": eval[string](a, "location.host"), "b": eval[string](b, "location.host")}
+
+	t.Run("the page loads from the link, and nothing of the link is left", func(t *testing.T) {
+		a := a.on(t)
+		until(a, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+		if got, want := eval[string](a, "location.href"), "https://"+hosts["a"]+"/?from=link"; got != want {
+			t.Errorf("the address is %s, want %s", got, want)
+		}
+		if got := eval[string](a, "document.referrer"); got != "" {
+			t.Errorf("the page came from %s", got)
+		}
+		if !strings.HasPrefix(hosts["a"], one.id.Namespace()+".") || hosts["a"] == hosts["b"] {
+			t.Errorf("the hosts are %v", hosts)
+		}
+		a.screenshot("loaded")
+	})
+	t.Run("an edit arrives by hot module replacement, without a reload", func(t *testing.T) {
+		a, c := a.on(t), alice.on(t)
+		eval[bool](a, "window.survivor = true")
+		// Vite's client connects after the page has loaded, and misses an edit before that.
+		eventually(t, time.Minute, "the page shows an edit", func() error {
+			text := "edited " + randomHex(4)
+			synced := time.Now()
+			c.want(http.StatusOK, http.MethodPost, one.base()+"/sync", editBody(t, "message.js", "export const message = '"+text+"';\n"))
+			err := poll(t.Context(), 10*time.Second, func() error {
+				got, err := try[string](a, "document.querySelector('#message').textContent")
+				if err == nil && got != text {
+					err = fmt.Errorf("it shows %q", got)
+				}
+				return err
+			})
+			t.Logf("from sync to what the page shows: %v (seen by polling every 100 ms; %v)", time.Since(synced).Round(time.Millisecond), err)
+			return err
+		})
+		if !eval[bool](a, "window.survivor === true") {
+			t.Error("the page was loaded anew")
+		}
+		a.screenshot("edited")
+	})
+	t.Run("server-sent events arrive one by one", func(t *testing.T) {
+		a := a.on(t)
+		until(a, 30*time.Second, "document.querySelector('#events').textContent.startsWith('tick ')", true)
+		first := eval[string](a, "document.querySelector('#events').textContent")
+		until(a, 30*time.Second, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
+	})
+	t.Run("the app is told where it is and not who looks at it", func(t *testing.T) {
+		a := a.on(t)
+		eval[string](a, "document.cookie = 'own=1'")
+		var headers map[string]string
+		if err := json.Unmarshal([]byte(eval[string](a, "fetch('/headers').then((r) => r.text())")), &headers); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]string{
+			"host": "localhost", "x-forwarded-host": hosts["a"], "x-forwarded-proto": "https", "x-forwarded-prefix": "", "cookie": "own=1",
+		} {
+			if headers[name] != want {
+				t.Errorf("%s is %q, want %q", name, headers[name], want)
+			}
+		}
+	})
+	t.Run("neither its scripts nor another preview get a preview's cookies", func(t *testing.T) {
+		a, b := a.on(t), b.on(t)
+		if got := eval[string](a, "document.cookie"); got != "own=1" {
+			t.Errorf("its own scripts see %q", got)
+		}
+		if got := eval[string](b, "document.cookie"); got != "" {
+			t.Errorf("another preview's scripts see %q", got)
+		}
+		if got := eval[string](b, "fetch('/headers').then((r) => r.text())"); strings.Contains(got, "cookie") {
+			t.Errorf("another preview's app got %s", got)
+		}
+	})
+	t.Run("a service worker controls its own preview and no other", func(t *testing.T) {
+		a, b := a.on(t), b.on(t)
+		eval[bool](a, "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready).then(() => true)")
+		until(a, 30*time.Second, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
+		if got := eval[string](b, "fetch('/from-worker').then((r) => r.text())"); got == "from the service worker" {
+			t.Error("it answers another preview")
+		}
+		if !eval[bool](b, "navigator.serviceWorker.controller === null") {
+			t.Error("it controls another preview")
+		}
+	})
+	t.Run("another preview can neither fetch nor embed what a preview shows", func(t *testing.T) {
+		b := b.on(t)
+		for _, options := range []string{"{credentials: 'include'}", "{credentials: 'include', method: 'POST'}", "{}"} {
+			expression := fmt.Sprintf("fetch('https://%s/headers', %s).then(() => 'read', (e) => e.name)", hosts["a"], options)
+			if got := eval[string](b, expression); got != "TypeError" {
+				t.Errorf("%s: %s", expression, got)
+			}
+		}
+		expression := fmt.Sprintf("new Promise((ok) => { const s = document.createElement('script'); s.onload = () => ok('ran'); s.onerror = () => ok('refused'); s.src = 'https://%s/main.js'; document.head.append(s); })", hosts["a"])
+		if got := eval[string](b, expression); got != "refused" {
+			t.Errorf("a script of the preview %s", got)
+		}
+	})
+	t.Run("a WebSocket opens for the preview's own pages and no other", func(t *testing.T) {
+		socket := func(host string) string {
+			return fmt.Sprintf("new Promise((ok) => { const s = new WebSocket('wss://%s/', 'vite-hmr'); s.onopen = () => { ok('open'); s.close(); }; s.onerror = () => ok('refused'); })", host)
+		}
+		if got := eval[string](a.on(t), socket(hosts["a"])); got != "open" {
+			t.Errorf("for its own page: %s", got)
+		}
+		if got := eval[string](b.on(t), socket(hosts["a"])); got != "refused" {
+			t.Errorf("for another preview's page: %s", got)
+		}
+	})
+	t.Run("a link opens in the frame of another site", func(t *testing.T) {
+		b, c := b.on(t), alice.on(t)
+		eval[bool](b, fmt.Sprintf("(() => { const f = document.createElement('iframe'); f.id = 'frame'; f.src = %q; document.body.append(f); return true; })()", one.previewLink(c, "/")))
+		// What is in the frame is another's, so it is asked by way of the browser.
+		eventually(t, 30*time.Second, "the frame shows the preview", func() error {
+			targets, err := chromedp.Targets(b.ctx)
+			if err != nil {
+				return err
+			}
+			for _, target := range targets {
+				if target.Type == "iframe" && target.URL == "https://"+hosts["a"]+"/" {
+					return nil
+				}
+			}
+			return fmt.Errorf("targets: %v", targets)
+		})
+		b.screenshot("framed")
+	})
+	t.Run("who loses the right sees the page no more, and its WebSocket is cut", func(t *testing.T) {
+		carol := callAs(t, world.Stack.Token("carol"))
+		previewer := tn.role("e2e-previewer",
+			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/proxy"}, Verbs: []string{"get"}},
+			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners/proxy-url"}, Verbs: []string{"create"}})
+		tn.grant(previewer, "carol")
+		tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+		eventually(t, time.Minute, "carol gets links", func() error {
+			if code, body := carol.do(http.MethodPost, two.base()+"/proxy-url", nil); code != http.StatusCreated {
+				return fmt.Errorf("code %d: %s", code, body)
+			}
+			return nil
+		})
+		hers := newBrowser(t).open(t, two.previewLink(carol, "/"))
+		until(hers, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+		eval[bool](hers, "new Promise((ok) => { window.socket = new WebSocket('wss://' + location.host + '/', 'vite-hmr'); socket.onopen = () => ok(true); socket.onclose = () => { window.cut = true; }; })")
+
+		admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(tn.path))
+		withdrawn := time.Now()
+		if err := admin.RbacV1().ClusterRoles().Delete(t.Context(), previewer.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(hers, time.Minute, "fetch('/headers').then((r) => r.status)", 403)
+		t.Logf("requests were refused after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+		until(hers, time.Minute, "window.cut === true", true)
+		t.Logf("the WebSocket was cut after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+		hers.visit("https://" + hosts["b"] + "/")
+		if got := eval[string](hers, "document.title"); got != "You may not see this preview" {
+			t.Errorf("the page is %q", got)
+		}
+		hers.screenshot("forbidden")
+	})
+	t.Run("what was given out ends when it is revoked", func(t *testing.T) {
+		a, c := a.on(t), alice.on(t)
+		early := one.previewLink(c, "/")
+		if got := eval[int](a, "fetch('/headers').then((r) => r.status)"); got != 200 {
+			t.Fatalf("before: %d", got)
+		}
+		c.want(http.StatusOK, http.MethodDelete, one.base()+"/proxy-url", nil)
+		until(a, time.Minute, "fetch('/headers').then((r) => r.status)", 401)
+		if got := eval[int](b.on(t), "fetch('/headers').then((r) => r.status)"); got != 200 {
+			t.Errorf("another instance's preview: %d", got)
+		}
+		a.visit(early)
+		if got := eval[string](a, "document.title"); got != "This preview is not open here" {
+			t.Errorf("an early link shows %q", got)
+		}
+		a.screenshot("revoked")
+		a.visit(one.previewLink(c, "/"))
+		until(a, time.Minute, "document.querySelector('#message') !== null", true)
+	})
+}
+
+// vite creates a SandboxRunner that runs the Vite project.
+func (tn *tenant) vite(name string) *instance {
+	tn.t.Helper()
+	return tn.create(runners, "SandboxRunner", name, map[string]any{
+		"projectRef": "e2e", "startCommand": "exec /node_modules/.bin/vite --configLoader native",
+	})
+}
+
+// deployVite syncs the Vite project and waits until it is served.
+func (i *instance) deployVite(c *caller) {
+	c.t.Helper()
+	root := filepath.Join("..", "examples", "vite")
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if d.Name() == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(root, path)
+		files[filepath.ToSlash(rel)] = string(data)
+		return err
+	})
+	if err != nil {
+		c.t.Fatalf("reading the Vite project: %v", err)
+	}
+	c.want(http.StatusOK, http.MethodPost, i.base()+"/sync", syncBody(c.t, files))
+	eventually(c.t, time.Minute, i.name+" serves", func() error {
+		code, body := c.do(http.MethodGet, i.base()+"/proxy/", nil)
+		if code != http.StatusOK || !strings.Contains(body, "/main.js") {
+			return fmt.Errorf("code %d: %s", code, body)
+		}
+		return nil
+	})
+}
+
+// editBody is a /sync request that writes one file and leaves the process alone.
+func editBody(t *testing.T, path, content string) []byte {
+	t.Helper()
+	return []byte(mustJSON(t, map[string]any{
+		"files": []map[string]string{{"path": path, "content": content}}, "restart": "never",
+	}))
+}
+
+// previewLink asks for a link to the instance's preview.
+func (i *instance) previewLink(c *caller, path string) string {
+	c.t.Helper()
+	body := c.want(http.StatusCreated, http.MethodPost, i.base()+"/proxy-url", []byte(mustJSON(c.t, map[string]any{"path": path})))
+	var link struct{ URL string }
+	if err := json.Unmarshal([]byte(body), &link); err != nil {
+		c.t.Fatal(err)
+	}
+	if u, err := url.Parse(link.URL); err != nil || u.Scheme != "https" {
+		c.t.Fatalf("the link is %q (%v)", link.URL, err)
+	}
+	return link.URL
+}

@@ -71,3 +71,41 @@ func TestWithdrawnRightsEnd(t *testing.T) {
 	owner.want(http.StatusOK, http.MethodGet, box.base()+"/proxy/log?text="+mark, nil)
 	waitLine(t, kept, mark)
 }
+
+// TestWhatGoesEndsStreamsAtOnce: a stream does not wait for its next look when the binding or the
+// instance behind it goes. The looks are at least 15 s apart; the deadline is below that.
+func TestWhatGoesEndsStreamsAtOnce(t *testing.T) {
+	for name, remove := range map[string]func(*tenant, *instance){
+		"the instance": func(_ *tenant, box *instance) { box.delete() },
+		"the binding": func(tn *tenant, _ *instance) {
+			if err := tn.dyn.Resource(apibindings).Delete(tn.t.Context(), "sandbar.dev", metav1.DeleteOptions{}); err != nil {
+				tn.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tn := newTenant(t, "alice")
+			box := tn.runner("web")
+			box.waitReady()
+			owner := callAs(t, tn.token)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			lines := box.follow(ctx, owner)
+			began := time.Now()
+			remove(tn, box)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for range lines {
+				}
+			}()
+			select {
+			case <-ended:
+				t.Logf("the stream was cut after %v", time.Since(began).Round(time.Millisecond))
+			case <-time.After(10 * time.Second):
+				t.Fatal("the stream goes on")
+			}
+			waitGone(t, box.id)
+		})
+	}
+}

@@ -18,13 +18,26 @@ import (
 	"time"
 )
 
-// certificates are the files of the data plane's certificate and of the CA that signed it.
+// certificates are the files of a certificate and of the CA that signed it.
 type certificates struct{ ca, cert, key string }
 
 // newCertificates makes a CA and a serving certificate for this machine's loopback, unless the
 // folder has them. An operator has a real certificate instead.
 func newCertificates(dir string) (certificates, error) {
-	c := certificates{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+	return issue(certificates{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "localhost"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	})
+}
+
+// newClientCertificates makes a CA and a client certificate of a name, unless the folder has them.
+func newClientCertificates(dir, name string) (certificates, error) {
+	return issue(certificates{filepath.Join(dir, "client-ca.crt"), filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key")}, &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+func issue(c certificates, leaf *x509.Certificate) (certificates, error) {
 	if _, err := os.Stat(c.cert); err == nil {
 		return c, nil
 	}
@@ -45,12 +58,8 @@ func newCertificates(dir string) (certificates, error) {
 	if err != nil {
 		return c, err
 	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
+	leaf.SerialNumber, leaf.NotBefore, leaf.NotAfter = big.NewInt(2), ca.NotBefore, ca.NotAfter
+	leaf.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
 	if err != nil {
 		return c, err
@@ -65,7 +74,7 @@ func newCertificates(dir string) (certificates, error) {
 	}{{c.ca, "CERTIFICATE", caDER}, {c.key, "PRIVATE KEY", keyDER}, {c.cert, "CERTIFICATE", der}} {
 		block := pem.EncodeToMemory(&pem.Block{Type: f.kind, Bytes: f.der})
 		if err := os.WriteFile(f.path, block, 0o600); err != nil {
-			return c, fmt.Errorf("writing the data plane's certificate: %w", err)
+			return c, fmt.Errorf("writing a certificate: %w", err)
 		}
 	}
 	return c, nil

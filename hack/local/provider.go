@@ -180,14 +180,14 @@ func (p *Provider) init(ctx context.Context) error {
 // Start starts the provider's process and waits until the data plane says that it is ready.
 func (p *Provider) Start(ctx context.Context) error {
 	fmt.Fprintln(p.opts.Log, "starting sandbar-provider run")
-	started, err := p.start(ctx, "provider", p.URL, p.args)
+	started, err := p.start(ctx, "provider", p.URL, p.binary(), p.args)
 	p.process = started
 	return err
 }
 
-// start starts a process of the provider's binary, recorded with the stack under a name, and
-// waits until the data plane at url is ready.
-func (p *Provider) start(ctx context.Context, name, url string, args []string) (*process, error) {
+// start starts a binary, recorded with the stack under a name, and waits until what it serves at
+// url is ready.
+func (p *Provider) start(ctx context.Context, name, url, binary string, args []string) (*process, error) {
 	logFile := filepath.Join(p.LogDir, name+".log")
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -195,7 +195,7 @@ func (p *Provider) start(ctx context.Context, name, url string, args []string) (
 	}
 	defer log.Close()
 	// Not bound to ctx: the provider goes on when a demo that started it ends.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), p.binary(), args...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -248,6 +248,15 @@ func (p *Provider) waitReady(ctx context.Context, started *process, url, logFile
 		case <-ticker.C:
 		}
 	}
+}
+
+// ServingCertificate is the data plane's own certificate, which must count for nothing as a client's.
+func (p *Provider) ServingCertificate() tls.Certificate {
+	certificate, err := tls.LoadX509KeyPair(p.certs.cert, p.certs.key)
+	if err != nil {
+		panic(fmt.Sprintf("the data plane's certificate: %v", err))
+	}
+	return certificate
 }
 
 // Kill ends the provider at once (SIGKILL) and returns when it is gone.

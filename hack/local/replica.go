@@ -28,26 +28,33 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 	if err := p.Stack.stop(name); err != nil {
 		return nil, err
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	port, err := freePort(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("finding a free port: %w", err)
+		return nil, err
 	}
-	address := l.Addr().String()
-	l.Close()
-	_, port, _ := net.SplitHostPort(address)
 	r := &Replica{URL: "https://localhost:" + port}
 	if slices.Contains(args, "--insecure") {
 		r.URL = "http://127.0.0.1:" + port
 	}
-	r.process, err = p.start(ctx, name, r.URL, append([]string{
+	r.process, err = p.start(ctx, name, r.URL, p.binary(), append([]string{
 		"serve",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
-		"--listen-address", address, "--dataplane-metrics-address", "0",
+		"--listen-address", "127.0.0.1:" + port, "--dataplane-metrics-address", "0",
 		"--tls-cert-file", p.certs.cert, "--tls-key-file", p.certs.key,
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
 	}, args...))
 	return r, err
+}
+
+func freePort(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
 }
 
 // PID is the process id of the replica.

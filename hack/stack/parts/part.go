@@ -44,6 +44,8 @@ var All = []Part{
 		Name: "kcp", Module: "kcp", Packages: []string{"github.com/kcp-dev/kcp/cmd/kcp"}, prepare: patchFramework,
 		VersionOf: []string{"k8s.io/kubernetes", "github.com/kcp-dev/kcp"},
 	},
+	// No stack runs it: the end-to-end tests start one in front of a stack's kcp.
+	{Name: "front-proxy", Module: "kcp", Packages: []string{"github.com/kcp-dev/kcp/cmd/kcp-front-proxy"}, prepare: patchFramework},
 	{
 		Name: "node", Module: "node", Packages: []string{"."}, CGO: true, Links: []string{"kubectl"},
 		VersionOf: []string{"k8s.io/kubernetes"},

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -323,6 +324,46 @@ func TestAnAuditLogThatCannotBeOpenedKeepsTheServerFromStarting(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "opening the audit log") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// At the end of the server a handler may still be under way: net/http does not wait for those of
+// connections that it closes or has given away.
+func TestTheEndWaitsForTheLastLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &closableBuffer{}
+		a, err := newAuditor(Options{AuditLog: "test", auditOut: out}, nil, newMetrics("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go a.run()
+		x := newExchange(discard{}, request(t, "GET", "/", ""), time.Minute)
+		a.begin(x)
+		closed := make(chan error)
+		go func() { closed <- a.close() }()
+		synctest.Wait() // close waits now
+		a.ended(x, time.Second)
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+		if lines := out.lines(t); len(lines) != 1 || lines[0].ID != x.auditID {
+			t.Errorf("the lines are %+v", lines)
+		}
+	})
+}
+
+// A handler that never ends must not keep the server from ending.
+func TestTheEndDoesNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := newAuditor(Options{AuditLog: "test", auditOut: &closableBuffer{}}, nil, newMetrics("test"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go a.run()
+		a.begin(&exchange{})
+		if err := a.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestTheAuditLogIsAFileForItsOwnerAlone(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -144,18 +145,17 @@ func TestADiskThatWasFullCostsNoLineButThoseThatDidNotFit(t *testing.T) {
 }
 
 func TestTheEndDoesNotWaitForADiskForEver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the flush timeout")
-	}
-	d := &disk{room: -1, hold: make(chan struct{})}
-	w, _ := newTestWriter(d)
-	go w.run()
-	w.add([]byte(`{"a":1`))
-	if err := w.close(); !errors.Is(err, errNotFlushed) {
-		t.Errorf("got %v", err)
-	}
-	close(d.hold)
-	<-w.done
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{room: -1, hold: make(chan struct{})}
+		w, _ := newTestWriter(d)
+		go w.run()
+		w.add([]byte(`{"a":1`))
+		if err := w.close(); !errors.Is(err, errNotFlushed) {
+			t.Errorf("got %v", err)
+		}
+		close(d.hold)
+		<-w.done
+	})
 }
 
 func TestFilesArePutAwayWhenTheyAreFullAndNoLineIsLost(t *testing.T) {
@@ -219,6 +219,7 @@ func TestManyGroupsAreCountedAndNotAllWritten(t *testing.T) {
 // line and one JSON object that says the same.
 func FuzzAuditLine(f *testing.F) {
 	f.Add("alice", "devs", "demo")
+	f.Add("a\"b", "c\\d", "e\"f")
 	f.Add("al\"ice\\", "a\nb", "de\u2028mo")
 	f.Add("}\n{\"schema\":\"audit.sandbar.dev/v1\"", "\x00\x1b[2J", "\xff\xfe")
 	f.Fuzz(func(t *testing.T, user, group, name string) {

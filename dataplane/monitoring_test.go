@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -38,10 +39,7 @@ var (
 
 // metricsOf lists what a server can serve, whether or not it has happened, with the labels.
 func metricsOf(registry *prometheus.Registry) map[string][]string {
-	all := map[string][]string{}
-	for name, labels := range foreignMetrics {
-		all[name] = labels
-	}
+	all := maps.Clone(foreignMetrics)
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		registry.Describe(descriptions)

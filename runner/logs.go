@@ -155,23 +155,31 @@ func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
 		if values.Has("tail") || values.Has("since") {
 			return q, malformed("offset cannot be combined with tail or since")
 		}
-		q.start, err = fromOffset(values.Get("offset"))
+		q.start, err = fromOffset(values.Get("offset"), values.Get("log"))
 		return q, err
 	}
 	q.start, err = fromTailAndSince(values, q.streams, now)
 	return q, err
 }
 
-func fromOffset(value string) (func(*ringlog.Ring) (int64, error), error) {
+// fromOffset begins at an offset. In another log it would be another place, and the
+// caller would take what follows for what it missed.
+func fromOffset(value, id string) (func(*ringlog.Ring) (int64, error), error) {
 	offset, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || offset < 0 {
 		return nil, malformed("offset must be an integer of at least 0")
 	}
 	return func(ring *ringlog.Ring) (int64, error) {
+		if id != "" && id != ring.ID() {
+			return 0, &apiError{
+				status: http.StatusConflict, Code: "AnotherLog",
+				Message: "the log with this ID is gone, and offsets began anew",
+			}
+		}
 		if _, next := ring.Bounds(); offset > next {
 			return 0, &apiError{
 				status: http.StatusRequestedRangeNotSatisfiable, Code: "OffsetOutOfRange",
-				Message: fmt.Sprintf("the log ends at offset %d; offsets begin anew when the runner starts", next),
+				Message: fmt.Sprintf("the log ends at offset %d", next),
 			}
 		}
 		return offset, nil

@@ -68,7 +68,11 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		return err
 	}
 	commands := execs.New(execs.Options{Reaper: reaper, Logger: logger})
-	ring := ringlog.New(config.LogBytes)
+	ring, err := openLog(files, config.LogBytes, logger)
+	if err != nil {
+		return err
+	}
+	defer ring.Close()
 	supervisor := supervise.New(reaper, supervise.Options{
 		Args: command(config.StartCommand), Dir: config.Workdir, Env: func() []string { return variables.over(config.ChildEnv) },
 		Grace: config.StopGrace, Drain: drainInto(ring, logger), Logger: logger,
@@ -125,6 +129,21 @@ func command(start string) []string {
 		return nil
 	}
 	return []string{shell, "-c", start}
+}
+
+// openLog returns the log of the app, which goes on where an earlier runner's ended.
+func openLog(files *workspace.Workspace, capacity int, logger *slog.Logger) (*ringlog.Ring, error) {
+	var segments [2]*os.File
+	for i, name := range []string{"log-0", "log-1"} {
+		f, err := files.OpenState(name)
+		if err != nil {
+			return nil, err
+		}
+		segments[i] = f
+	}
+	return ringlog.Open(capacity, segments, func(err error) {
+		logger.Warn("the log is kept in memory only from now on", "error", err)
+	}), nil
 }
 
 // drainInto returns the function that moves the app's output into the ring.

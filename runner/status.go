@@ -47,11 +47,12 @@ type workspaceReply struct {
 	Revision int64 `json:"revision"`
 }
 
-// logsReply has the offsets of the oldest byte that can be read and of the next
-// one. They begin anew with the runner, whose start time tells one from another.
+// logsReply has the name of the log, and the offsets of the oldest byte that can be
+// read and of the next one.
 type logsReply struct {
-	FirstOffset int64 `json:"firstOffset"`
-	NextOffset  int64 `json:"nextOffset"`
+	ID          string `json:"id"`
+	FirstOffset int64  `json:"firstOffset"`
+	NextOffset  int64  `json:"nextOffset"`
 }
 
 type runnerReply struct {
@@ -72,6 +73,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 		Runner:       runnerReply{Version: s.config.Version, StartTime: s.began},
 	}
 	reply.PortReachable, reply.PortMessage = probe(r.Context(), s.config.Port)
+	reply.Logs.ID = s.ring.ID()
 	reply.Logs.FirstOffset, reply.Logs.NextOffset = s.ring.Bounds()
 	writeJSON(w, http.StatusOK, reply)
 	return nil

@@ -22,8 +22,8 @@ const (
 	ContentType = "application/x-ndjson"
 	// OffsetHeader tells at which offset an answer begins.
 	OffsetHeader = "X-Sandbox-Log-Offset"
-	// IDHeader names the log that offsets count in. Offsets of one log mean nothing in another:
-	// a runner that was started anew begins a log with a name of its own.
+	// IDHeader names the log that offsets count in. Offsets of one log mean nothing in another.
+	// A runner that is started anew goes on with the log, unless its volume lost it.
 	IDHeader = "X-Sandbox-Log-Id"
 )
 

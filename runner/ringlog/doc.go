@@ -13,6 +13,9 @@
 // repetition for as long as the ring still holds that byte, and is told how many
 // bytes it missed when it does not.
 //
+// [Open] keeps the log in two files as well, so that it goes on, with its offsets,
+// when the runner is started again.
+//
 // The writer never waits for a reader. A reader owns a position, copies a
 // bounded batch from there, and finds a gap when the writer has lapped it.
 //

@@ -74,6 +74,11 @@ type entry struct {
 type Ring struct {
 	id string
 
+	// order is held while something is appended, ahead of mu: what is kept on disk is
+	// written before readers see it, and no reader waits for the disk.
+	order sync.Mutex
+	store *store // nil without one
+
 	mu sync.Mutex
 
 	// data is a circular buffer; the byte with offset o lies at o modulo its
@@ -97,7 +102,8 @@ func New(capacity int) *Ring {
 	return &Ring{id: rand.Text(), data: make([]byte, max(capacity, MinCapacity)), entries: make([]entry, 64)}
 }
 
-// ID names the ring: offsets of another one mean nothing in it.
+// ID names the log: offsets of another one mean nothing in it. It changes when a log
+// could not be kept across a restart of the runner.
 func (r *Ring) ID() string { return r.id }
 
 // Append adds what src wrote at time t: any number of whole lines, and at the end
@@ -107,6 +113,11 @@ func (r *Ring) Append(src Source, t time.Time, p []byte) {
 		return
 	}
 	nanos := t.UnixNano()
+	r.order.Lock()
+	defer r.order.Unlock()
+	if r.store != nil {
+		r.store.write(r, src, t, p)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.notify()
@@ -123,12 +134,14 @@ func (r *Ring) Append(src Source, t time.Time, p []byte) {
 	}
 }
 
-// AppendRaw adds what src wrote as one entry, whatever lines it has; p has at most
+// AppendRaw adds what src wrote as one entry, in memory alone, whatever lines it has; p has at most
 // [MaxEntryBytes]. It is for output that is sent on as it comes.
 func (r *Ring) AppendRaw(src Source, t time.Time, p []byte) {
 	if len(p) == 0 {
 		return
 	}
+	r.order.Lock()
+	defer r.order.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.notify()

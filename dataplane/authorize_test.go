@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,45 +217,6 @@ func TestAnswersEnd(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Many callers, half of whom may not, ask for one instance at once. A cache or a flight that
-// mixed them up would let one of them through.
-func TestTheCacheDoesNotMixCallers(t *testing.T) {
-	w := newWorld(t, recorder(), func(s *setup) {
-		s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1e6, 1e6
-		s.opts.Limits.InstanceRequests, s.opts.Limits.WorkspaceRequests = 1000, 1000
-		s.opts.AuthorizationCacheSize = 16 // smaller than the callers, so that entries come and go
-	})
-	const callers = 40
-	for i := range callers {
-		right := []string{"get sandboxrunners"}
-		if i%2 == 0 {
-			right = append(right, "get sandboxrunners/log")
-		}
-		w.kcp.grant(fmt.Sprintf("caller-%d", i), right...)
-	}
-	var wg sync.WaitGroup
-	for i := range callers {
-		wg.Go(func() {
-			want := map[bool]int{true: 200, false: 403}[i%2 == 0]
-			for range 20 {
-				req, _ := http.NewRequest(http.MethodGet, w.url+demo+"log", nil)
-				req.Header.Set("Authorization", fmt.Sprintf("Bearer caller-%d", i))
-				res, err := w.client.Do(req)
-				if err != nil {
-					t.Errorf("caller %d: %v", i, err)
-					return
-				}
-				res.Body.Close()
-				if res.StatusCode != want {
-					t.Errorf("caller %d got %d, want %d", i, res.StatusCode, want)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestACallerWhoLeavesDoesNotCancelTheOthersAnswer(t *testing.T) {

@@ -3,7 +3,7 @@
 
 // Command sandbar-provider is the provider: it prepares a workspace and a runtime cluster
 // (init), makes placements for tenants' instances (controllers) and serves their verbs
-// (serve); run does the last two in one process.
+// (serve); run does the last two in one process. roles prints what tenants may want.
 package main
 
 import (
@@ -37,6 +37,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand())
+	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand(), newRolesCommand())
 	return root
 }

@@ -95,7 +95,9 @@ func (n *names) lookUp(key cacheKey, caller tenant.Caller, workspace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), whoTimeout)
 	defer cancel()
 	user, answer := n.ask(ctx, caller, workspace)
-	n.metrics.called(callWho, answer.Outcome)
+	if _, known := caller.User(); !known {
+		n.metrics.called(callWho, answer.Outcome)
+	}
 	found := knownName{user: auditUser{unknown: unknownNoAnswer}, expires: time.Now().Add(whoNoAnswerTTL)}
 	if answer.Outcome == tenant.Allowed {
 		found = knownName{user: newAuditUser(user), expires: time.Now().Add(whoTTL)}

@@ -62,7 +62,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy bench-authz ## All benchmarks
+bench: bench-create bench-proxy bench-relay bench-memory bench-authz ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -75,6 +75,14 @@ bench-proxy: up ## Requests through the data plane next to nginx, Go's reverse p
 .PHONY: bench-authz
 bench-authz: up ## What asking kcp costs: a first request, a kept answer, and questions per thousand requests
 	@$(GO) build -o bin/bench-authz ./bench/authz && bin/bench-authz --stack $(STACK)
+
+.PHONY: bench-relay
+bench-relay: up ## Upgraded connections through the data plane next to straight ones, and 10,000 idle ones
+	@$(GO) run ./bench/relay --stack $(STACK)
+
+.PHONY: bench-memory
+bench-memory: up ## Memory of a serve process: at rest, per stream, per thousand instances
+	@$(GO) run ./bench/memory --stack $(STACK)
 
 ##@ Development
 .PHONY: build

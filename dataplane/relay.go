@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// relayChunk is what one copy moves at most before the idle limit is looked at.
+	// relayChunk is what one splice moves at most before bytes are counted.
 	relayChunk = 1 << 20
+	// bulkPause is how long a splice waits for more.
+	bulkPause = 20 * time.Millisecond
 	// halfCloseIdle is the idle limit once one side has ended: what the other still has to say
 	// it says soon.
 	halfCloseIdle = 30 * time.Second
@@ -34,9 +36,13 @@ type end struct {
 	count *atomic.Int64
 }
 
-// relay copies bytes both ways between two connections. It knows nothing of what they mean.
-// Between plain TCP connections the kernel moves the bytes (splice): io.Copy sees to that as
-// long as no wrapper is put around either side, which is why limits are deadlines here.
+// relay copies bytes both ways between two connections. It knows nothing of what they mean, and
+// so adds nothing of its own: a WebSocket close frame in the middle of another frame would be part
+// of that one.
+//
+// Small messages go through a buffer that is lent for the moment; when they fill it and both sides
+// are plain TCP, the kernel moves the bytes (splice), for which no wrapper may be put around
+// either side. While nothing is sent a direction holds neither a buffer nor a pipe.
 type relay struct {
 	// idle is how long neither side may send anything.
 	idle time.Duration
@@ -75,15 +81,16 @@ func (r *relay) copy(src, dst end) error {
 		}
 		src.count.Add(int64(len(src.early)))
 	}
+	in := newReceiver(src.conn)
+	splice := in.raw != nil && isTCP(dst.conn)
 	for {
-		limit := r.limit()
-		if err := src.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		if err := src.conn.SetReadDeadline(time.Now().Add(r.limit())); err != nil {
 			return fmt.Errorf("relaying: %w", err)
 		}
-		n, err := io.CopyN(dst.conn, src.conn, relayChunk)
-		if n > 0 {
-			src.count.Add(n)
-			r.lastSent.Store(time.Now().UnixNano())
+		n, full, err := in.pass(dst.conn)
+		r.note(src, int64(n))
+		if err == nil && full && splice {
+			err = r.bulk(src, dst)
 		}
 		switch {
 		case err == nil:
@@ -96,6 +103,31 @@ func (r *relay) copy(src, dst end) error {
 		default:
 			return fmt.Errorf("relaying: %w", err)
 		}
+	}
+}
+
+// bulk lets the kernel move bytes for as long as they keep coming. A splice holds a pipe while it
+// waits, so it does not wait long.
+func (r *relay) bulk(src, dst end) error {
+	for {
+		if err := src.conn.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
+			return err //nolint:wrapcheck // copy wraps it
+		}
+		n, err := io.CopyN(dst.conn, src.conn, relayChunk)
+		r.note(src, n)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err //nolint:wrapcheck // copy wraps it
+		}
+	}
+}
+
+func (r *relay) note(src end, n int64) {
+	if n > 0 {
+		src.count.Add(n)
+		r.lastSent.Store(time.Now().UnixNano())
 	}
 }
 

@@ -7,6 +7,7 @@
 //	GET /bytes/N   N bytes
 //	GET /ws        an upgrade; bytes come back as they are
 //	GET /source    an upgrade; sends zeros until the peer has gone
+//	GET /idle      an upgrade; waits until the peer has gone
 package main
 
 import (
@@ -32,6 +33,7 @@ func main() {
 			}
 		}
 	}))
+	mux.HandleFunc("GET /idle", switched(func(conn io.ReadWriter) { _, _ = io.ReadFull(conn, make([]byte, 1)) }))
 	server := &http.Server{Addr: ":" + os.Getenv("PORT"), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
 	os.Exit(1)

@@ -58,7 +58,7 @@ func (b *body) end(whole bool) {
 	}
 	b.ended = true
 	c := b.conn
-	keep := b.disarm() && whole && b.reusable && b.sending.complete() && c.in.Buffered() == 0
+	keep := b.disarm() && whole && b.reusable && b.sending.complete() && c.in != nil && c.in.Buffered() == 0
 	c.release()
 	if keep {
 		c.transport.pool.put(c.transport, c)

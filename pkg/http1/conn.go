@@ -198,6 +198,9 @@ func plainlyFramed(in *bufio.Reader) bool {
 
 // release gives the buffer back. What is in it is lost.
 func (c *conn) release() {
+	if c.in == nil {
+		return
+	}
 	c.in.Reset(nil)
 	readers.Put(c.in)
 	c.in = nil
@@ -205,8 +208,9 @@ func (c *conn) release() {
 
 // readSwitched reads after 101: first what is in the buffer, then from the connection itself.
 func (c *conn) readSwitched(p []byte) (int, error) {
-	if c.in.Buffered() > 0 {
+	if c.in != nil && c.in.Buffered() > 0 {
 		return c.in.Read(p) //nolint:wrapcheck // a reader's error
 	}
+	c.release()           // a switched connection lasts, and needs no buffer of ours
 	return c.Conn.Read(p) //nolint:wrapcheck // a reader's error
 }

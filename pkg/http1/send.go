@@ -225,7 +225,7 @@ func (s *sending) wait() {
 	if !isClosed(s.quit) {
 		close(s.quit)
 	}
-	if stopper, ok := s.body.(Stopper); ok {
+	if stopper, ok := s.body.(Stopper); ok && s.failure() == nil {
 		stopper.Stop()
 	}
 	<-s.done

@@ -1,0 +1,196 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// Response splitting: whatever a pod writes into a header, the caller reads no second header and no
+// second answer.
+func TestAPodCannotSplitAnAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		header string
+		code   int
+	}{
+		"a bare CR in a value":       {"X-Bad: a\rSet-Cookie: evil=1", 502},
+		"a NUL in a value":           {"X-Bad: a\x00b", 502},
+		"a space before the colon":   {"Clear-Site-Data : \"*\"", 502},
+		"a name with a control byte": {"Set-\x01Cookie: evil=1", 502},
+		"a folded line":              {"X-Bad: a\r\n Set-Cookie: evil=1", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer("HTTP/1.1 200 OK\r\n"+c.header+"\r\nContent-Length: 2\r\n\r\nok"))
+			conn := w.dial()
+			fmt.Fprintf(conn, "GET %sproxy HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", demo, adminToken)
+			in := bufio.NewReader(conn)
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != c.code || res.Header.Get("Set-Cookie") != "" || res.Header.Get("Clear-Site-Data") != "" {
+				t.Errorf("got %d with %v", res.StatusCode, res.Header)
+			}
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				t.Error(err)
+			}
+			if rest, _ := io.ReadAll(in); len(rest) > 0 {
+				t.Errorf("behind the answer: %q", rest)
+			}
+		})
+	}
+}
+
+// GO-2021-0245: httputil.ReverseProxy panicked in a way that took more with it than the request.
+// An answer that breaks off breaks off for the caller too, and the server goes on.
+func TestAnAnswerThatBreaksOffIsNotTakenForAWholeOne(t *testing.T) {
+	for name, answer := range map[string]string{
+		"of known length": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",
+		"in chunks":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer(answer))
+			for range 3 {
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+demo+"proxy", nil)
+				req.Header.Set("Authorization", "Bearer "+adminToken)
+				res, err := w.client.Do(req)
+				if err != nil {
+					continue // nothing of it came, which nobody takes for an answer
+				}
+				body, err := io.ReadAll(res.Body)
+				res.Body.Close()
+				if err == nil {
+					t.Errorf("the caller took %q for the whole answer", body)
+				}
+			}
+		})
+	}
+}
+
+// An early answer reaches the caller although the body has not been sent, and the handler waits for
+// nobody: goleak would see the goroutine that still reads the body.
+func TestAnEarlyAnswerReachesTheCaller(t *testing.T) {
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		http.Error(w, "not you", http.StatusForbidden)
+	}))
+	conn := w.dial()
+	fmt.Fprintf(conn, "POST %sproxy HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\nonly this", demo, adminToken)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("got %d", res.StatusCode)
+	}
+}
+
+// Memory is bounded by buffers and not by the answer: the pod is made to wait for its reader.
+func TestAReaderThatStopsHoldsOnlyBuffers(t *testing.T) {
+	const size = 1 << 30
+	var sent atomic.Int64
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		block := make([]byte, 1<<20)
+		for range size / len(block) {
+			n, err := w.Write(block)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}))
+	conn := w.dial()
+	fmt.Fprintf(conn, "GET %sproxy HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", demo, adminToken)
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	last := int64(-1)
+	eventually(t, "the pod waits for the reader", func() bool {
+		now := sent.Load()
+		stands := now == last
+		last = now
+		return stands && now > 0
+	})
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	if last > 64<<20 || m.HeapAlloc > 128<<20 {
+		t.Errorf("the pod has sent %d MiB of a GiB and the heap has %d MiB", last>>20, m.HeapAlloc>>20)
+	}
+}
+
+func TestARefusalIsRememberedForAWhile(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	w := newWorld(t, nil, func(s *setup) { s.backendAddress = l.Addr().String() })
+	dead := w.server.cache.endpointSlices(demoID.Namespace(), "preview")[0].DeepCopy()
+	// Another address of this machine on the same port, where nobody listens.
+	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}
+	if err := w.server.cache.slices.GetIndexer().Add(dead); err != nil {
+		t.Fatal(err)
+	}
+	d := w.server.direct
+	eventually(t, "the dead endpoint was tried", func() bool {
+		conn, _, err := d.dialService(t.Context(), demoID.Namespace(), "preview", "preview")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.refused) == 1
+	})
+	for range 20 {
+		order := d.order(d.endpoints(demoID.Namespace(), "preview", "preview"))
+		if len(order) != 2 || strings.HasPrefix(order[0].address, "127.0.0.9") {
+			t.Fatalf("the order is %v, the refused one must come last", order)
+		}
+	}
+}
+
+// A pod that has taken another's address must not get what is meant for that one.
+func TestAConnectionBelongsToItsPod(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.received("GET", demo+"proxy", "")
+	host := w.server.direct.address(&target{namespace: demoID.Namespace(), service: "preview", port: "preview"}).Host
+	before := w.server.direct.endpoints(demoID.Namespace(), "preview", "preview")[0]
+	if !w.server.direct.Serves(host, before.id) {
+		t.Fatal("the endpoint does not serve its own host")
+	}
+	if w.server.direct.Serves(host, before.address+"/another-pod") || w.server.direct.Serves("preview.preview.sb-other", before.id) {
+		t.Error("a connection to another pod, or for another instance, would be used")
+	}
+}
+
+// 1,000 aborts leave no goroutine: TestMain looks.
+func TestManyAborts(t *testing.T) {
+	w := newWorld(t, switcher("", func(conn net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }))
+	for i := range 1000 {
+		conn := w.dial()
+		switched(t, conn, demo+"proxy", "")
+		if i%2 == 0 {
+			_ = conn.SetLinger(0)
+		}
+		conn.Close()
+	}
+	eventually(t, "no stream is left", func() bool {
+		w.server.handler.limits.mu.Lock()
+		defer w.server.handler.limits.mu.Unlock()
+		return len(w.server.handler.limits.inFlight) == 0
+	})
+}

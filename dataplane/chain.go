@@ -64,6 +64,9 @@ func (h *handler) serve(x *exchange) (refused *refusal) {
 	if name, below, valid := h.previews.match(x.request.Host); below {
 		return h.servePreview(x, name, valid)
 	}
+	if refused = wellFormed(x.request); refused != nil {
+		return refused
+	}
 	if x.route, refused = h.router.parse(x.request.URL); refused != nil {
 		return refused
 	}

@@ -79,7 +79,7 @@ func TestHostilePodsAreContained(t *testing.T) {
 		}, 502, false},
 		"a header name with a space": {func(c net.Conn) {
 			_, _ = io.WriteString(c, head+"X Smuggled: 1\r\nContent-Length: 0\r\n\r\n")
-		}, 200, false},
+		}, 502, false},
 		"a length above the body": {func(c net.Conn) { _, _ = io.WriteString(c, head+"Content-Length: 50\r\n\r\nhello") }, 200, true},
 		"a length below the body": {func(c net.Conn) {
 			_, _ = io.WriteString(c, head+"Content-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\nX-Smuggled: 1\r\n\r\n")

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,12 +175,6 @@ func raiseFiles(t *testing.T, n uint64) bool {
 	}
 	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before) })
 	return true
-}
-
-// p99 of durations.
-func p99(d []time.Duration) time.Duration {
-	slices.Sort(d)
-	return d[len(d)*99/100]
 }
 
 // authorized is the head of an attacker's request up to and without its end.

@@ -31,6 +31,7 @@ const (
 	causeMethod        = "method"
 	causeUpgrade       = "upgrade"
 	causeNotReady      = "not_ready"
+	causeNotDeveloped  = "not_in_development"
 	causeForeignRef    = "foreign_reference"
 	causeBodyTooLarge  = "body_too_large"
 	causeRate          = "rate"
@@ -144,6 +145,15 @@ func notReady(message string, err error) *refusal {
 	return &refusal{
 		code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: causeNotReady, message: message, err: err,
 		retryAfter: time.Second,
+	}
+}
+
+// notInDevelopment is for a verb that the runner of a component answers. No Retry-After: waiting
+// does not help.
+func notInDevelopment() *refusal {
+	return &refusal{
+		code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: causeNotDeveloped,
+		message: "the instance is not in development mode: set its spec.mode to development to use this verb",
 	}
 }
 

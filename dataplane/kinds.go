@@ -232,8 +232,8 @@ func (k *kinds) start(ctx context.Context, gvr schema.GroupVersionResource) *ins
 // placed restricts an informer to what belongs to a placement.
 func placed(o *metav1.ListOptions) { o.LabelSelector = placement.LabelInstanceUID }
 
-// decodeTemplate keeps Templates typed and without their graphs, which may be large and which
-// the data plane must never show.
+// decodeTemplate keeps Templates typed, with the verbs of their development contracts, and
+// without their graphs, which may be large and which the data plane must never show.
 func decodeTemplate(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -245,16 +245,25 @@ func decodeTemplate(obj any) (any, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, t); err != nil {
 		return nil, fmt.Errorf("decoding a Template: %w", err)
 	}
+	t.Spec.DataPlane = *contract.Complete(&t.Spec)
 	return t, nil
 }
 
-// stripInstance keeps of a runtime instance what routing reads: metadata and status.
+// stripInstance keeps of a runtime instance what routing reads: metadata, status, and of the spec
+// what Sandbar itself gives a meaning.
 func stripInstance(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return obj, nil
 	}
-	unstructured.RemoveNestedField(u.Object, "spec")
+	spec, _ := u.Object["spec"].(map[string]any)
+	kept := map[string]any{}
+	for _, name := range []string{"mode", "suspended"} {
+		if value, ok := spec[name]; ok {
+			kept[name] = value
+		}
+	}
+	u.Object["spec"] = kept
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(u.Object, "status", "conditions")
 	return u, nil

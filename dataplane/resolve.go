@@ -82,6 +82,9 @@ func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*targe
 		}
 		return t, nil
 	}
+	if contract.OnlyInDevelopment(e.ServiceRef) && !contract.InDevelopment(at.instance.Object) {
+		return nil, notInDevelopment()
+	}
 	service, refused := follow[corev1.Service](at, e.ServiceRef, p.cache.services.GetStore().GetByKey)
 	if refused != nil {
 		return nil, refused

@@ -302,7 +302,7 @@ func kroInstance(id placement.ID, name string, status map[string]any) *unstructu
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
 		"metadata": map[string]any{"name": name, "namespace": id.Namespace(), "labels": labels},
-		"spec":     map[string]any{"startCommand": "npm start"},
+		"spec":     map[string]any{"startCommand": "npm start", "suspended": false},
 		"status":   status,
 	}}
 }

@@ -220,9 +220,6 @@ func TestTemplateConditions(t *testing.T) {
 
 func (tn *tenant) createNote(n *note, name string) *instance {
 	tn.t.Helper()
-	eventually(tn.t, time.Minute, n.kind+" is served in the workspace", func() error {
-		_, err := tn.dyn.Resource(n.gvr).Namespace("default").List(tn.t.Context(), metav1.ListOptions{})
-		return err
-	})
+	tn.waitServed(n.gvr)
 	return tn.create(n.gvr, n.kind, name, map[string]any{"text": "hello"})
 }

@@ -80,6 +80,13 @@ type TemplateSpec struct {
 	// +optional
 	DataPlane DataPlane `json:"dataPlane,omitempty"`
 
+	// Development says how instances are developed: which parts of them run from a workspace,
+	// under the runner, while an instance's spec.mode is "development". Nil means that they
+	// cannot be.
+	//
+	// +optional
+	Development *Development `json:"development,omitempty"`
+
 	// Agent is guidance for programs that choose a Template.
 	//
 	// +optional

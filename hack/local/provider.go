@@ -160,7 +160,11 @@ func (p *Provider) InitArgs() []string {
 		"--preview-domain", strings.TrimPrefix(p.URL, "https://"),
 		"--image", "runner=localhost/sandbar/runner:dev",
 		"--image", "node=localhost/sandbar/toolchain-node:dev",
+		"--image", "python=localhost/sandbar/toolchain-python:dev",
 		"--image", "redis=localhost/sandbar/redis:dev",
+		"--image", "postgres=localhost/sandbar/postgres:dev",
+		"--image", "webAppWeb=localhost/sandbar/web-app-web:dev",
+		"--image", "webAppAPI=localhost/sandbar/web-app-api:dev",
 		"--provider-cidr", "10.99.0.0/16",
 		"--out", p.Dir,
 	}

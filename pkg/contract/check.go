@@ -59,6 +59,7 @@ func Check(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	}
 	problems = append(problems, checkSchema(schema)...)
 	problems = append(problems, checkDataPlane(&spec.DataPlane, schema.Status)...)
+	problems = append(problems, checkDevelopment(spec, schema)...)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }
@@ -109,7 +110,7 @@ func checkSchema(schema *graphSchema) []Problem {
 }
 
 // reservedStatusFields are the status fields that Sandbar or kro write themselves.
-var reservedStatusFields = []string{"activity", "conditions", "dataPlane", "observedGeneration", "phase", "state"}
+var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "state"}
 
 // normalized makes one form of the ways to space a kro marker.
 func normalized(marker string) string {

@@ -59,6 +59,11 @@ const (
 	ControlSecret = "sandbar-control"
 	// ControlTokenKey is the key of the token in ControlSecret.
 	ControlTokenKey = "token"
+	// PasswordSecret is the Secret with a password for what a graph runs, a database above all.
+	// It is in the placements of those kinds whose graph names it.
+	PasswordSecret = "sandbar-password"
+	// PasswordKey is the key of the password in PasswordSecret.
+	PasswordKey = "password"
 )
 
 const (

@@ -28,6 +28,11 @@ var debianTools = []parts.Tool{{File: "apt-get", Package: "apt"}, {File: "dpkg-d
 // nothing here needs root, and what the few used programs would get from them
 // (users, folders) is written instead.
 func writeDebian(ctx context.Context, w *ociimage.LayerWriter, packages ...string) error {
+	return writeDebianWithout(ctx, w, nil, packages...)
+}
+
+// writeDebianWithout leaves out packages that others depend on for what is never used here.
+func writeDebianWithout(ctx context.Context, w *ociimage.LayerWriter, without []string, packages ...string) error {
 	if err := parts.Ensure(ctx, debianTools); err != nil {
 		return err
 	}
@@ -44,6 +49,10 @@ func writeDebian(ctx context.Context, w *ociimage.LayerWriter, packages ...strin
 		return err
 	}
 	for _, deb := range debs {
+		name, _, _ := strings.Cut(filepath.Base(deb), "_")
+		if slices.Contains(without, name) {
+			continue
+		}
 		if err := unpack(ctx, w, deb); err != nil {
 			return fmt.Errorf("unpacking %s: %w", filepath.Base(deb), err)
 		}

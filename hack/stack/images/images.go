@@ -39,6 +39,8 @@ var errAbsent = errors.New("its source is not in this checkout")
 
 // recipe makes one image. Key names what goes in; write puts it into a layer.
 type recipe struct {
+	// base names the image whose layers and environment this one is put upon; empty for none.
+	base   string
 	config ociimage.Config
 	key    func(ctx context.Context, b *Builder) (string, error)
 	write  func(ctx context.Context, b *Builder, w *ociimage.LayerWriter) error
@@ -52,8 +54,12 @@ var recipes = map[string]recipe{
 	"runner":  commandImage("sandbar-runner", false),
 	// On demand: on one machine the provider runs on the host, beside kcp.
 	"provider":       commandImage("sandbar-provider", true),
-	"toolchain-node": toolchainNode(),
-	"redis":          redis(),
+	"toolchain-node":   toolchainNode(),
+	"toolchain-python": toolchainPython(),
+	"redis":            redis(),
+	"postgres":         postgres(),
+	"web-app-web":      component("web", "toolchain-node", "node", "server.mjs"),
+	"web-app-api":      component("api", "toolchain-python", "python3", "server.py"),
 }
 
 // Names returns the names of all images, or of those that a stack starts with.
@@ -103,12 +109,21 @@ func (b *Builder) build(ctx context.Context, name string, r recipe) (string, err
 	if err != nil {
 		return "", err
 	}
+	base := ""
+	if r.base != "" {
+		if base, err = b.build(ctx, r.base, recipes[r.base]); err != nil {
+			return "", err
+		}
+		content += " on " + filepath.Base(base)
+		r.config.Env = recipes[r.base].config.Env
+	}
 	archive := filepath.Join(b.Cache, "images", name+"-"+hashOf(content, fmt.Sprintf("%+v", r.config))+".tar")
 	if _, err := os.Stat(archive); err == nil {
 		return archive, nil
 	}
 	return archive, progress.Step("image "+name+" built", func() error {
-		w, err := ociimage.NewLayer(filepath.Join(b.Cache, "images"))
+		dir := filepath.Join(b.Cache, "images")
+		w, err := ociimage.NewLayer(dir)
 		if err != nil {
 			return err
 		}
@@ -120,7 +135,15 @@ func (b *Builder) build(ctx context.Context, name string, r recipe) (string, err
 		if err != nil {
 			return err
 		}
-		return ociimage.Write(archive, Ref(name), r.config, layer)
+		if base == "" {
+			return ociimage.Write(archive, Ref(name), r.config, layer)
+		}
+		below, err := ociimage.Layers(base, dir)
+		if err != nil {
+			return err
+		}
+		defer ociimage.Discard(below)
+		return ociimage.Write(archive, Ref(name), r.config, append(below, layer)...)
 	})
 }
 

@@ -10,7 +10,7 @@ package controllers
 // prefixes, so this reaches all namespaces.
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get;list;watch;create;update;patch;delete
 
-// The control token of each placement (ensureToken in instance/place.go). RBAC cannot restrict
+// The control token of each placement, and its password (ensureSecret in instance/place.go). RBAC cannot restrict
 // by label either: this identity can read every Secret of the cluster, which is why a runtime
 // cluster belongs to one provider.
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch;create;update;patch

@@ -249,9 +249,9 @@ func TestTenantMetadataNeverHasReservedKeys(t *testing.T) {
 func TestEachControlTokenIsNewAndLong(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
-		token := buildToken(newScope()).Data[placement.ControlTokenKey]
+		token := controlToken.build(newScope()).Data[placement.ControlTokenKey]
 		raw, err := base64.RawURLEncoding.DecodeString(string(token))
-		if err != nil || len(raw) != tokenBytes {
+		if err != nil || len(raw) != secretBytes {
 			t.Fatalf("the token holds %d bytes: %v", len(raw), err)
 		}
 		if seen[string(token)] {

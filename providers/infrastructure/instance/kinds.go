@@ -4,6 +4,7 @@
 package instance
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -20,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // kinds runs one runner per exported Template. Its reconciles compare what runs with what
@@ -150,7 +153,9 @@ func kindOf(template *sandbarv1alpha1.Template) (kind, bool) {
 func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (settings, error) {
 	s := settings{
 		provider:  logicalcluster.From(template).String(),
-		dataPlane: *template.Spec.DataPlane.DeepCopy(),
+		dataPlane: *contract.Complete(&template.Spec),
+		// A Secret in every placement would be one object more for each, used or not.
+		wantsPassword: bytes.Contains(template.Spec.Graph.Raw, []byte(placement.PasswordSecret)),
 	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)

@@ -17,8 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // fieldOwner owns what the provider writes, on both sides.
@@ -61,7 +59,10 @@ func (r *reconciler) place(ctx context.Context, s *scope) error {
 	apply(buildLimits(s), &corev1.LimitRange{})
 	apply(ingress, &networkingv1.NetworkPolicy{})
 	apply(egress, &networkingv1.NetworkPolicy{})
-	group.Go(func() error { return r.runtime.ensureToken(ctx, s) })
+	group.Go(func() error { return r.runtime.ensureSecret(ctx, s, controlToken) })
+	if s.wantsPassword {
+		group.Go(func() error { return r.runtime.ensureSecret(ctx, s, password) })
+	}
 	return group.Wait()
 }
 
@@ -104,9 +105,10 @@ func (c runtimeCluster) apply(ctx context.Context, desired, current client.Objec
 	return config, nil
 }
 
-// ensureToken makes the control token's Secret once and never changes a token that is there.
-func (c runtimeCluster) ensureToken(ctx context.Context, s *scope) error {
-	secret, current := buildToken(s), &corev1.Secret{}
+// ensureSecret makes a Secret with a value of the provider's once and never changes a value that
+// is there.
+func (c runtimeCluster) ensureSecret(ctx context.Context, s *scope, g generated) error {
+	secret, current := g.build(s), &corev1.Secret{}
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(secret), current)
 	if apierrors.IsNotFound(err) {
 		err = c.client.Create(ctx, secret, client.FieldOwner(fieldOwner))
@@ -114,33 +116,33 @@ func (c runtimeCluster) ensureToken(ctx context.Context, s *scope) error {
 		case err == nil:
 			return nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return fmt.Errorf("creating the control token: %w", errTerminating)
+			return fmt.Errorf("creating Secret %s: %w", g.secret, errTerminating)
 		case !apierrors.IsAlreadyExists(err):
-			return fmt.Errorf("creating the control token: %w", err)
+			return fmt.Errorf("creating Secret %s: %w", g.secret, err)
 		}
 		// The cache sees labelled Secrets only, and it may lag: ask for what there is.
 		err = c.live.Get(ctx, client.ObjectKeyFromObject(secret), current)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the control token: %w", err)
+		return fmt.Errorf("reading Secret %s: %w", g.secret, err)
 	}
-	return c.repairToken(ctx, secret, current)
+	return c.repairSecret(ctx, g, secret, current)
 }
 
-// repairToken gives a Secret its labels back, and a token if it has none.
-func (c runtimeCluster) repairToken(ctx context.Context, desired, current *corev1.Secret) error {
-	hasToken := len(current.Data[placement.ControlTokenKey]) > 0
-	if hasToken && !differs(desired, current) {
+// repairSecret gives a Secret its labels back, and a value if it has none.
+func (c runtimeCluster) repairSecret(ctx context.Context, g generated, desired, current *corev1.Secret) error {
+	hasValue := len(current.Data[g.key]) > 0
+	if hasValue && !differs(desired, current) {
 		return nil
 	}
 	repaired := current.DeepCopy()
 	repaired.Labels = merged(current.Labels, desired.Labels)
 	repaired.Annotations = merged(current.Annotations, desired.Annotations)
-	if !hasToken {
+	if !hasValue {
 		repaired.Data = desired.Data
 	}
 	if err := c.client.Patch(ctx, repaired, client.MergeFrom(current), client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("repairing the control token: %w", err)
+		return fmt.Errorf("repairing Secret %s: %w", g.secret, err)
 	}
 	return nil
 }

@@ -104,15 +104,34 @@ func TestACachedObjectThatIsGoneIsNotPlaced(t *testing.T) {
 	}
 }
 
-func TestTheControlTokenOutlivesEverything(t *testing.T) {
+func TestASecretOfTheProvidersOutlivesEverything(t *testing.T) {
+	for _, g := range []generated{controlToken, password} {
+		t.Run(g.secret, func(t *testing.T) { outlives(t, g) })
+	}
+}
+
+func TestAPasswordIsMadeForGraphsThatUseItOnly(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: placement.ControlSecret}
+	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: placement.PasswordSecret}
+	if err := w.runtime.Get(t.Context(), key, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a password that nobody uses: %v", err)
+	}
+}
+
+func outlives(t *testing.T, g generated) {
+	w := newWorld(t)
+	w.settings.wantsPassword = true
+	w.settle()
+	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: g.secret}
 	secret := &corev1.Secret{}
 	if err := w.runtime.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	token := string(secret.Data[placement.ControlTokenKey])
+	value := string(secret.Data[g.key])
+	if value == "" {
+		t.Fatal("there is none")
+	}
 	delete(secret.Labels, placement.LabelInstanceUID)
 	if err := w.runtime.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
@@ -121,8 +140,8 @@ func TestTheControlTokenOutlivesEverything(t *testing.T) {
 	if err := w.runtime.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	if string(secret.Data[placement.ControlTokenKey]) != token {
-		t.Error("the token changed")
+	if string(secret.Data[g.key]) != value {
+		t.Error("the value changed")
 	}
 	if secret.Labels[placement.LabelInstanceUID] != testUID {
 		t.Error("the label is not back")

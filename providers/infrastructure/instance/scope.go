@@ -44,14 +44,16 @@ type settings struct {
 	// provider is the logical cluster of the provider workspace. Placements of another
 	// provider are never touched.
 	provider string
-	// dataPlane is the Template's contract.
+	// dataPlane is the Template's contract, with the verbs of its development contract.
 	dataPlane sandbarv1alpha1.DataPlane
+	// wantsPassword tells that the graph uses the Secret placement.PasswordSecret.
+	wantsPassword bool
 	// infrastructure is nil until the operator has created the InfrastructureProvider.
 	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
 }
 
 func (s settings) equal(other settings) bool {
-	return s.provider == other.provider &&
+	return s.provider == other.provider && s.wantsPassword == other.wantsPassword &&
 		equality.Semantic.DeepEqual(s.dataPlane, other.dataPlane) &&
 		equality.Semantic.DeepEqual(s.infrastructure, other.infrastructure)
 }

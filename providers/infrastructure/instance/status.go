@@ -159,6 +159,9 @@ func readyVerdict(s *scope, composed verdict, o outcome) verdict {
 		return verdict{reason: reasonSuspended, message: "set spec.suspended to false to resume"}
 	}
 	for _, path := range contract.RefPaths(&s.dataPlane) {
+		if contract.OnlyInDevelopment(path) && !contract.InDevelopment(o.instance.Object) {
+			continue
+		}
 		// The path itself is private: a tenant is told that something is missing, not what.
 		if _, err := contract.Resolve(o.instance.Object, path); err != nil {
 			return verdict{reason: reasonAwaitingOutputs, message: "the resources do not name their endpoints yet"}

@@ -156,6 +156,29 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 	}
 }
 
+// The runner's Service is there in development mode only; an instance in production is Ready
+// without it, and one in development is not.
+func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {
+	for mode, want := range map[string]string{"": reasonReady, "production": reasonReady, "development": reasonAwaitingOutputs} {
+		t.Run("mode "+mode, func(t *testing.T) {
+			s := newScope()
+			s.dataPlane.Components = map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{
+				"sync": {ServiceRef: "status.development.api.controlServiceRef", Port: "control", Methods: []string{"POST"}},
+			}}}
+			kro := kroInstance(kroReady(1))
+			kro.Object["spec"] = map[string]any{"mode": mode}
+			status, err := buildStatus(s, outcome{instance: kro})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.object.Object["status"] = status
+			if got := conditionOf(t, s.object, "Ready").Reason; got != want {
+				t.Errorf("Ready has reason %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 func TestKrosMessageReachesTheTenantShortened(t *testing.T) {
 	long := strings.Repeat("ä", maxMessage)
 	instance := kroInstance(map[string]any{"state": "ERROR", "conditions": []any{

@@ -13,20 +13,28 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// tokenBytes is the length of a control token before its encoding: 256 bits cannot be guessed.
-const tokenBytes = 32
+// secretBytes is the length of what is made up here before its encoding: 256 bits cannot be
+// guessed.
+const secretBytes = 32
 
-// buildToken builds the Secret with a new control token. The token is made once: the runner
-// reads it at its start, so another one would lock the data plane out of a running sandbox.
-func buildToken(s *scope) *corev1.Secret {
-	token := make([]byte, tokenBytes)
-	_, _ = rand.Read(token) // never fails: crypto/rand ends the process instead
+// generated names an entry of a Secret that the provider makes up, once. Another value later
+// would lock the data plane out of a running sandbox, or a graph out of its own database: they
+// read it at their start.
+type generated struct{ secret, key string }
+
+var (
+	controlToken = generated{placement.ControlSecret, placement.ControlTokenKey}
+	password     = generated{placement.PasswordSecret, placement.PasswordKey}
+)
+
+// build builds the Secret with a new value.
+func (g generated) build(s *scope) *corev1.Secret {
+	value := make([]byte, secretBytes)
+	_, _ = rand.Read(value) // never fails: crypto/rand ends the process instead
 	return &corev1.Secret{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: s.objectMeta(placement.ControlSecret),
+		ObjectMeta: s.objectMeta(g.secret),
 		Type:       corev1.SecretTypeOpaque,
-		Data: map[string][]byte{
-			placement.ControlTokenKey: []byte(base64.RawURLEncoding.EncodeToString(token)),
-		},
+		Data:       map[string][]byte{g.key: []byte(base64.RawURLEncoding.EncodeToString(value))},
 	}
 }

@@ -21,7 +21,7 @@ const (
 
 // requiredImages are the images that the built-in Templates use. Their keys are always in the
 // ConfigMap, so that a graph that reads one waits for no key.
-var requiredImages = []string{"node", "redis", "runner"}
+var requiredImages = []string{"node", "postgres", "python", "redis", "runner", "webAppAPI", "webAppWeb"}
 
 // ConfigMapData is what graphs can read from the ConfigMap sandbar-platform. Every key but
 // those of further images is always there; what is not set is empty.

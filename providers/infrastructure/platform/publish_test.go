@@ -20,7 +20,7 @@ func TestEveryKeyThatGraphsReadIsAlwaysThere(t *testing.T) {
 			sandbarv1alpha1.InfrastructureProviderSpec{DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: "https://dp"}},
 			map[string]string{
 				"dataPlaneURL": "https://dp", "runtimeClassName": "", "baseDomain": "", "gatewayName": "", "gatewayNamespace": "",
-				"runnerImage": "", "nodeImage": "", "redisImage": "",
+				"runnerImage": "", "nodeImage": "", "redisImage": "", "pythonImage": "", "postgresImage": "", "webAppAPIImage": "", "webAppWebImage": "",
 			},
 		},
 		"everything": {
@@ -36,6 +36,7 @@ func TestEveryKeyThatGraphsReadIsAlwaysThere(t *testing.T) {
 				"dataPlaneURL": "https://dp", "runtimeClassName": "gvisor",
 				"baseDomain": "preview.test", "gatewayName": "public", "gatewayNamespace": "gw",
 				"runnerImage": "r", "nodeImage": "", "redisImage": "", "pythonImage": "p",
+				"postgresImage": "", "webAppAPIImage": "", "webAppWebImage": "",
 			},
 		},
 	} {

@@ -31,8 +31,11 @@ import (
 type plan struct {
 	kind string
 	gvr  schema.GroupVersionResource
-	// graph is the spec of the ResourceGraphDefinition, verbatim.
+	// graph is the spec of the ResourceGraphDefinition: the Template's, verbatim, and completed
+	// with what its development contract asks for.
 	graph map[string]any
+	// dataPlane is the data-plane contract, completed likewise.
+	dataPlane *sandbarv1alpha1.DataPlane
 	// schema is the part of the graph that tenants see, parsed.
 	schema krov1alpha1.Schema
 	// spec is the OpenAPI schema of the instances' spec.
@@ -48,6 +51,11 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 	}
 	if problems := contract.Check(&tmpl.Spec); len(problems) > 0 {
 		return refuse(reasonInvalid, "%s. Correct these fields and apply the Template again; nothing was changed", listed(problems))
+	}
+	if missing, err := r.missingImages(ctx, tmpl); err != nil {
+		return nil, false, err
+	} else if missing != "" {
+		return refuse(reasonImageMissing, "%s. Add it to spec.images of the InfrastructureProvider, or name another", missing)
 	}
 	p, err = newPlan(tmpl)
 	if err != nil {
@@ -90,12 +98,24 @@ func listed(problems []contract.Problem) string {
 
 // newPlan parses a graph that has passed contract.Check.
 func newPlan(tmpl *sandbarv1alpha1.Template) (*plan, error) {
-	p := &plan{}
+	p := &plan{dataPlane: contract.Complete(&tmpl.Spec)}
 	if err := json.Unmarshal(tmpl.Spec.Graph.Raw, &p.graph); err != nil {
 		return nil, fmt.Errorf("spec.graph: %w", err)
 	}
+	if err := develop(p.graph, &tmpl.Spec); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(p.graph)
+	if err != nil {
+		return nil, fmt.Errorf("spec.graph: %w", err)
+	}
+	// Read back, so that its numbers are of the type that the stored graph's are read as.
+	p.graph = nil
+	if err := json.Unmarshal(raw, &p.graph); err != nil {
+		return nil, fmt.Errorf("spec.graph: %w", err)
+	}
 	var spec krov1alpha1.ResourceGraphDefinitionSpec
-	if err := json.Unmarshal(tmpl.Spec.Graph.Raw, &spec); err != nil {
+	if err := json.Unmarshal(raw, &spec); err != nil {
 		return nil, fmt.Errorf("spec.graph is not the spec of a ResourceGraphDefinition: %w", err)
 	}
 	if spec.Schema == nil {

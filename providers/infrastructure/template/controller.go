@@ -112,6 +112,9 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		For(&sandbarv1alpha1.Template{}, builder.WithPredicates(changed)).
 		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(r.rivals),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// The images that development contracts name are its.
+		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(r.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&kcpapisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(opts.ExportName))).
 		Watches(&kcpapisv1alpha1.APIResourceSchema{}, handler.EnqueueRequestsFromMapFunc(byLabel)).
 		WatchesRawSource(source.Kind[client.Object](policy, &rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.all))).

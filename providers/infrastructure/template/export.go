@@ -28,7 +28,7 @@ func (r *reconciler) export(ctx context.Context, tmpl *sandbarv1alpha1.Template,
 		setCondition(tmpl, sandbarv1alpha1.TemplateExported, status, reason, format, args...)
 	}
 	// The right comes before the offer: kcp denies whatever the policy does not name.
-	_, err = r.setPolicy(ctx, p.gvr.Resource, tenantRules(p.gvr.Resource, &tmpl.Spec.DataPlane, allVerbs))
+	_, err = r.setPolicy(ctx, p.gvr.Resource, tenantRules(p.gvr.Resource, p.dataPlane, allVerbs))
 	if apierrors.IsNotFound(err) {
 		report(metav1.ConditionFalse, reasonPolicyMissing, "the provider workspace has no ClusterRole %s; run sandbar-provider init", PolicyRole)
 		return false, nil

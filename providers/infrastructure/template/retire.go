@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -101,7 +102,7 @@ func (r *reconciler) ownEntry(ctx context.Context, template string) (*kcpapisv1a
 
 // emptied stops new instances and returns nil once none is left, or how to wait for that.
 func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) (*ctrl.Result, error) {
-	stopped, err := r.setPolicy(ctx, entry.Name, tenantRules(entry.Name, &tmpl.Spec.DataPlane, allButCreate))
+	stopped, err := r.setPolicy(ctx, entry.Name, tenantRules(entry.Name, contract.Complete(&tmpl.Spec), allButCreate))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	}
 	version := crd.Spec.Versions[at]
 	root := version.Schema.OpenAPIV3Schema
-	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(&tmpl.Spec.DataPlane))
+	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
 	demandSpec(root)
 	version.Served, version.Storage = true, true
 	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}

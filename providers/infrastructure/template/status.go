@@ -23,6 +23,7 @@ const (
 	reasonInvalid        = "InvalidTemplate"
 	reasonKindTaken      = "KindTaken"
 	reasonNameTaken      = "NameTaken"
+	reasonImageMissing   = "ImageMissing"
 	reasonIncompatible   = "IncompatibleSchema"
 	reasonRefused        = "GraphRefused"
 	reasonWaitingForKro  = "WaitingForKro"

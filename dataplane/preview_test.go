@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -418,6 +419,20 @@ func TestASessionOfAnInstanceThatIsGoneOpensNoOther(t *testing.T) {
 	}
 }
 
+// TestWhoMayNotReadTheInstanceHasNoPreview: revocation is written on the instance, so that a
+// session could not be revoked for a subject that may use the verb alone.
+func TestWhoMayNotReadTheInstanceHasNoPreview(t *testing.T) {
+	w := newPreviewWorld(t, recorder(), func(s *setup) { s.opts.AuthorizationMode = AuthorizeSubresource })
+	session := sealed(t, preview.Session, previewHost, nil)
+	if res, body := w.browse(http.MethodGet, "/", session); res.StatusCode != http.StatusOK {
+		t.Fatalf("who may read it: %d %s", res.StatusCode, body)
+	}
+	w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy")
+	w.server.handler.authorizer.answers.Purge()
+	res, body := w.browse(http.MethodGet, "/", session)
+	wantStatus(t, res, body, http.StatusForbidden)
+}
+
 func TestALostRightEndsAPreviewWhenTheAnswerIsTooOld(t *testing.T) {
 	w := newPreviewWorld(t, recorder())
 	session := w.enter(w.link(""))
@@ -616,7 +631,9 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	session := sealed(t, preview.Session, previewHost, func(c *preview.Claims) { c.Expires = time.Now().Unix() + 2 })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/events", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+"/events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxErrorBytes bounds what is read of an answer that is an error.
-const maxErrorBytes = 64 << 10
+// maxErrorBytes bounds what is read of an answer that is an error: the conflicts of a batch of
+// 10,000 files have room.
+const maxErrorBytes = 4 << 20
 
 // Request is a call of a verb.
 type Request struct {
@@ -49,7 +50,7 @@ type CallError struct {
 	Message string
 	// RetryAfter is how long the server asks to wait; zero if it does not.
 	RetryAfter time.Duration
-	// Body is the answer, at most 64 KiB of it.
+	// Body is the answer, at most 4 MiB of it.
 	Body []byte
 }
 

@@ -10,6 +10,7 @@
 // One file is one question: client.go who calls and where the credential may go, instance.go
 // what an instance is and where its verbs are, call.go how a verb is called and what its errors
 // are, retry.go which of them pass, logs.go how a log is followed through lost connections,
+// workspace.go how its files are listed, read and changed for package devsync,
 // forward.go how what the instance serves is served on this machine, preview.go how a browser
 // gets to see it.
 //

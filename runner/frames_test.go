@@ -141,6 +141,24 @@ func TestABatchOfFramesIsAppliedAndListed(t *testing.T) {
 	}
 }
 
+// The bit of the file that a symlink replaces was kept as if the link were a file, and opening the
+// link for that failed.
+func TestASymlinkReplacesAnExecutable(t *testing.T) {
+	s := startSandbox(t, "", nil)
+	yes := true
+	b := newBatch(nil)
+	_ = b.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: "a", Digest: sum(nil), Executable: &yes})
+	post[syncReply](s, b, 200)
+	b = newBatch(nil)
+	_ = b.Entry(syncwire.Frame{
+		Op: syncwire.OpSymlink, Path: "a", Target: "b", Expect: &syncwire.Entry{Type: syncwire.File, Digest: sum(nil), Executable: true},
+	})
+	post[syncReply](s, b, 200)
+	if _, entries := s.list(""); entries["a"].Target != "b" {
+		t.Errorf("there is %+v", entries["a"])
+	}
+}
+
 func TestAListingTellsWhatTheAppChanged(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	post[syncReply](s, newBatch(nil).file("a", "old!", nil), 200)

@@ -190,7 +190,7 @@ func (p *plan) put(i int, e *entry) error {
 	if p.made[e.path] {
 		return nil // a directory that another entry needed before
 	}
-	if e.executable == nil && actual.Type == syncwire.File {
+	if e.action == putFile && e.executable == nil && actual.Type == syncwire.File {
 		e.wanted.Executable = actual.Executable
 	}
 	switch {

@@ -1,0 +1,493 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
+)
+
+// Options of an Engine.
+type Options struct {
+	// Dir is the directory. It must exist.
+	Dir string
+	// Remote is the workspace, and ID names it for good: the instance's UID, and the component.
+	// What was agreed on with one workspace says nothing of another.
+	Remote Remote
+	ID     string
+	// StateDir keeps what was agreed on; defaults to sandbar/sync in the person's cache folder.
+	StateDir string
+
+	// TwoWay also brings back what the sandbox changed.
+	TwoWay bool
+	// AllowEmpty lets an empty directory delete all files of the workspace.
+	AllowEmpty bool
+	// Prefer decides conflicts, at PreferPaths and below, or everywhere if there are none.
+	Prefer      Side
+	PreferPaths []string
+	// Restart is never, auto (when a batch changed something) or always; empty is never. It is
+	// for processes that do not notice changed files themselves.
+	Restart string
+
+	// PollInterval is how often a two-way Watch asks the sandbox what it changed. Default 2 s.
+	PollInterval time.Duration
+	// OnEvent is told what happens, by one goroutine at a time; nil for nobody.
+	OnEvent func(Event)
+}
+
+const (
+	defaultPoll = 2 * time.Second
+	// maxRounds bounds how often a settling compares anew because one of the sides changed
+	// meanwhile. What is left then waits for the next.
+	maxRounds = 20
+	// maxStuck is how often the sandbox may find something in the way that its listing does
+	// not show.
+	maxStuck = 2
+	// manyChanges is from where on reading the whole directory is cheaper than looking at each.
+	manyChanges = 1000
+	// Pauses before a sandbox that could not be reached is tried again.
+	firstPause   = 250 * time.Millisecond
+	longestPause = 10 * time.Second
+	// onceTries is how often Sync tries to reach it.
+	onceTries = 5
+)
+
+// stuck is a change that the sandbox did not accept, and for which content.
+type stuck struct {
+	times  int
+	reason string
+	local  syncwire.Entry
+}
+
+// Engine keeps a directory and a workspace alike. It is used by one goroutine, but for Refresh.
+type Engine struct {
+	opts   Options
+	root   *os.Root
+	local  *tree
+	remote *remoteTree
+	base   *base
+	chunks chunkLists
+
+	// dirty are paths to look at again, todo those to compare; all means every path.
+	dirty, todo map[string]bool
+	all         bool
+	// relist: the workspace has to be listed; again: something is left to do now.
+	relist, again bool
+	// whole: no content may be taken for known in the next batch.
+	whole bool
+
+	stuck     map[string]stuck
+	refusals  map[string]stuck
+	conflicts map[string]Conflict
+	differs   map[string]bool
+	excluded  []string
+
+	sent, received int
+	bytes          int64
+	// settled are the counts that the last EventSettled told.
+	settled *[3]int
+	refresh chan struct{}
+
+	watching bool
+	watcher  *watcher // while watching, after the first scan
+}
+
+// Open opens a directory and what was agreed on before. It fails with ErrBusy while another
+// process has the same pair open. The caller closes the engine.
+func Open(opts Options) (*Engine, error) {
+	dir, err := filepath.Abs(opts.Dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory: %w", err)
+	}
+	opts.Dir = dir
+	if opts.PollInterval <= 0 {
+		opts.PollInterval = defaultPoll
+	}
+	if opts.StateDir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("finding a place for what was synced: %w", err)
+		}
+		opts.StateDir = filepath.Join(cache, "sandbar", "sync")
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory: %w", err)
+	}
+	b, err := openBase(opts.StateDir, opts.ID, dir)
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	e := &Engine{
+		opts: opts, root: root, base: b, local: newTree(dir),
+		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
+		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{},
+		refresh: make(chan struct{}, 1),
+	}
+	e.local.cache = b.loadCache()
+	return e, nil
+}
+
+// Close keeps what was learned for the next time.
+func (e *Engine) Close() {
+	if len(e.local.nodes) > 0 {
+		e.base.saveCache(e.local.nodes)
+	}
+	_ = e.base.flush() // an older base costs conflicts, never a file
+	e.base.close()
+	_ = e.root.Close()
+}
+
+// Refresh has a running Watch look at the workspace anew, for example after a lost connection.
+// It may be called from any goroutine.
+func (e *Engine) Refresh() {
+	select {
+	case e.refresh <- struct{}{}:
+	default:
+	}
+}
+
+// Sync makes both sides alike once, and returns how things stand. It fails with [*EmptiedError]
+// when the directory is empty and was not, and with [*RemoteError] when the sandbox cannot be
+// reached after a few tries or refuses the caller.
+func (e *Engine) Sync(ctx context.Context) (*Report, error) {
+	e.sent, e.received, e.bytes = 0, 0, 0
+	e.all, e.relist = true, true
+	clear(e.stuck)
+	clear(e.refusals)
+	if err := e.rescan(ctx); err != nil {
+		return nil, err
+	}
+	for tries, pause := 1, firstPause; ; tries, pause = tries+1, pause*2 {
+		err := e.settle(ctx)
+		if err == nil {
+			return e.report(), nil
+		}
+		if !unavailable(err) || tries == onceTries || ctx.Err() != nil {
+			return nil, err
+		}
+		pause = max(pause, retryAfter(err))
+		e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: pause.Seconds()})
+		if err := sleep(ctx, pause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Watch keeps both sides alike until the context ends, and then returns nil. A sandbox that cannot
+// be reached is tried again for as long as it takes; an error means that nothing helps.
+func (e *Engine) Watch(ctx context.Context) error {
+	e.watching = true
+	defer e.unwatch()
+	if err := e.rescan(ctx); err != nil {
+		return orEnd(ctx, err)
+	}
+	ticks := pollers{every: e.opts.PollInterval, twoWay: e.opts.TwoWay}
+	defer ticks.stop()
+	lost, pause := false, firstPause
+	for {
+		var retry <-chan time.Time
+		err := e.settle(ctx)
+		var emptied *EmptiedError
+		switch {
+		case err == nil:
+			if lost {
+				e.emit(Event{Type: EventResumed})
+			}
+			lost, pause = false, firstPause
+		case errors.As(err, &emptied):
+			e.note(err.Error())
+		case unavailable(err) && ctx.Err() == nil:
+			wait := max(pause, retryAfter(err))
+			e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds()})
+			lost, pause = true, min(2*pause, longestPause)
+			retry = time.After(wait)
+		default:
+			return orEnd(ctx, err)
+		}
+		if ticks.watchFailed(e.watcher.failed) {
+			e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
+		}
+		if err := e.await(ctx, &ticks, retry); err != nil {
+			return orEnd(ctx, err)
+		}
+	}
+}
+
+// await waits until there is something to do.
+func (e *Engine) await(ctx context.Context, ticks *pollers, retry <-chan time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case n := <-e.watcher.changes:
+		return e.notice(ctx, n)
+	case <-ticks.remote():
+		e.relist = true
+	case <-ticks.local:
+		return e.rescan(ctx)
+	case <-e.refresh:
+		e.relist = true
+	case <-retry:
+	}
+	return nil
+}
+
+// notice takes in what the watcher saw.
+func (e *Engine) notice(ctx context.Context, n noticed) error {
+	ignores := false
+	for path := range n.paths {
+		ignores = ignores || isIgnoreFile(path)
+		e.dirty[path] = true
+	}
+	if n.all || ignores || len(n.paths) > manyChanges {
+		e.all = e.all || ignores
+		return e.rescan(ctx)
+	}
+	return e.lookAgain(ctx)
+}
+
+// unwatch ends the watching.
+func (e *Engine) unwatch() {
+	if e.watcher != nil {
+		e.watcher.close()
+	}
+	e.watching, e.watcher, e.local.watch, e.local.unwatch = false, nil, nil, nil
+}
+
+// rescan looks at everything. A watch begins anew with it: what it reported may have been lost,
+// and so the knowledge which directory has which name.
+func (e *Engine) rescan(ctx context.Context) error {
+	if e.watching {
+		e.unwatch()
+		w, err := newWatcher(e.opts.Dir)
+		if err != nil {
+			return fmt.Errorf("watching the directory: %w", err)
+		}
+		e.watching, e.watcher, e.local.watch, e.local.unwatch = true, w, w.add, w.remove
+	}
+	changed, err := e.local.scan(ctx)
+	if err != nil {
+		return err
+	}
+	clear(e.dirty)
+	sweep(e.opts.Dir, e.local.dirs)
+	e.changed(changed)
+	return nil
+}
+
+// lookAgain looks at what is dirty.
+func (e *Engine) lookAgain(ctx context.Context) error {
+	// What is gone comes first: a directory that was renamed loses its watches under the old
+	// names before it gets them under the new ones.
+	paths := slices.Collect(maps.Keys(e.dirty))
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(cmp.Compare(e.exists(a), e.exists(b)), cmp.Compare(a, b))
+	})
+	for _, path := range paths {
+		changed, err := e.local.look(ctx, path)
+		if err != nil {
+			return err
+		}
+		e.changed(changed)
+		e.todo[path] = true
+		delete(e.dirty, path)
+	}
+	return nil
+}
+
+// exists is 1 for what is there and 0 for what is not.
+func (e *Engine) exists(path string) int {
+	if _, err := os.Lstat(filepath.Join(e.opts.Dir, path)); err != nil {
+		return 0
+	}
+	return 1
+}
+
+func (e *Engine) changed(paths []string) {
+	slices.Sort(paths)
+	for _, path := range paths {
+		e.todo[path] = true
+		e.emit(Event{Type: EventFile, Path: path, State: Pending, Deleted: e.local.entry(path).Type == syncwire.None})
+	}
+}
+
+// settle carries over what is to be carried over, until nothing is.
+func (e *Engine) settle(ctx context.Context) error {
+	sent, received, bytes := e.sent, e.received, e.bytes
+	for range maxRounds {
+		if !e.again && !e.relist && !e.all && len(e.todo) == 0 {
+			break
+		}
+		if err := e.round(ctx); err != nil {
+			// Whether a batch was applied is not known.
+			e.all, e.relist = true, true
+			return err
+		}
+	}
+	if err := e.base.flush(); err != nil {
+		return fmt.Errorf("noting what was synced: %w", err)
+	}
+	now := Event{
+		Type: EventSettled, Files: e.sent - sent + e.received - received, Bytes: e.bytes - bytes,
+		Conflicts: len(e.conflicts), Refused: len(e.refusals) + len(e.local.refused), Differing: len(e.differs),
+	}
+	rest := [3]int{now.Conflicts, now.Refused, now.Differing}
+	if now.Files > 0 || e.settled == nil || *e.settled != rest {
+		e.emit(now)
+		e.settled = &rest
+	}
+	return nil
+}
+
+// round compares once and carries over what follows.
+func (e *Engine) round(ctx context.Context) error {
+	e.again = false
+	if err := e.lookAgain(ctx); err != nil {
+		return err
+	}
+	if e.remote == nil || e.relist {
+		if err := e.list(ctx); err != nil {
+			return err
+		}
+	}
+	if len(e.local.nodes) == 0 && len(e.base.entries) > 0 && !e.opts.AllowEmpty {
+		return &EmptiedError{Dir: e.opts.Dir, Files: len(e.base.entries)}
+	}
+	m := merge{local: e.local, remote: e.remote, base: e.base, twoWay: e.opts.TwoWay, prefer: e.prefer}
+	paths := slices.Collect(maps.Keys(e.todo))
+	if e.all {
+		paths = append(m.all(), slices.Concat(slices.Collect(maps.Keys(e.conflicts)), slices.Collect(maps.Keys(e.differs)))...)
+	}
+	e.all = false
+	clear(e.todo)
+	p := m.run(paths)
+	p.push = e.withoutStuck(m.local, p.push, &p)
+	p.pull = e.withoutStuck(m.local, p.pull, &p)
+	e.state(paths, &p)
+	if err := e.push(ctx, p.push); err != nil {
+		return err
+	}
+	if err := e.tidy(ctx, p.push); err != nil {
+		return err
+	}
+	if err := e.pull(ctx, p.pull); err != nil {
+		return err
+	}
+	e.all = e.all || m.resolved || e.again
+	return nil
+}
+
+func (e *Engine) prefer(path string) Side {
+	if e.opts.Prefer == Neither || len(e.opts.PreferPaths) == 0 {
+		return e.opts.Prefer
+	}
+	for _, p := range e.opts.PreferPaths {
+		if within(path, p) {
+			return e.opts.Prefer
+		}
+	}
+	return Neither
+}
+
+// withoutStuck takes out what was refused or was in the way before, and is the same still.
+func (e *Engine) withoutStuck(local *tree, changes []change, p *plan) []change {
+	if len(e.stuck)+len(e.refusals) == 0 {
+		return changes
+	}
+	return slices.DeleteFunc(changes, func(c change) bool {
+		if r, ok := e.refusals[c.path]; ok && r.local.Same(local.entry(c.path)) {
+			return true
+		}
+		delete(e.refusals, c.path)
+		for path, s := range e.stuck {
+			switch {
+			case !within(path, c.path) && (c.expect.Type != syncwire.Dir || !within(c.path, path)):
+			case !s.local.Same(local.entry(path)):
+				delete(e.stuck, path)
+			case s.times >= maxStuck:
+				p.conflicts = append(p.conflicts, Conflict{
+					Path: c.path, Reason: s.reason, Local: local.entry(c.path), Remote: e.remote.entry(c.path), Base: e.base.entry(c.path),
+				})
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// state notes what of the compared paths is not alike and stays so.
+func (e *Engine) state(paths []string, p *plan) {
+	before := e.conflicts
+	e.conflicts = maps.Clone(before)
+	was := maps.Clone(e.differs)
+	for _, path := range paths {
+		delete(e.conflicts, path)
+		delete(e.differs, path)
+	}
+	for _, c := range p.conflicts {
+		e.conflicts[c.Path] = c
+		if old, ok := before[c.Path]; !ok || old.Reason != c.Reason {
+			e.emit(Event{Type: EventFile, Path: c.Path, State: FileConflict, Reason: c.Reason})
+		}
+	}
+	for _, path := range p.differs {
+		e.differs[path] = true
+		if !was[path] {
+			e.emit(Event{Type: EventFile, Path: path, State: FileDiffers, Deleted: e.remote.entry(path).Type == syncwire.None})
+		}
+	}
+}
+
+func (e *Engine) refuse(c change, reason string) {
+	e.refusals[c.path] = stuck{reason: reason, local: e.local.entry(c.path)}
+	e.tell(c, FileRefused, reason)
+}
+
+func (e *Engine) report() *Report {
+	r := &Report{Sent: e.sent, Received: e.received, Bytes: e.bytes, Conflicts: []Conflict{}, Refused: []Refusal{}, Differs: []string{}}
+	for _, path := range slices.Sorted(maps.Keys(e.conflicts)) {
+		r.Conflicts = append(r.Conflicts, e.conflicts[path])
+	}
+	refused := maps.Clone(e.local.refused)
+	for path, s := range e.refusals {
+		refused[path] = s.reason
+	}
+	if e.opts.TwoWay && e.remote != nil {
+		maps.Copy(refused, e.remote.refused)
+	}
+	for _, path := range slices.Sorted(maps.Keys(refused)) {
+		r.Refused = append(r.Refused, Refusal{Path: path, Reason: refused[path]})
+	}
+	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
+	return r
+}
+
+func (e *Engine) tell(c change, state FileState, reason string) {
+	e.emit(Event{Type: EventFile, Path: c.path, State: state, Deleted: c.want.Type == syncwire.None, Reason: reason})
+}
+
+func (e *Engine) note(text string) { e.emit(Event{Type: EventNote, Reason: strings.TrimSpace(text)}) }
+
+func (e *Engine) emit(event Event) {
+	if e.opts.OnEvent != nil {
+		event.Time = time.Now()
+		e.opts.OnEvent(event)
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
+)
+
+// EventType is what an event is about.
+type EventType string
+
+// The events.
+const (
+	// EventFile: the state of one path changed.
+	EventFile EventType = "file"
+	// EventLost: the sandbox cannot be reached; it is tried again after Retry.
+	EventLost EventType = "lost"
+	// EventResumed: it can be reached again.
+	EventResumed EventType = "resumed"
+	// EventSettled: nothing is left to do; Conflicts and Refused tell what remains.
+	EventSettled EventType = "settled"
+	// EventNote: something that a person should know.
+	EventNote EventType = "note"
+)
+
+// FileState is where a path stands.
+type FileState string
+
+// The states of a path.
+const (
+	// Pending: a change was seen and waits for its batch.
+	Pending FileState = "pending"
+	// Sending: its batch is on the way.
+	Sending FileState = "sending"
+	// Applied: the sandbox has it.
+	FileApplied FileState = "applied"
+	// FileReceived: the directory has what the sandbox made.
+	FileReceived FileState = "received"
+	// FileRefused: it cannot be synced; Reason says why.
+	FileRefused FileState = "refused"
+	// FileConflict: both sides changed it; Reason says how.
+	FileConflict FileState = "conflict"
+	// FileDiffers: the sandbox changed it, and files do not travel back.
+	FileDiffers FileState = "differs"
+)
+
+// Event is something that happened. Texts may come from inside the sandbox: escape them before
+// they go to a terminal.
+type Event struct {
+	Time  time.Time `json:"time"`
+	Type  EventType `json:"type"`
+	Path  string    `json:"path,omitempty"`
+	State FileState `json:"state,omitempty"`
+	// Deleted tells that the change is a deletion.
+	Deleted bool   `json:"deleted,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	// Seconds until the next try, for EventLost.
+	RetrySeconds float64 `json:"retrySeconds,omitempty"`
+	// Files and Bytes that the last settling sent, and the counts of what remains, for
+	// EventSettled.
+	Files     int   `json:"files,omitempty"`
+	Bytes     int64 `json:"bytes,omitempty"`
+	Conflicts int   `json:"conflicts,omitempty"`
+	Refused   int   `json:"refused,omitempty"`
+	Differing int   `json:"differing,omitempty"`
+}
+
+// Conflict is a path that both sides changed, or whose change on one side has no place on the
+// other.
+type Conflict struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+	// Local and Remote are what lies there now, Base what both agreed on last; Type is none for
+	// nothing.
+	Local  syncwire.Entry `json:"local"`
+	Remote syncwire.Entry `json:"remote"`
+	Base   syncwire.Entry `json:"base"`
+}
+
+// Refusal is a path that cannot be synced.
+type Refusal struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Report is how things stand after a sync. All lists are ordered by path.
+type Report struct {
+	// Sent and Received count the paths that were changed on the other side.
+	Sent     int `json:"sent"`
+	Received int `json:"received"`
+	// Bytes of content that were sent.
+	Bytes     int64      `json:"bytes"`
+	Conflicts []Conflict `json:"conflicts"`
+	Refused   []Refusal  `json:"refused"`
+	// Differs has what the sandbox changed and did not travel back.
+	Differs []string `json:"differs"`
+}

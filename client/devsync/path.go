@@ -1,0 +1,105 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// reserved is the runner's own directory at the top of the workspace.
+const reserved = ".sandbar"
+
+// incoming begins the names of files that are being received. Such a name is never synced.
+const incoming = ".sandbar-incoming-"
+
+// checkName returns why a path may not be synced, in either direction; empty when it may. What
+// comes from the sandbox is chosen by whoever runs code in it: a path must not lead out of the
+// directory, nor into a repository's .git, whose hooks and configuration are programs that the
+// person's own git would run (CVE-2014-9390 has the spellings).
+func checkName(path string) string {
+	switch {
+	case path == "" || path[0] == '/':
+		return "it is no relative path"
+	case !utf8.ValidString(path) || strings.ContainsRune(path, utf8.RuneError):
+		return "the name is not valid UTF-8"
+	case strings.ContainsFunc(path, unicode.IsControl):
+		return "the name contains a control character"
+	case strings.Contains(path, `\`):
+		return "the name contains a backslash"
+	}
+	names := strings.Split(path, "/")
+	for _, name := range names {
+		switch {
+		case name == "" || name == "." || name == "..":
+			return "the path is not clean"
+		case isGit(name):
+			return "it belongs to a git repository's own files"
+		case strings.HasPrefix(name, incoming):
+			return "the name is reserved"
+		}
+	}
+	if strings.EqualFold(names[0], reserved) {
+		return "the name is reserved"
+	}
+	return ""
+}
+
+// isGit tells whether a file system somewhere may take a name for .git: without regard to case
+// (macOS, Windows), without invisible characters (HFS+), as short name or with dots, spaces or a
+// stream at the end (NTFS).
+func isGit(name string) bool {
+	name = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Variation_Selector, r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	name, _, _ = strings.Cut(name, ":")
+	name = strings.TrimRight(name, ". ")
+	return name == ".git" || name == "git~1"
+}
+
+// checkTarget returns why a symlink at path may not have a target; empty when it may. Only
+// targets inside the tree are let through: on this side the link would give the sandbox a way to
+// the person's files, on the other it would lead nowhere.
+func checkTarget(path, target string) string {
+	up, rest := 0, target
+	for rest == ".." || strings.HasPrefix(rest, "../") {
+		up, rest = up+1, strings.TrimPrefix(strings.TrimPrefix(rest, ".."), "/")
+	}
+	depth := strings.Count(path, "/")
+	switch {
+	case target == "" || target[0] == '/':
+		return "the symlink's target is not relative"
+	case up > depth:
+		return "the symlink leads out of the directory"
+	case rest == "" && up > 0, rest == "." && up == 0:
+		return ""
+	}
+	// Steps up behind a name count from wherever that name leads, so they are not let through.
+	if reason := checkName(strings.Repeat("x/", depth-up) + rest); reason != "" {
+		return "the symlink's target: " + reason
+	}
+	return ""
+}
+
+// within tells whether path is dir or lies below it; everything lies below "" and ".".
+func within(path, dir string) bool {
+	return dir == "" || dir == "." || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
+}
+
+// ancestors yields the directories of a path, the topmost first.
+func ancestors(path string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := range len(path) {
+			if path[i] == '/' && !yield(path[:i]) {
+				return
+			}
+		}
+	}
+}

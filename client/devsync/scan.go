@@ -1,0 +1,296 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/gitignore"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
+)
+
+// node is a file or a symlink of the directory.
+type node struct {
+	Entry syncwire.Entry `json:"e"`
+	ID    identity       `json:"id"`
+	// Read is when the content was read.
+	Read time.Time `json:"r"`
+}
+
+// tree is what lies in the directory and is not ignored.
+type tree struct {
+	root  string
+	rules gitignore.Rules
+	nodes map[string]node
+	dirs  map[string]bool
+	// refused has what cannot be synced, and why.
+	refused map[string]string
+	// cache has nodes of an earlier run, whose digests hold while the files' identities do.
+	cache map[string]node
+	// watch is called for each directory before it is read, so that nothing that happens in it
+	// goes unseen; nil if nobody watches.
+	watch func(dir string)
+	// unwatch is called for a directory that is gone, or is another one. A watch belongs to the
+	// directory and not to its name: that of one that was renamed would report names that are no
+	// more.
+	unwatch func(dir string)
+	// hashed counts the files that were read.
+	hashed int
+}
+
+func newTree(root string) *tree {
+	return &tree{root: root, nodes: map[string]node{}, dirs: map[string]bool{}, refused: map[string]string{}}
+}
+
+// scan looks at everything. It returns the paths that are not as before. The root has to be
+// there: a directory that cannot be read is none that is empty.
+func (t *tree) scan(ctx context.Context) (changed []string, err error) {
+	before := t.nodes
+	if t.cache == nil {
+		t.cache = before
+	}
+	t.nodes, t.dirs, t.refused, t.rules = map[string]node{}, map[string]bool{}, map[string]string{}, gitignore.Rules{}
+	if err := t.directory(ctx, "", before); err != nil {
+		t.nodes = before
+		return nil, fmt.Errorf("reading %s: %w", t.root, err)
+	}
+	t.cache = nil
+	for path, n := range t.nodes {
+		if old, ok := before[path]; !ok || !old.Entry.Same(n.Entry) {
+			changed = append(changed, path)
+		}
+	}
+	for path := range before {
+		if _, ok := t.nodes[path]; !ok {
+			changed = append(changed, path)
+		}
+	}
+	return changed, nil
+}
+
+// look looks at one path, and all below it if it is a directory.
+func (t *tree) look(ctx context.Context, path string) (changed []string, err error) {
+	if checkName(path) != "" {
+		return nil, nil
+	}
+	before := map[string]node{}
+	wasDir := t.dirs[path]
+	for p := range t.below(path, wasDir) {
+		before[p] = t.nodes[p]
+		delete(t.nodes, p)
+	}
+	if wasDir {
+		for p := range t.dirs {
+			if within(p, path) {
+				delete(t.dirs, p)
+				if t.unwatch != nil {
+					t.unwatch(p)
+				}
+			}
+		}
+	}
+	delete(t.refused, path)
+	if !t.hidden(path) { // else whatever was there is gone, or does not count any more
+		err = t.visit(ctx, path, before)
+	}
+	if err != nil {
+		maps.Copy(t.nodes, before) // what could not be looked at has not been deleted
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(t.root, path), err)
+	}
+	for p, old := range before {
+		if n, ok := t.nodes[p]; !ok || !old.Entry.Same(n.Entry) {
+			changed = append(changed, p)
+		}
+	}
+	for p := range t.below(path, t.dirs[path]) {
+		if _, ok := before[p]; !ok {
+			changed = append(changed, p)
+		}
+	}
+	return changed, nil
+}
+
+// below yields the paths of nodes at path and, if it is a directory, below it.
+func (t *tree) below(path string, dir bool) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !dir {
+			if _, ok := t.nodes[path]; ok {
+				yield(path)
+			}
+			return
+		}
+		for p := range t.nodes {
+			if within(p, path) && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// hidden tells whether a directory above a path is ignored, or is none.
+func (t *tree) hidden(path string) bool {
+	for dir := range ancestors(path) {
+		if !t.dirs[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// ignored tells whether a path of the sandbox does not count here.
+func (t *tree) ignored(path string) bool { return t.rules.Ignored(path, false) }
+
+// directory reads a directory. What vanishes meanwhile is left out.
+func (t *tree) directory(ctx context.Context, dir string, before map[string]node) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if t.watch != nil {
+		t.watch(dir)
+	}
+	err := readIgnores(&t.rules, t.root, dir)
+	if err != nil {
+		return err
+	}
+	names, err := os.ReadDir(filepath.Join(t.root, dir))
+	if err != nil {
+		if dir != "" && errors.Is(err, fs.ErrPermission) {
+			// What cannot be read has not been deleted.
+			t.refused[dir] = "the directory cannot be read"
+			for p, n := range before {
+				if within(p, dir) {
+					t.nodes[p] = n
+				}
+			}
+			return nil
+		}
+		if dir != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
+			return nil
+		}
+		return err
+	}
+	t.dirs[dir] = true
+	for _, name := range names {
+		if err := t.visit(ctx, strings.TrimPrefix(dir+"/"+name.Name(), "/"), before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visit takes in what lies at a path, whose parent is not ignored.
+func (t *tree) visit(ctx context.Context, path string, before map[string]node) error {
+	full := filepath.Join(t.root, path)
+	info, err := os.Lstat(full)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	if isGit(name) || strings.HasPrefix(name, incoming) || t.rules.Matches(path, info.IsDir()) {
+		return nil
+	}
+	if reason := checkName(path); reason != "" {
+		t.refused[path] = reason
+		return nil
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return t.directory(ctx, path, before)
+	case mode.IsRegular():
+		return t.file(path, info, before)
+	case mode&fs.ModeSymlink != 0:
+		target, err := os.Readlink(full)
+		if err != nil {
+			return nil //nolint:nilerr // it vanished
+		}
+		if reason := checkTarget(path, target); reason != "" {
+			t.refused[path] = reason
+			return nil
+		}
+		t.nodes[path] = node{Entry: syncwire.Entry{Type: syncwire.Symlink, Target: target}, ID: identityOf(info)}
+	default:
+		t.refused[path] = "it is neither a file nor a directory nor a symlink"
+	}
+	return nil
+}
+
+// file takes in a file, and reads it if it may have changed.
+func (t *tree) file(path string, info os.FileInfo, before map[string]node) error {
+	id := identityOf(info)
+	old, ok := before[path]
+	if !ok {
+		old, ok = t.cache[path]
+	}
+	if ok && old.Entry.Type == syncwire.File && old.ID == id && id.settled(old.Read) {
+		t.nodes[path] = old
+		return nil
+	}
+	n, err := t.hash(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotRegular):
+	case errors.Is(err, fs.ErrPermission):
+		t.refused[path] = "the file cannot be read"
+		if ok {
+			t.nodes[path] = old // what cannot be read has not been deleted
+		}
+	case err != nil:
+		return err
+	default:
+		t.nodes[path] = n
+	}
+	return nil
+}
+
+// hash reads a file.
+func (t *tree) hash(path string) (node, error) {
+	f, err := openRegular(filepath.Join(t.root, path))
+	if err != nil {
+		return node{}, err
+	}
+	defer f.Close()
+	t.hashed++
+	n := node{Read: time.Now()}
+	info, err := f.Stat()
+	if err != nil {
+		return node{}, err
+	}
+	n.ID = identityOf(info)
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	if err != nil {
+		return node{}, err
+	}
+	n.Entry = syncwire.Entry{
+		Type: syncwire.File, Size: size, Digest: hex.EncodeToString(sum.Sum(nil)), Executable: executable(info),
+	}
+	return n, nil
+}
+
+func executable(info os.FileInfo) bool { return info.Mode()&0o100 != 0 }
+
+// entry is what lies at a path.
+func (t *tree) entry(path string) syncwire.Entry {
+	if n, ok := t.nodes[path]; ok {
+		return n.Entry
+	}
+	return syncwire.Entry{Type: syncwire.None}
+}

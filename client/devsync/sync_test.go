@@ -1,0 +1,309 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package devsync_test
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/client/devsync"
+)
+
+// Each row begins with both sides alike (first), then both are edited, then they are synced.
+func TestWhatOneSideChangedIsCarriedOver(t *testing.T) {
+	first := files{"a.txt": "a", "dir/b.txt": "b", "dir/deep/c.txt": "c", "run.sh": "x*", "link": "-> a.txt"}
+	for name, c := range map[string]struct {
+		here, there files
+		change      func(*devsync.Options)
+		// wantHere and wantThere are what is there besides or instead of first; "-" is nothing.
+		wantHere, wantThere files
+		conflicts, differs  []string
+	}{
+		"an edit, a new file, a symlink and an executable": {
+			here:      files{"a.txt": "A", "new/d": "d", "l2": "-> dir/b.txt", "dir/b.txt": "b*"},
+			wantThere: files{"a.txt": "A", "new/d": "d", "l2": "-> dir/b.txt", "dir/b.txt": "b*"},
+		},
+		"a deletion": {here: files{"dir/b.txt": "-"}, wantThere: files{"dir/b.txt": "-"}},
+		"a directory that becomes a file": {
+			here: files{"dir/": "-", "dir": "f"}, wantHere: files{"dir": "f", "dir/b.txt": "-", "dir/deep/c.txt": "-"},
+			wantThere: files{"dir": "f", "dir/b.txt": "-", "dir/deep/c.txt": "-"},
+		},
+		"a file that becomes a directory": {
+			here: files{"a.txt": "-", "a.txt/x": "x"}, wantThere: files{"a.txt": "-", "a.txt/x": "x"},
+		},
+		"what the sandbox made stays there, one way": {there: files{"out.js": "o"}, wantThere: files{"out.js": "o"}},
+		"what the sandbox changed is told, one way": {
+			there: files{"a.txt": "T"}, wantThere: files{"a.txt": "T"}, differs: []string{"a.txt"},
+		},
+		"what the sandbox made comes back, two ways": {
+			there: files{"out/o.js": "o", "a.txt": "T", "run.sh": "-", "link": "-> dir", "dir/b.txt": "b*"}, change: twoWay,
+			wantHere:  files{"out/o.js": "o", "a.txt": "T", "run.sh": "-", "link": "-> dir", "dir/b.txt": "b*"},
+			wantThere: files{"out/o.js": "o", "a.txt": "T", "run.sh": "-", "link": "-> dir", "dir/b.txt": "b*"},
+		},
+		"a directory that becomes a file in the sandbox": {
+			there: files{"dir/": "-", "dir": "f"}, change: twoWay,
+			wantHere:  files{"dir": "f", "dir/b.txt": "-", "dir/deep/c.txt": "-"},
+			wantThere: files{"dir": "f", "dir/b.txt": "-", "dir/deep/c.txt": "-"},
+		},
+		"a file that becomes a directory in the sandbox": {
+			there: files{"a.txt": "-", "a.txt/x": "x"}, change: twoWay,
+			wantHere: files{"a.txt": "-", "a.txt/x": "x"}, wantThere: files{"a.txt": "-", "a.txt/x": "x"},
+		},
+		"the same edit on both sides": {
+			here: files{"a.txt": "S"}, there: files{"a.txt": "S"}, wantHere: files{"a.txt": "S"}, wantThere: files{"a.txt": "S"},
+		},
+		"two edits of one file": {
+			here: files{"a.txt": "H", "n": "n"}, there: files{"a.txt": "T"},
+			wantHere: files{"a.txt": "H", "n": "n"}, wantThere: files{"a.txt": "T", "n": "n"}, conflicts: []string{"a.txt"},
+		},
+		"an edit and a deletion": {
+			here: files{"a.txt": "H", "run.sh": "-"}, there: files{"a.txt": "-", "run.sh": "T*"},
+			wantHere: files{"a.txt": "H", "run.sh": "-"}, wantThere: files{"a.txt": "-", "run.sh": "T*"}, conflicts: []string{"a.txt", "run.sh"},
+		},
+		"a file here, a directory with new files there": {
+			here: files{"n": "file"}, there: files{"n/x": "x"}, change: twoWay,
+			wantHere: files{"n": "file"}, wantThere: files{"n/x": "x"}, conflicts: []string{"n", "n/x"},
+		},
+		"a directory with new files here, a file there": {
+			here: files{"n/x": "x"}, there: files{"n": "file"},
+			wantHere: files{"n/x": "x"}, wantThere: files{"n": "file"}, conflicts: []string{"n", "n/x"},
+		},
+		"two edits, the local side preferred": {
+			here: files{"a.txt": "H", "run.sh": "-"}, there: files{"a.txt": "T", "run.sh": "T*"},
+			change:   func(o *devsync.Options) { o.Prefer = devsync.Local },
+			wantHere: files{"a.txt": "H", "run.sh": "-"}, wantThere: files{"a.txt": "H", "run.sh": "-"},
+		},
+		"two edits, the sandbox preferred for one path": {
+			here: files{"a.txt": "H", "dir/b.txt": "H"}, there: files{"a.txt": "T", "dir/b.txt": "T"},
+			change: func(o *devsync.Options) {
+				o.Prefer, o.PreferPaths = devsync.Remotes, []string{"dir"}
+			},
+			wantHere: files{"a.txt": "H", "dir/b.txt": "T"}, wantThere: files{"a.txt": "T", "dir/b.txt": "T"}, conflicts: []string{"a.txt"},
+		},
+		"a file here preferred to a directory there": {
+			here: files{"n": "file"}, there: files{"n/x": "x", "n/y/z": "z"},
+			change:   func(o *devsync.Options) { o.TwoWay, o.Prefer = true, devsync.Local },
+			wantHere: files{"n": "file"}, wantThere: files{"n": "file"},
+		},
+		"a directory there preferred to a file here": {
+			here: files{"n": "file"}, there: files{"n/x": "x", "n/y/z": "z"},
+			change:   func(o *devsync.Options) { o.TwoWay, o.Prefer = true, devsync.Remotes },
+			wantHere: files{"n/x": "x", "n/y/z": "z"}, wantThere: files{"n/x": "x", "n/y/z": "z"},
+		},
+		"a directory here preferred to a file there": {
+			here: files{"n/x": "x"}, there: files{"n": "file"},
+			change:   func(o *devsync.Options) { o.TwoWay, o.Prefer = true, devsync.Local },
+			wantHere: files{"n/x": "x"}, wantThere: files{"n/x": "x"},
+		},
+		"a file there preferred to a directory here": {
+			here: files{"n/x": "x"}, there: files{"n": "file"},
+			change:   func(o *devsync.Options) { o.TwoWay, o.Prefer = true, devsync.Remotes },
+			wantHere: files{"n": "file"}, wantThere: files{"n": "file"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			write(t, w.dir, first)
+			if r := w.mustSync(c.change); r.Sent != len(first) || len(r.Conflicts) > 0 {
+				t.Fatalf("the first sync: %+v", r)
+			}
+			write(t, w.dir, c.here)
+			write(t, w.workspace, c.there)
+			r := w.mustSync(c.change)
+			if c.wantHere == nil {
+				c.wantHere = c.here
+			}
+			if diff := cmp.Diff(with(first, c.wantHere), read(t, w.dir)); diff != "" {
+				t.Errorf("the directory (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(with(first, c.wantThere), read(t, w.workspace)); diff != "" {
+				t.Errorf("the workspace (-want +got):\n%s", diff)
+			}
+			conflicts := []string(nil)
+			for _, conflict := range r.Conflicts {
+				conflicts = append(conflicts, conflict.Path)
+			}
+			if diff := cmp.Diff(c.conflicts, conflicts); diff != "" {
+				t.Errorf("conflicts (-want +got):\n%s", diff)
+			}
+			if strings.Join(c.differs, " ") != strings.Join(r.Differs, " ") {
+				t.Errorf("differing: got %v, want %v", r.Differs, c.differs)
+			}
+			again := w.mustSync(c.change)
+			if again.Sent+again.Received > 0 || len(again.Conflicts) != len(r.Conflicts) {
+				t.Errorf("a second sync had something to do: %+v", again)
+			}
+		})
+	}
+}
+
+func with(first, change files) files {
+	tree := maps.Clone(first)
+	for path, content := range change {
+		if content == "-" {
+			delete(tree, path)
+		} else {
+			tree[path] = content
+		}
+	}
+	return tree
+}
+
+func TestWhatIsIgnoredStaysWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{
+		".gitignore": "*.log\nnode_modules\n", "sub/.gitignore": "!keep.log\n", "sub/.sandbarignore": "secret\n",
+		".git/config": "g", "sub/.git": "gitdir: x", "a.log": "l", "sub/keep.log": "k", "sub/secret": "s",
+		"node_modules/m": "m", "sub/a": "a",
+	})
+	write(t, w.workspace, files{"node_modules/linux": "x", "sub/b.log": "there", ".git/x": "x"})
+	w.mustSync(twoWay)
+	want := files{
+		".gitignore": "*.log\nnode_modules\n", "sub/.gitignore": "!keep.log\n", "sub/.sandbarignore": "secret\n",
+		"sub/keep.log": "k", "sub/a": "a", "node_modules/linux": "x", "sub/b.log": "there", ".git/x": "x",
+	}
+	if diff := cmp.Diff(want, read(t, w.workspace)); diff != "" {
+		t.Errorf("the workspace (-want +got):\n%s", diff)
+	}
+	for _, path := range []string{"node_modules/linux", "sub/b.log", ".git/x"} {
+		if _, err := os.Lstat(filepath.Join(w.dir, path)); err == nil {
+			t.Errorf("%s was brought back", path)
+		}
+	}
+	// To begin to ignore a file is no deletion.
+	write(t, w.dir, files{".sandbarignore": "sub/a\n"})
+	w.mustSync(twoWay)
+	if read(t, w.workspace)["sub/a"] != "a" || read(t, w.dir)["sub/a"] != "a" {
+		t.Error("a file that is ignored from now on was deleted")
+	}
+	// A directory whose ignored files keep it in the sandbox does not stop the sync (Mutagen #114).
+	write(t, w.dir, files{"sub": "-", "z": "z"})
+	w.mustSync(twoWay)
+	got := read(t, w.workspace)
+	if got["sub/b.log"] != "there" || got["z"] != "z" || got["sub/.gitignore"] != "" {
+		t.Errorf("after the deletion of a directory: %v", got)
+	}
+}
+
+func TestAnEmptyDirectoryEmptiesNothing(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "b/c": "c"})
+	w.mustSync(nil)
+	write(t, w.dir, files{"a": "-", "b": "-"})
+	_, err := w.sync(nil)
+	var emptied *devsync.EmptiedError
+	if !errors.As(err, &emptied) || emptied.Files != 2 || len(read(t, w.workspace)) != 2 {
+		t.Errorf("got %v; the workspace has %v", err, read(t, w.workspace))
+	}
+	w.mustSync(func(o *devsync.Options) { o.AllowEmpty = true })
+	if left := read(t, w.workspace); len(left) > 0 {
+		t.Errorf("with the flag, %v is left", left)
+	}
+	if entries, _ := os.ReadDir(w.workspace); len(entries) != 1 { // the runner's own
+		t.Errorf("directories are left: %v", entries)
+	}
+}
+
+func TestAnEmptyWorkspaceGetsAllAnew(t *testing.T) {
+	w := newWorld(t)
+	tree := files{"a": "a", "b/c": "c"}
+	write(t, w.dir, tree)
+	w.mustSync(twoWay)
+	write(t, w.workspace, files{"a": "-", "b": "-"})
+	w.mustSync(twoWay)
+	if diff := cmp.Diff(tree, read(t, w.workspace)); diff != "" || len(read(t, w.dir)) != 2 {
+		t.Errorf("the workspace (-want +got):\n%s; the directory has %v", diff, read(t, w.dir))
+	}
+}
+
+// One file that cannot be synced does not hold up the others, and says why.
+func TestARefusedFileIsToldAloneAndTheOthersGo(t *testing.T) {
+	w := newWorld(t, "SANDBAR_MAX_FILE_BYTES=1000")
+	write(t, w.dir, files{"big": strings.Repeat("x", 2000), "out": "-> /etc/passwd", "up": "-> ../x", `back\slash`: "x"})
+	for n := range 20 {
+		write(t, w.dir, files{string(rune('a' + n)): "x"})
+	}
+	r := w.mustSync(nil)
+	reasons := map[string]string{}
+	for _, refusal := range r.Refused {
+		reasons[refusal.Path] = refusal.Reason
+	}
+	if len(reasons) != 4 || !strings.Contains(reasons["big"], "1000") || !strings.Contains(reasons["up"], "leads out") {
+		t.Errorf("refused: %v", reasons)
+	}
+	if got := len(read(t, w.workspace)); got != 20 || r.Sent != 20 {
+		t.Errorf("%d files are there, %d were sent, want 20", got, r.Sent)
+	}
+}
+
+// What comes from the sandbox is chosen by whoever runs code there.
+func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	w.mustSync(twoWay)
+	outside := filepath.Join(filepath.Dir(w.dir), "outside")
+	if err := os.Mkdir(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.workspace, files{
+		".git/hooks/pre-commit": "evil*", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
+		"abs": "-> " + outside, "up": "-> ../outside", "ok": "-> a", "x/y": "-> ../../outside", "git~1/config": "evil",
+	})
+	r := w.mustSync(twoWay)
+	if diff := cmp.Diff(files{"a": "a", "ok": "-> a"}, read(t, w.dir)); diff != "" {
+		t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+	if entries, _ := os.ReadDir(outside); len(entries) > 0 || len(r.Refused) < 5 {
+		t.Errorf("outside: %v, refused: %v", entries, r.Refused)
+	}
+}
+
+func TestOnlyOneProcessSyncsAPair(t *testing.T) {
+	w := newWorld(t)
+	e, err := devsync.Open(w.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if other, err := devsync.Open(w.options()); !errors.Is(err, devsync.ErrBusy) {
+		t.Errorf("a second engine: %v, %v", other, err)
+	}
+}
+
+func TestASmallEditOfALargeFileSendsLittle(t *testing.T) {
+	w := newWorld(t)
+	content := make([]byte, 0, 8<<20)
+	for n := 0; len(content) < 8<<20; n++ {
+		content = append(content, []byte(strings.Repeat("0123456789abcdef", 3)+string(rune('a'+n%26))+strings.Repeat("z", n%97)+"\n")...)
+	}
+	write(t, w.dir, files{"big": string(content)})
+	w.mustSync(nil)
+	w.sent.Store(0)
+	middle := len(content) / 2
+	write(t, w.dir, files{"big": string(content[:middle]) + "one more line\n" + string(content[middle:])})
+	r := w.mustSync(nil)
+	if read(t, w.workspace)["big"] != read(t, w.dir)["big"] {
+		t.Error("the file did not arrive as it is")
+	}
+	if sent := w.sent.Load(); sent > 200<<10 || r.Bytes > 200<<10 {
+		t.Errorf("%d bytes travelled, %d of them content, for one line", sent, r.Bytes)
+	}
+	w.sent.Store(0)
+	if err := os.Rename(filepath.Join(w.dir, "big"), filepath.Join(w.dir, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	w.mustSync(nil)
+	if sent := w.sent.Load(); sent > 2<<10 || read(t, w.workspace)["moved"] != read(t, w.dir)["moved"] {
+		t.Errorf("%d bytes travelled for a rename", sent)
+	}
+}

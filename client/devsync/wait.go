@@ -1,0 +1,84 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// pollers are the clocks of a Watch.
+type pollers struct {
+	every  time.Duration
+	twoWay bool
+
+	there, here *time.Ticker
+	local       <-chan time.Time
+}
+
+// remote ticks when the workspace is to be asked; never one way, so that an idle session costs
+// nothing on either side.
+func (p *pollers) remote() <-chan time.Time {
+	if !p.twoWay {
+		return nil
+	}
+	if p.there == nil {
+		p.there = time.NewTicker(p.every)
+	}
+	return p.there.C
+}
+
+// watchFailed begins to tick for a directory that cannot be watched. It is true the first time.
+func (p *pollers) watchFailed(err error) bool {
+	if err == nil || p.here != nil {
+		return false
+	}
+	p.here = time.NewTicker(rescanEvery)
+	p.local = p.here.C
+	return true
+}
+
+func (p *pollers) stop() {
+	for _, t := range []*time.Ticker{p.there, p.here} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// unavailable tells whether trying again later can help.
+func unavailable(err error) bool {
+	var remote *RemoteError
+	return errors.As(err, &remote) && remote.Kind == Unavailable
+}
+
+func retryAfter(err error) time.Duration {
+	var remote *RemoteError
+	if errors.As(err, &remote) {
+		return remote.RetryAfter
+	}
+	return 0
+}
+
+// orEnd is nil when the context has ended, which is how a Watch ends well.
+func orEnd(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

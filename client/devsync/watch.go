@@ -1,0 +1,127 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+const (
+	// quiet is how long nothing has to happen before a burst of changes is looked at, and
+	// longest how long a burst that does not end is waited for.
+	quiet   = 15 * time.Millisecond
+	longest = 150 * time.Millisecond
+
+	// rescanEvery is how often the directory is read when it cannot be watched.
+	rescanEvery = 2 * time.Second
+)
+
+// noticed is what happened in the directory.
+type noticed struct {
+	paths map[string]bool
+	// all: some of it is not known, so that everything has to be looked at.
+	all bool
+}
+
+// watcher reports what happens in directories.
+type watcher struct {
+	root    string
+	fs      *fsnotify.Watcher
+	changes chan noticed
+	stop    chan struct{}
+	done    chan struct{}
+	// failed is why not every directory is watched; nil if all are.
+	failed error
+}
+
+func newWatcher(root string) (*watcher, error) {
+	fs, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{root: root, fs: fs, changes: make(chan noticed), stop: make(chan struct{}), done: make(chan struct{})}
+	go w.run()
+	return w, nil
+}
+
+func (w *watcher) close() {
+	close(w.stop)
+	<-w.done
+	_ = w.fs.Close()
+}
+
+// add watches a directory. Where the kernel has no watch left, the whole is read every now and
+// then instead: a directory that is not watched would look as if nothing happened in it.
+func (w *watcher) add(dir string) {
+	if w.failed != nil {
+		return
+	}
+	err := w.fs.Add(filepath.Join(w.root, dir))
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		w.failed = err
+	}
+	// Anything else is a directory that is gone, or that cannot be read: the scan tells.
+}
+
+// remove ends the watch of a directory.
+func (w *watcher) remove(dir string) {
+	_ = w.fs.Remove(filepath.Join(w.root, dir)) // the kernel may have ended it before
+}
+
+// run collects what happens until it is quiet, and hands it over when somebody asks.
+func (w *watcher) run() {
+	defer close(w.done)
+	var (
+		now   = noticed{paths: map[string]bool{}}
+		began time.Time
+		timer = time.NewTimer(time.Hour)
+		out   chan noticed
+	)
+	defer timer.Stop()
+	for {
+		select {
+		case e, ok := <-w.fs.Events:
+			if !ok {
+				return
+			}
+			path, err := filepath.Rel(w.root, e.Name)
+			path = filepath.ToSlash(path)
+			if err != nil || strings.Contains(path, incoming) {
+				continue
+			}
+			if path == "." {
+				now.all = true
+			} else {
+				now.paths[path] = true
+			}
+		case _, ok := <-w.fs.Errors:
+			if !ok {
+				return
+			}
+			now.all = true // the queue ran over, or worse
+		case <-timer.C:
+			out, began = w.changes, time.Time{}
+			continue
+		case out <- now:
+			now, out = noticed{paths: map[string]bool{}}, nil
+			continue
+		case <-w.stop:
+			return
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		if out == nil {
+			timer.Reset(min(quiet, max(0, time.Until(began.Add(longest)))))
+		}
+	}
+}

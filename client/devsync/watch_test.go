@@ -1,0 +1,178 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package devsync_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/sandbar-dev/sandbar/client/devsync"
+)
+
+// watching is an engine that watches.
+type watching struct {
+	*world
+	events chan devsync.Event
+	engine *devsync.Engine
+}
+
+func (w *world) watch(change func(*devsync.Options)) *watching {
+	w.t.Helper()
+	x := &watching{world: w, events: make(chan devsync.Event, 10_000)}
+	opts := w.options()
+	opts.OnEvent = func(e devsync.Event) { x.events <- e }
+	if change != nil {
+		change(&opts)
+	}
+	var err error
+	if x.engine, err = devsync.Open(opts); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- x.engine.Watch(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the watch ended with %v", err)
+		}
+		x.engine.Close()
+	})
+	x.await(func(e devsync.Event) bool { return e.Type == devsync.EventSettled })
+	return x
+}
+
+// await waits for an event.
+func (x *watching) await(is func(devsync.Event) bool) (before []devsync.Event) {
+	x.t.Helper()
+	for late := time.After(20 * time.Second); ; {
+		select {
+		case e := <-x.events:
+			if is(e) {
+				return before
+			}
+			before = append(before, e)
+		case <-late:
+			x.t.Fatalf("it did not happen; what happened: %+v", before)
+		}
+	}
+}
+
+func state(path string, state devsync.FileState) func(devsync.Event) bool {
+	return func(e devsync.Event) bool { return e.Path == path && e.State == state }
+}
+
+// alike waits until the workspace is as the directory.
+func (x *watching) alike(what string) {
+	x.t.Helper()
+	for late := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		diff := cmp.Diff(read(x.t, x.dir), read(x.t, x.workspace))
+		if diff == "" {
+			return
+		}
+		if time.Now().After(late) {
+			x.t.Fatalf("%s: (-here +there)\n%s", what, diff)
+		}
+	}
+}
+
+func TestWhatIsSavedArrives(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "d/e/f": "f", ".gitignore": "*.log\n"})
+	x := w.watch(nil)
+	x.alike("the beginning")
+	write(t, w.dir, files{"a": "A", "x.log": "no"})
+	var states []devsync.FileState
+	for _, e := range x.await(state("a", devsync.FileApplied)) {
+		if e.Path == "a" {
+			states = append(states, e.State)
+		}
+	}
+	if !slices.Equal(states, []devsync.FileState{devsync.Pending, devsync.Sending}) {
+		t.Errorf("before it was applied the file was %v", states)
+	}
+	if read(t, w.workspace)["a"] != "A" || read(t, w.workspace)["x.log"] != "" {
+		t.Errorf("the workspace has %v", read(t, w.workspace))
+	}
+	_ = os.Remove(filepath.Join(w.dir, "x.log"))
+	// New directories in new directories, whose files are there before anybody watches them.
+	write(t, w.dir, files{"n/n/n/1": "1", "n/n/2": "2", "n/3": "3"})
+	x.alike("new directories")
+	if err := os.Rename(filepath.Join(w.dir, "n"), filepath.Join(w.dir, "m")); err != nil {
+		t.Fatal(err)
+	}
+	x.alike("a renamed directory")
+	write(t, w.dir, files{"m/n/n/1": "one", "m/n/4": "4"})
+	x.alike("an edit in a renamed directory")
+	write(t, w.dir, files{"m/": "-", "d/": "-"})
+	x.alike("removed directories")
+	write(t, w.dir, files{"m/n/n/1": "again"})
+	x.alike("a directory that is there again")
+	write(t, w.dir, files{".gitignore": "*.tmp\n", "y.log": "now"})
+	x.alike("another rule")
+}
+
+// Nothing dies silently: a lost connection is told, edits meanwhile arrive when it is back.
+func TestALostConnectionIsToldAndWhatWasSavedMeanwhileArrives(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	x := w.watch(nil)
+	broken := func(*http.Request) fault { return fault{refuse: true} }
+	w.fault.Store(&broken)
+	write(t, w.dir, files{"a": "A"})
+	x.await(func(e devsync.Event) bool { return e.Type == devsync.EventLost && e.Reason != "" && e.RetrySeconds > 0 })
+	write(t, w.dir, files{"a": "AA", "b": "b"})
+	x.await(state("b", devsync.Pending))
+	w.fault.Store(nil)
+	x.await(func(e devsync.Event) bool { return e.Type == devsync.EventResumed })
+	x.alike("after the connection was lost")
+	w.kill()
+	write(t, w.dir, files{"c": "c"})
+	x.await(func(e devsync.Event) bool { return e.Type == devsync.EventLost })
+	w.start()
+	x.alike("after the runner was killed")
+}
+
+func TestWhatTheSandboxMakesComesBack(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	x := w.watch(func(o *devsync.Options) { o.TwoWay, o.PollInterval = true, 10*time.Millisecond })
+	write(t, w.workspace, files{"package-lock.json": "{}", "a": "formatted"})
+	x.await(state("package-lock.json", devsync.FileReceived))
+	x.alike("what the sandbox made")
+	write(t, w.dir, files{"a": "edited"})
+	x.alike("an edit of what came back")
+}
+
+func TestAWatchLeavesNoGoroutine(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	dir := t.TempDir()
+	e, err := devsync.Open(devsync.Options{Dir: dir, ID: "x", StateDir: t.TempDir(), Remote: unreachable{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := e.Watch(ctx); err != nil {
+		t.Error(err)
+	}
+	e.Close()
+}
+
+// unreachable fails as a remote without a network does.
+type unreachable struct{ devsync.Remote }
+
+func (unreachable) List(context.Context, []string, string) (*devsync.Listing, error) {
+	return nil, &devsync.RemoteError{Kind: devsync.Unavailable, Message: "no network"}
+}

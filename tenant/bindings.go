@@ -233,14 +233,16 @@ func (s endpointStore) Delete(obj any) error {
 // said so.
 func (s endpointStore) Replace(list []any, _ string) error {
 	var now []binding
+	there := map[[2]string]bool{}
 	for _, obj := range list {
 		// What cannot be read counts as absent: one odd binding must not hide all others.
 		if next, err := s.decode(s.url, obj); err == nil {
 			now = append(now, next)
+			there[[2]string{next.cluster, next.name}] = true
 		}
 	}
 	for _, old := range s.of(s.url) {
-		if !slices.ContainsFunc(now, old.same) && s.remove(old) {
+		if !there[[2]string{old.cluster, old.name}] && s.remove(old) {
 			s.changed(old.cluster)
 		}
 	}

@@ -66,7 +66,8 @@ func run(ctx context.Context, o settings) error {
 		return err
 	}
 	defer rivals.stop()
-	b := bench{settings: o, subjects: rivals.subjects, runs: map[string][]load.Result{}}
+	rivals.pids[sandbar] = s.Replica.PID()
+	b := bench{settings: o, subjects: rivals.subjects, pids: rivals.pids, cost: map[string][]float64{}, runs: map[string][]load.Result{}}
 	lines, err := b.all(ctx)
 	if err != nil {
 		return err
@@ -78,6 +79,8 @@ func run(ctx context.Context, o settings) error {
 type bench struct {
 	settings
 	subjects []load.Subject
+	pids     map[string]int
+	cost     map[string][]float64     // processor time per request in microseconds
 	runs     map[string][]load.Result // by what and subject
 }
 
@@ -127,9 +130,14 @@ func insist(try func() error) error {
 func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, error)) error {
 	for turn := range b.turns {
 		for _, s := range b.subjects {
+			before := cpu(b.pids[s.Name])
 			got, err := measure(s)
 			if err != nil {
 				return err
+			}
+			if used := cpu(b.pids[s.Name]) - before; used > 0 {
+				key := what + "/" + s.Name
+				b.cost[key] = append(b.cost[key], float64(used.Nanoseconds())/1000/float64(len(got.Latencies)))
 			}
 			b.runs[what+"/"+s.Name] = append(b.runs[what+"/"+s.Name], got)
 			fmt.Fprintf(os.Stderr, "%s %d/%d %s: %.0f/s p50 %v p99 %v\n", what, turn+1, b.turns, s.Name, got.Rate(),
@@ -182,6 +190,11 @@ func (b *bench) line(name, what string) report.Line {
 	for _, s := range b.subjects {
 		fields = append(fields, report.Field{Key: s.Name + "_rps", Value: b.rate(what, s.Name)})
 	}
+	for _, s := range b.subjects {
+		if cost := report.Median(b.cost[what+"/"+s.Name]); cost > 0 {
+			fields = append(fields, report.Field{Key: s.Name + "_cpu_us", Value: cost})
+		}
+	}
 	return report.Line{Name: name, Fields: fields}
 }
 
@@ -198,6 +211,9 @@ func (b *bench) latencies(name, what string) report.Line {
 // samples are each turn's rate and percentiles; all latencies would be millions.
 func (b *bench) samples() map[string][]float64 {
 	all := map[string][]float64{}
+	for key, cost := range b.cost {
+		all[key+"/cpu_us"] = cost
+	}
 	for key, runs := range b.runs {
 		for _, r := range runs {
 			all[key+"/rps"] = append(all[key+"/rps"], r.Rate())

@@ -40,10 +40,11 @@ const (
 type rivals struct {
 	subjects []load.Subject
 	commands []*exec.Cmd
+	pids     map[string]int // by subject, where the process is known
 }
 
 func startRivals(ctx context.Context, s *stage.Stage) (*rivals, error) {
-	r := &rivals{subjects: []load.Subject{{Name: thePod, Address: s.Pod}}}
+	r := &rivals{pids: map[string]int{}, subjects: []load.Subject{{Name: thePod, Address: s.Pod}}}
 	for _, start := range []func(context.Context, *stage.Stage) (load.Subject, error){
 		r.nginx, r.reverseProxy(httputilBare), r.reverseProxy(httputilTuned), throughAPIServer,
 	} {
@@ -70,12 +71,13 @@ func (r *rivals) stop() {
 	}
 }
 
-func (r *rivals) start(cmd *exec.Cmd) error {
+func (r *rivals) start(name string, cmd *exec.Cmd) error {
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
 	r.commands = append(r.commands, cmd)
+	r.pids[name] = cmd.Process.Pid
 	return nil
 }
 
@@ -115,7 +117,7 @@ http {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return load.Subject{}, fmt.Errorf("writing nginx's configuration: %w", err)
 	}
-	return load.Subject{Name: nginx, Address: address}, r.start(exec.CommandContext(ctx, binary, "-c", file, "-e", filepath.Join(dir, "error.log")))
+	return load.Subject{Name: nginx, Address: address}, r.start(nginx, exec.CommandContext(ctx, binary, "-c", file, "-e", filepath.Join(dir, "error.log")))
 }
 
 // reverseProxy is this program again, as a proxy.
@@ -129,7 +131,7 @@ func (r *rivals) reverseProxy(name string) func(context.Context, *stage.Stage) (
 		if err != nil {
 			return load.Subject{}, fmt.Errorf("finding this program: %w", err)
 		}
-		return load.Subject{Name: name, Address: address}, r.start(exec.CommandContext(ctx, own, "-be", name, "-listen", address, "-to", s.Pod))
+		return load.Subject{Name: name, Address: address}, r.start(name, exec.CommandContext(ctx, own, "-be", name, "-listen", address, "-to", s.Pod))
 	}
 }
 

@@ -35,6 +35,7 @@ const (
 	envSyncFiles    = envPrefix + "MAX_SYNC_FILES"
 	envFileBytes    = envPrefix + "MAX_FILE_BYTES"
 	envBatchBytes   = envPrefix + "MAX_BATCH_BYTES"
+	envReloadRules  = envPrefix + "RELOAD_RULES"
 	envTotalFiles   = envPrefix + "MAX_WORKSPACE_FILES"
 	envTotalBytes   = envPrefix + "MAX_WORKSPACE_BYTES"
 )
@@ -83,6 +84,8 @@ type Config struct {
 	// Workspace bounds all batches.
 	SyncBytes int64
 	Workspace workspace.Limits
+	// Reload says what follows a sync; empty: what the sync asks for.
+	Reload []ReloadRule
 	// ChildEnv is the app's whole environment.
 	ChildEnv []string
 	// Version is reported in /status.
@@ -106,7 +109,7 @@ func ConfigFromEnv(environ []string) (Config, error) {
 		}
 	}
 	limits := workspace.DefaultLimits()
-	var errs [10]error
+	var errs [11]error
 	var port, logBytes, syncFiles int64
 	port, errs[0] = number(env, envPort, defaultPort, 1, math.MaxUint16)
 	logBytes, errs[1] = number(env, envLogBytes, ringlog.DefaultCapacity, ringlog.MinCapacity, maxLogBytes)
@@ -119,6 +122,7 @@ func ConfigFromEnv(environ []string) (Config, error) {
 	c.Workspace.TotalFiles, errs[8] = number(env, envTotalFiles, limits.TotalFiles, 1, math.MaxInt32)
 	c.Workspace.TotalBytes, errs[9] = number(env, envTotalBytes, limits.TotalBytes, 1, maxBytes)
 	c.Port, c.LogBytes, c.Workspace.Files = int(port), int(logBytes), int(syncFiles)
+	c.Reload, errs[10] = parseReload(env[envReloadRules])
 	c.Workdir = text(env, envWorkdir, defaultWorkdir)
 	c.StartCommand = env[envStartCommand]
 	c.ControlAddr = text(env, envControlAddr, defaultControlAddr)

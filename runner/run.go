@@ -73,15 +73,23 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		return err
 	}
 	defer ring.Close()
+	environment := func() []string { return variables.over(config.ChildEnv) }
+	drainApp := drainInto(ring, logger)
 	supervisor := supervise.New(reaper, supervise.Options{
-		Args: command(config.StartCommand), Dir: config.Workdir, Env: func() []string { return variables.over(config.ChildEnv) },
-		Grace: config.StopGrace, Drain: drainInto(ring, logger), Logger: logger,
+		Args: command(config.StartCommand), Dir: config.Workdir, Env: environment,
+		Grace: config.StopGrace, Drain: drainApp, Logger: logger,
 	})
+	reloads := newReloader(config.Reload,
+		shellRunner(reaper, config.Workdir, environment, func(pipe *os.File, fd int) { drainApp(pipe, fd, supervisor.Status().Attempt) }),
+		func(ctx context.Context) error {
+			_, err := supervisor.Restart(ctx)
+			return err
+		})
 	draining, drain := context.WithCancel(context.WithoutCancel(ctx))
 	defer drain()
 	serving := newServer(server{
 		config: config, logger: logger, workspace: files, ring: ring,
-		supervisor: supervisor, execs: commands, variables: variables, draining: draining,
+		supervisor: supervisor, execs: commands, variables: variables, reloader: reloads, draining: draining,
 	}).httpServer()
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -111,6 +119,7 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		_ = serving.Shutdown(finishing)
 	}()
 	commands.Close()
+	reloads.Close()
 	<-supervised
 	drain()
 	late := time.AfterFunc(finishTimeout, giveUp)

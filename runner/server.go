@@ -57,6 +57,7 @@ type server struct {
 	supervisor *supervise.Supervisor
 	execs      *execs.Manager
 	variables  *variables
+	reloader   *reloader
 	began      time.Time
 	// draining ends when the log follows shall end.
 	draining context.Context

@@ -35,6 +35,8 @@ type statusReply struct {
 	PortReachable bool   `json:"portReachable"`
 	PortMessage   string `json:"portMessage,omitempty"`
 
+	// Reload tells of the rules that a sync set off last.
+	Reload    *reloadReply   `json:"reload,omitempty"`
 	Workspace workspaceReply `json:"workspace"`
 	Logs      logsReply      `json:"logs"`
 	// Commands counts those of GET /exec that run.
@@ -68,6 +70,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 		StartTime: present(app.StartTime), NextStartTime: present(app.NextStart),
 		Port:         s.config.Port,
 		Workspace:    workspaceReply{Revision: s.workspace.Revision()},
+		Reload:       s.reloader.status(),
 		Commands:     s.execs.Running(),
 		Capabilities: capabilities,
 		Runner:       runnerReply{Version: s.config.Version, StartTime: s.began},

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/supervise"
@@ -26,6 +27,8 @@ type syncReply struct {
 	Deleted      []string  `json:"deleted"`
 	Restarted    bool      `json:"restarted"`
 	RestartError *apiError `json:"restartError,omitempty"`
+	// Reload tells of the rules of the Template that the changed paths set off.
+	Reload *reloadReply `json:"reload,omitempty"`
 }
 
 // sync stages the whole body, commits it, and then restarts the app if asked. The
@@ -60,7 +63,7 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 		Phase: "Synced", Revision: result.Revision, Unchanged: result.Unchanged,
 		Changed: list(result.Changed), Deleted: list(result.Deleted),
 	}
-	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, len(result.Changed)+len(result.Deleted) > 0)
+	s.follow(r.Context(), mode, slices.Concat(result.Changed, result.Deleted), &reply)
 	writeJSON(w, http.StatusOK, reply)
 	// The answer goes before the stage is cleared away.
 	_ = http.NewResponseController(w).Flush()
@@ -167,6 +170,22 @@ func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
 		left -= piece.Length
 	}
 	return file.Close()
+}
+
+// follow does what follows a sync that changed paths: the Template's rules, or without any what
+// the caller asked for. With rules, automatic means that they know best when to restart an app
+// that runs.
+func (s *server) follow(ctx context.Context, mode restartMode, paths []string, reply *syncReply) {
+	if len(s.reloader.rules) == 0 {
+		reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, len(paths) > 0)
+		return
+	}
+	if job := s.reloader.begin(paths, s.needsRestart(mode, false)); job != nil {
+		reply.Reload = job.wait(ctx)
+		reply.Restarted = reply.Reload.Restarted
+		return
+	}
+	reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, false)
 }
 
 // restartAfter restarts the app after a change, if asked.

@@ -66,6 +66,8 @@ var allowedDependencies = []string{
 	"github.com/coder/websocket/internal/errd",
 	"github.com/coder/websocket/internal/util",
 	"github.com/sandbar-dev/sandbar/cmd/sandbar-runner",
+	// Its one job is what the reload rules need, and it has no dependencies.
+	"github.com/sandbar-dev/sandbar/pkg/gitignore",
 	"github.com/sandbar-dev/sandbar/runner",
 	"github.com/sandbar-dev/sandbar/runner/execs",
 	"github.com/sandbar-dev/sandbar/runner/ringlog",

@@ -63,7 +63,12 @@ func developmentEndpoints(name string, component *sandbarv1alpha1.DevelopmentCom
 	}
 	log := at(ControlPort, "/logs", "GET")
 	log.Stream = true
+	exec := at(ControlPort, "/exec", "GET")
+	exec.Upgrade = true
 	endpoints := map[string]sandbarv1alpha1.Endpoint{
+		"env":     at(ControlPort, "/env", "GET", "POST"),
+		"exec":    exec,
+		"files":   at(ControlPort, "/files", "GET"),
 		"log":     log,
 		"process": at(ControlPort, "/status", "GET"),
 		"restart": at(ControlPort, "/restart", "POST"),

@@ -53,7 +53,7 @@ var recipes = map[string]recipe{
 	"coredns": partImage("coredns", "coredns"),
 	"runner":  commandImage("sandbar-runner", false),
 	// On demand: on one machine the provider runs on the host, beside kcp.
-	"provider":       commandImage("sandbar-provider", true),
+	"provider":         commandImage("sandbar-provider", true),
 	"toolchain-node":   toolchainNode(),
 	"toolchain-python": toolchainPython(),
 	"redis":            redis(),

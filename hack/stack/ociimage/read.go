@@ -86,7 +86,8 @@ func readBlobs(archive, dir string) (map[string]*blob, error) {
 			return blobs, err
 		}
 		blobs[path.Clean(header.Name)] = &blob{path: filepath.Clean(out.Name())}
-		_, err = io.Copy(out, entries)
+		// Nothing is compressed: a file has the size that its header says.
+		_, err = io.CopyN(out, entries, header.Size)
 		if err := errors.Join(err, out.Close()); err != nil {
 			return blobs, err
 		}

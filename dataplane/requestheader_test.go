@@ -95,7 +95,7 @@ func newFrontWorld(t *testing.T, ca authority) (w *world, caFile string) {
 // as sends a request with a client certificate, over a protocol.
 func (w *world) as(certificate *tls.Certificate, protocol, path string, header http.Header) (*http.Response, string) {
 	w.t.Helper()
-	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}} //nolint:gosec // a test's own server
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}}
 	if certificate != nil {
 		// Not Certificates: that would hold back what the server's list of CAs does not name.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
@@ -234,7 +234,7 @@ func TestWithoutACANobodyIsBelieved(t *testing.T) {
 	w.kcp.grant("user:alice", "*")
 	certificate := newAuthority(t).client("front-proxy", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
 	asked := false
-	config := &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { //nolint:gosec // a test's own server
+	config := &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		asked = true
 		return &certificate, nil
 	}}

@@ -232,7 +232,7 @@ func TestAllConflictsAreListedAndNothingIsApplied(t *testing.T) {
 			t.Errorf("the conflict %+v does not have the digests of both sides", c)
 		}
 	}
-	want := map[string]syncwire.Type{"b": syncwire.File, "d/x": syncwire.File, "gone": syncwire.None, "e": syncwire.Dir}
+	want := map[string]syncwire.Type{"b": syncwire.File, "d/x": syncwire.File, "e": syncwire.Dir}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("conflicts (-want +got):\n%s", diff)
 	}

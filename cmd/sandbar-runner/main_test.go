@@ -5,6 +5,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandbar-dev/sandbar/runner"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 const (
@@ -70,6 +73,7 @@ var allowedDependencies = []string{
 	"github.com/sandbar-dev/sandbar/pkg/gitignore",
 	"github.com/sandbar-dev/sandbar/runner",
 	"github.com/sandbar-dev/sandbar/runner/execs",
+	"github.com/sandbar-dev/sandbar/runner/logwire",
 	"github.com/sandbar-dev/sandbar/runner/ringlog",
 	"github.com/sandbar-dev/sandbar/runner/supervise",
 	"github.com/sandbar-dev/sandbar/runner/syncwire",
@@ -265,5 +269,101 @@ func TestTERMStopsTheAppWithAllThatCameFromItAndEndsWithSuccess(t *testing.T) {
 	}
 	if strings.Contains(s.stderr.String(), token) {
 		t.Error("the runner's log contains the token")
+	}
+}
+
+// call makes a request with the token and returns the body of a 200.
+func (s *serving) call(t *testing.T, method, path, contentType string, body io.Reader) []byte {
+	t.Helper()
+	r, err := http.NewRequest(method, s.url+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(runner.TokenHeader, token)
+	r.Header.Set("Content-Type", contentType)
+	client := http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s answered %d %s, %v", method, path, response.StatusCode, text, err)
+	}
+	return text
+}
+
+// maxMemory is what the runner may hold at any time.
+const maxMemory = 40 << 20
+
+// Twenty files of 25 MB are synced, listed, cut into chunks and read back, and the
+// app writes as much to its log.
+func TestMemoryStaysSmallWhile500MegabytesArrive(t *testing.T) {
+	const files, size = 20, 25 << 20
+	s := startRunner(t, `echo up; while [ ! -e f19 ]; do sleep 0.02; done; head -c 100000000 /dev/zero | tr '\0' '\n'; echo logged; exec sleep 1000`)
+	content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	sum := sha256.Sum256(content)
+	read, write := io.Pipe()
+	go func() {
+		e := syncwire.NewEncoder(write, nil, "never")
+		for i := range files {
+			_ = e.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: fmt.Sprintf("f%d", i), Size: size, Digest: hex.EncodeToString(sum[:])})
+			for at := 0; at < size; at += 1 << 20 {
+				_ = e.Data(content[at : at+1<<20])
+			}
+		}
+		_ = write.CloseWithError(e.End())
+	}()
+	s.call(t, http.MethodPost, "/sync", syncwire.ContentType, read)
+	if lines := bytes.Count(s.call(t, http.MethodGet, "/files", "", nil), []byte("\n")); lines != files+1 {
+		t.Errorf("the listing has %d lines", lines)
+	}
+	s.call(t, http.MethodGet, "/files/f0?chunks", "", nil)
+	s.logs(t, "logged")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var peak int64
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			_, _ = fmt.Sscan(value, &peak)
+		}
+	}
+	t.Logf("at most %d KiB were resident", peak)
+	if peak == 0 || peak<<10 > maxMemory {
+		t.Errorf("%d KiB were resident, want at most %d", peak, maxMemory>>10)
+	}
+}
+
+// A runner that is killed leaves the workspace, the environment and the log to the
+// next one. The app ends by itself here; in a container it ends with the runner.
+func TestAKilledRunnerLosesNothing(t *testing.T) {
+	s := startRunner(t, `echo "hello $NAME"; exec sleep 2`)
+	s.logs(t, "hello")
+	s.call(t, http.MethodPost, "/sync", "application/json", strings.NewReader(`{"files":[{"path":"a","content":"kept"}]}`))
+	s.call(t, http.MethodPost, "/env", "application/json", strings.NewReader(`{"set":{"NAME":"again"}}`))
+	if err := s.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.command.Wait()
+	next := exec.Command(binary)
+	next.Env, next.Dir, next.Stderr, next.SysProcAttr = s.command.Env, "/", s.stderr, s.command.SysProcAttr
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.command = next
+	wait := exec.Command(binary, "wait")
+	wait.Env = next.Env
+	if out, err := wait.CombinedOutput(); err != nil {
+		t.Fatalf("the next runner does not answer: %s", out)
+	}
+	log := s.logs(t, "hello again")
+	if !strings.HasPrefix(log, "hello \n[sandbar: the runner was started again") {
+		t.Errorf("the log is %q", log)
+	}
+	if listing := s.call(t, http.MethodGet, "/files", "", nil); !bytes.Contains(listing, []byte(`"revision":1`)) || !bytes.Contains(listing, []byte(`"a"`)) {
+		t.Errorf("the listing is %s", listing)
 	}
 }

@@ -114,13 +114,14 @@ func (p *plan) delete(i int, e *entry) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if actual.Type == syncwire.None {
+		return nil // as wanted, whoever did it
+	}
 	if e.expect != nil && !actual.Same(*e.expect) {
 		p.conflict(e, "it is not what the client expected", &actual)
 		return nil
 	}
 	switch {
-	case actual.Type == syncwire.None:
-		return nil
 	case actual.Type == syncwire.Dir && e.action == remove:
 		extra, err := p.keeps(d, name, e.path)
 		if err != nil {

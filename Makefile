@@ -84,6 +84,10 @@ bench-relay: up ## Upgraded connections through the data plane next to straight 
 bench-memory: up ## Memory of a serve process: at rest, per stream, per thousand instances
 	@$(GO) run ./bench/memory --stack $(STACK)
 
+.PHONY: bench-fairness
+bench-fairness: ## A tenant's p99 while another is attacking, against its p99 without, on loopback
+	@SANDBAR_FAIRNESS=1 $(GO) test -count=1 -v -timeout 10m -run '^TestFairness$$' ./dataplane | grep -E '^(BENCH|FAIL|ok|panic)'
+
 ##@ Development
 .PHONY: build
 build: ## Build the binaries into bin/

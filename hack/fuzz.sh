@@ -1,9 +1,23 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for the given time each; the corpora are committed.
+# Runs every fuzz target of the module for the given time each, goes on after one that fails, and
+# ends with a summary. The corpora are committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
-grep -rHoP --include='*_test.go' '^func \KFuzz\w+' . | sort | while IFS=: read -r file target; do
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+summary=() failed=0
+while IFS=: read -r file target; do
   echo "== fuzz $target for $time"
-  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" | grep -v '^fuzz: '
-done
+  if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" >"$log" 2>&1; then
+    result=ok
+  else
+    result=FAILED failed=1
+    grep -v '^fuzz: elapsed' "$log" || true
+  fi
+  execs=$(grep -oE 'execs: [0-9]+' "$log" | tail -1 || true)
+  summary+=("$(printf '%-28s %-7s %s' "$target" "$result" "$execs")")
+done < <(grep -rHoP --include='*_test.go' '^func \KFuzz\w+' . | sort)
+echo "== summary"
+printf '%s\n' "${summary[@]}"
+exit "$failed"

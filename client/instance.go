@@ -87,6 +87,15 @@ func (i *Instance) Component(name string) *Instance {
 	return &of
 }
 
+// ID names the instance, or the component, for good: another one of the same name has another.
+func (i *Instance) ID() string {
+	id := string(i.Object.GetUID())
+	if i.component != "" {
+		id += "/" + i.component
+	}
+	return id
+}
+
 // Has tells whether the instance, or the component, has a verb.
 func (i *Instance) Has(verb string) bool {
 	if i.component != "" {

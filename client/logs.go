@@ -153,6 +153,9 @@ func (f *follow) once(ctx context.Context) error {
 		return f.replaced(id)
 	}
 	f.id, f.began = id, true
+	if begin, err := strconv.ParseInt(res.Header.Get(logwire.OffsetHeader), 10, 64); err == nil && f.next < 0 {
+		f.next = begin // also a connection that breaks before the first record goes on there
+	}
 	if err := f.emit(LogEvent{Type: LogConnected}); err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ func (l *runnerLog) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", logwire.ContentType)
 	w.Header().Set(logwire.IDHeader, l.id)
+	w.Header().Set(logwire.OffsetHeader, strconv.FormatInt(offset, 10))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	n := len(body)
 	if l.cut != nil {
@@ -139,6 +140,38 @@ func TestALogOfAnotherRunnerBeginsAnewAndSaysSo(t *testing.T) {
 				t.Errorf("got %q\nwant %q", text, want)
 			}
 		})
+	}
+}
+
+// A follow from the end, cut before a line came, must not begin at the end again.
+func TestAFollowFromTheEndLosesNothingToAnEarlyCut(t *testing.T) {
+	log := &runnerLog{id: "a", records: linesOf("old\n", "new\n")}
+	i, err := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		if len(log.queries) == 0 { // from the end, which is behind the first line
+			r.URL.RawQuery = "offset=4"
+		}
+		log.ServeHTTP(w, r)
+	}).instance(t, "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := 0
+	log.cut = func(request int) int {
+		if request == 1 {
+			return 0
+		}
+		return -1
+	}
+	for e, err := range i.Logs(t.Context(), client.LogOptions{Tail: &none}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == client.LogOutput && string(e.Record.Data) != "new\n" {
+			t.Errorf("got %q", e.Record.Data)
+		}
+	}
+	if log.queries[1] != "format=json&offset=4" {
+		t.Errorf("the second question was %q", log.queries[1])
 	}
 }
 

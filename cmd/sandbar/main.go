@@ -58,7 +58,7 @@ func newRootCommand() *cobra.Command {
 	var s session
 	root := &cobra.Command{
 		Use:   "sandbar",
-		Short: "Work with your sandboxes: logs, restarts, previews, forwarded ports",
+		Short: "Work with your sandboxes: live development, files, logs, previews",
 		// An error is printed once, by main, and the usage only when it was asked for.
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -69,8 +69,8 @@ func newRootCommand() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s), newRestartCommand(&s),
-		newTrustCommand(&s),
+		newDevCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
+		newRestartCommand(&s), newSyncCommand(&s), newTrustCommand(&s),
 	)
 	return root
 }

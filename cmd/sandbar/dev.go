@@ -1,0 +1,175 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/devsync"
+)
+
+func newDevCommand(s *session) *cobra.Command {
+	var (
+		opts    devsync.Options
+		create  ensureOptions
+		output  string
+		noLogs  bool
+		verbose bool
+	)
+	cmd := &cobra.Command{
+		Use:   "dev NAME [DIR]",
+		Short: "Keep a sandbox's files as those of a directory while you edit, and show its log",
+		Long: `Keep a sandbox's files as those of a directory while you edit, and show its log, until
+interrupted. DIR is the current directory if it is not named.
+
+The log goes to stdout, what happens to the files to stderr; with -o json both go to stdout, one
+object a line. A lost connection is told, tried again for as long as it takes, and nothing that
+was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --prefer decides them.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return &usageError{fmt.Errorf("dev takes NAME and perhaps DIR; see %s --help", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			asJSON, err := jsonOutput(output)
+			if err != nil {
+				return err
+			}
+			if create.create {
+				create.dir = append(args, ".")[1]
+				if err := s.ensure(cmd.Context(), cmd.ErrOrStderr(), args[0], create); err != nil {
+					return err
+				}
+			}
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose)
+			opts.OnEvent = d.event
+			engine, err := openEngine(opts, i, args)
+			if err != nil {
+				return err
+			}
+			defer engine.Close()
+			return develop(cmd.Context(), engine, i, d, noLogs)
+		},
+	}
+	addSyncFlags(cmd.Flags(), &opts)
+	cmd.Flags().BoolVar(&create.create, "create", false, "create the SandboxRunner if there is none, resume it if it is suspended, and wait until it is ready")
+	cmd.Flags().StringVar(&create.command, "start-command", "", "with --create: what a new SandboxRunner runs; its Template's default if empty")
+	cmd.Flags().DurationVar(&create.timeout, "timeout", 5*time.Minute, "with --create: how long to wait until it is ready")
+	cmd.Flags().BoolVar(&noLogs, "no-logs", false, "do not show the log")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also tell of files that wait and that are being sent")
+	addOutputFlag(cmd, &output)
+	return cmd
+}
+
+// develop watches and follows the log until the context ends, or one of both cannot go on.
+func develop(ctx context.Context, engine *devsync.Engine, i *client.Instance, d *devPrinter, noLogs bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return engine.Watch(ctx) })
+	if !noLogs {
+		group.Go(func() error {
+			none, lost := 0, false
+			for e, err := range i.Logs(ctx, client.LogOptions{Follow: true, Wait: true, Tail: &none}) {
+				switch {
+				case err != nil && ctx.Err() != nil:
+					return nil
+				case err != nil:
+					return err
+				}
+				if err := d.log(e); err != nil {
+					return err
+				}
+				if e.Type == client.LogReplaced || e.Type == client.LogConnected && lost {
+					// The sandbox was away, and its files may be others: a new pod, another volume.
+					engine.Refresh()
+				}
+				lost = e.Type == client.LogDisconnected
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// devPrinter prints a log and what happens to files, which come from two goroutines.
+type devPrinter struct {
+	mu     sync.Mutex
+	out    io.Writer
+	json   bool
+	logs   *logPrinter
+	events *eventPrinter
+	failed error
+}
+
+func newDevPrinter(out, notes io.Writer, asJSON, verbose bool) *devPrinter {
+	return &devPrinter{
+		out: out, json: asJSON, logs: newLogPrinter(out, notes, false, false), events: &eventPrinter{out: notes, verbose: verbose},
+	}
+}
+
+// devLine is one line of -o json.
+type devLine struct {
+	Sync *devsync.Event `json:"sync,omitempty"`
+	Log  *logLine       `json:"log,omitempty"`
+}
+
+type logLine struct {
+	Type   client.LogEventType `json:"type"`
+	Record any                 `json:"record,omitempty"`
+	Reason string              `json:"reason,omitempty"`
+}
+
+func (d *devPrinter) event(e devsync.Event) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.json {
+		d.events.print(e)
+		return
+	}
+	d.failed = errors.Join(d.failed, d.line(devLine{Sync: &e}))
+}
+
+func (d *devPrinter) log(e client.LogEvent) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failed != nil {
+		return d.failed
+	}
+	if !d.json {
+		return d.logs.print(e)
+	}
+	l := &logLine{Type: e.Type}
+	if e.Type == client.LogOutput || e.Type == client.LogGap {
+		l.Record = e.Record
+	}
+	if e.Err != nil {
+		l.Reason = e.Err.Error()
+	}
+	return d.line(devLine{Log: l})
+}
+
+func (d *devPrinter) line(l devLine) error {
+	text, err := json.Marshal(l)
+	if err == nil {
+		_, err = d.out.Write(append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}

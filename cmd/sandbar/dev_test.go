@@ -1,0 +1,161 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/runner"
+)
+
+const (
+	asRunner     = "SANDBAR_TEST_AS_RUNNER"
+	controlToken = "0123456789abcdef0123456789abcdef"
+)
+
+// The test's program is a runner as well.
+func TestMain(m *testing.M) {
+	if os.Getenv(asRunner) == "" {
+		os.Exit(m.Run())
+	}
+	config, err := runner.ConfigFromEnv(os.Environ())
+	if err == nil {
+		err = runner.Run(context.Background(), config, slog.New(slog.DiscardHandler))
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// withRunner puts a real runner behind the data plane, and returns its workspace.
+func (w *world) withRunner(t *testing.T, command string) (workspace string) {
+	t.Helper()
+	workspace = t.TempDir()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), asRunner+"=1", "SANDBAR_CONTROL_TOKEN="+controlToken,
+		"SANDBAR_WORKDIR="+workspace, "SANDBAR_CONTROL_ADDR="+address, "SANDBAR_START_COMMAND="+command)
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	for late := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal(err)
+		}
+	}
+	to, _ := url.Parse("http://" + address)
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(to)
+		p.Out.URL.Path = strings.Replace(p.In.URL.Path, "/log", "/logs", 1)
+		p.Out.Header.Set(runner.TokenHeader, controlToken)
+	}}
+	w.plane = func(rw http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(rw, r) }
+	return workspace
+}
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contentOf(dir, name string) string {
+	content, _ := os.ReadFile(filepath.Join(dir, name))
+	return string(content)
+}
+
+func TestSyncListsConflictsAndPreferDecidesThem(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w, dir := newWorld(t), t.TempDir()
+	workspace := w.withRunner(t, "")
+	put(t, dir, "a", "1")
+	put(t, dir, "b", "1")
+	if code, stdout, stderr := w.run(t, "sync", "web", dir); code != 0 || stdout != "" || !strings.Contains(stderr, "a applied") || contentOf(workspace, "a") != "1" {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	for _, name := range []string{"a", "b"} {
+		put(t, dir, name, "here")
+		put(t, workspace, name, "there")
+	}
+	code, stdout, stderr := w.run(t, "sync", "web", dir)
+	want := "conflict\ta\tchanged here and in the sandbox\nconflict\tb\tchanged here and in the sandbox\n"
+	if code != exitFailure || stdout != want || !strings.Contains(stderr, "--prefer local|remote") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	code, stdout, _ = w.run(t, "sync", "web", dir, "-o", "json", "--prefer", "local", "a")
+	var report devsync.Report
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitFailure || len(report.Conflicts) != 1 || report.Conflicts[0].Path != "b" || report.Sent != 1 {
+		t.Errorf("exit code %d, %v: %s", code, err, stdout)
+	}
+	if code, _, stderr := w.run(t, "sync", "web", dir, "--prefer", "remote"); code != 0 {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	got := []string{contentOf(dir, "a"), contentOf(workspace, "a"), contentOf(dir, "b"), contentOf(workspace, "b")}
+	if strings.Join(got, " ") != "here here there there" {
+		t.Errorf("the files are %v", got)
+	}
+}
+
+func TestDevCarriesEditsAndShowsTheLogUntilInterrupted(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w, dir := newWorld(t), t.TempDir()
+	workspace := w.withRunner(t, `while :; do cat a 2>/dev/null && rm a; sleep 0.01; done`)
+	var out, errs lockedBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	root := newRootCommand()
+	root.SetArgs([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust, "dev", "web", dir})
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	await := func(b *lockedBuffer, text string) {
+		t.Helper()
+		for late := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), text); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(late) {
+				t.Fatalf("%q does not come; stdout %q, stderr %q", text, out.String(), errs.String())
+			}
+		}
+	}
+	await(&errs, "in sync")
+	put(t, dir, "a", "hello from the editor\n")
+	await(&errs, "a applied")
+	await(&out, "hello from the editor\n")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("dev ended with %v", err)
+	}
+	if contentOf(workspace, "a") != "" {
+		t.Error("the app did not take the file")
+	}
+}

@@ -1,0 +1,133 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
+)
+
+// readyEvery is how often an instance that is not ready is looked at.
+const readyEvery = 500 * time.Millisecond
+
+type ensureOptions struct {
+	create       bool
+	dir, command string
+	timeout      time.Duration
+}
+
+// ensure makes or resumes a SandboxRunner, and waits until it is ready.
+func (s *session) ensure(ctx context.Context, notes io.Writer, name string, opts ensureOptions) error {
+	cfg, namespace, err := s.workspace()
+	if err != nil {
+		return err
+	}
+	resource, err := parseResource(s.resource)
+	if err != nil {
+		return err
+	}
+	if resource != client.SandboxRunners {
+		return &usageError{fmt.Errorf("--create makes SandboxRunners, and no %s", resource.Resource)}
+	}
+	objects, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return fmt.Errorf("making a client for the workspace: %w", err)
+	}
+	runners := objects.Resource(resource).Namespace(namespace)
+	obj, err := runners.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		if obj, err = newRunner(name, opts); err != nil {
+			return err
+		}
+		if _, err := runners.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the SandboxRunner: %w", err)
+		}
+		say(notes, "the SandboxRunner %s has been created", name)
+	case err != nil:
+		return fmt.Errorf("reading the SandboxRunner: %w", err)
+	default:
+		if suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); suspended {
+			patch := []byte(`{"spec":{"suspended":false}}`)
+			if _, err := runners.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				return fmt.Errorf("resuming the SandboxRunner: %w", err)
+			}
+			say(notes, "the SandboxRunner %s is being resumed", name)
+		}
+	}
+	return awaitReady(ctx, notes, runners, name, opts.timeout)
+}
+
+func newRunner(name string, opts ensureOptions) (*unstructured.Unstructured, error) {
+	dir, err := filepath.Abs(opts.dir)
+	if err != nil {
+		return nil, fmt.Errorf("naming the project: %w", err)
+	}
+	spec := map[string]any{"projectRef": filepath.Base(dir)}
+	if opts.command != "" {
+		spec["startCommand"] = opts.command
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetGroupVersionKind(sandbarv1alpha1.GroupVersion.WithKind("SandboxRunner"))
+	obj.SetName(name)
+	return obj, nil
+}
+
+// awaitReady tells what it waits for.
+func awaitReady(ctx context.Context, notes io.Writer, runners dynamic.ResourceInterface, name string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		obj, err := runners.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("waiting for the SandboxRunner (%s): %w", last, err)
+		}
+		var status sandbarv1alpha1.InstanceStatus
+		if fields, ok := obj.Object["status"].(map[string]any); ok {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status); err != nil {
+				return fmt.Errorf("reading the status of the SandboxRunner: %w", err)
+			}
+		}
+		suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
+		ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+		current := status.ObservedGeneration == obj.GetGeneration()
+		if current && !suspended && status.DataPlane != nil && ready != nil && ready.Status == metav1.ConditionTrue {
+			return nil
+		}
+		now := string(sandbarv1alpha1.InstancePending)
+		if status.Phase != "" {
+			now = string(status.Phase)
+		}
+		if ready != nil && ready.Message != "" {
+			now += ": " + termsafe.String(ready.Message)
+		}
+		if now != last {
+			say(notes, "%s is %s", name, now)
+			last = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the SandboxRunner, which is %s: %w", last, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
+)
+
+const (
+	// mostLines is how many files of one settling are told one by one; of more, how many.
+	mostLines = 20
+	// mostNames is how many waiting files a lost connection names.
+	mostNames = 5
+)
+
+// eventPrinter tells a person what a sync does.
+type eventPrinter struct {
+	out     io.Writer
+	quiet   bool // of single files
+	verbose bool // also of what is pending and being sent
+
+	pending map[string]bool
+	done    []devsync.Event
+}
+
+func (p *eventPrinter) print(e devsync.Event) {
+	switch e.Type {
+	case devsync.EventFile:
+		p.file(e)
+	case devsync.EventLost:
+		p.flush()
+		waiting := ""
+		if len(p.pending) > 0 {
+			waiting = "; waiting: " + p.waiting()
+		}
+		say(p.out, "the sandbox cannot be reached (%s); trying again in %.1fs%s", termsafe.String(e.Reason), e.RetrySeconds, waiting)
+	case devsync.EventResumed:
+		say(p.out, "the sandbox can be reached again")
+	case devsync.EventNote:
+		say(p.out, "%s", termsafe.String(e.Reason))
+	case devsync.EventSettled:
+		p.flush()
+		p.settled(e)
+	}
+}
+
+func (p *eventPrinter) file(e devsync.Event) {
+	if p.pending == nil {
+		p.pending = map[string]bool{}
+	}
+	switch e.State {
+	case devsync.Pending, devsync.Sending:
+		p.pending[e.Path] = true
+		if p.verbose {
+			p.line(e)
+		}
+		return
+	case devsync.FileApplied, devsync.FileReceived, devsync.FileRefused, devsync.FileConflict, devsync.FileDiffers:
+	}
+	delete(p.pending, e.Path)
+	switch {
+	case p.quiet:
+	case e.State == devsync.FileApplied && len(p.done) >= mostLines, e.State == devsync.FileReceived && len(p.done) >= mostLines:
+		p.done = append(p.done, e) // told as a number
+	default:
+		p.line(e)
+		p.done = append(p.done, e)
+	}
+}
+
+func (p *eventPrinter) line(e devsync.Event) {
+	what := string(e.State)
+	if e.Deleted {
+		what += " (deletion)"
+	}
+	if e.Reason != "" {
+		what += ": " + termsafe.String(e.Reason)
+	}
+	say(p.out, "%s %s", termsafe.String(e.Path), what)
+}
+
+// flush tells of those that were not told one by one.
+func (p *eventPrinter) flush() {
+	if more := len(p.done) - mostLines; more > 0 {
+		say(p.out, "and %d more files", more)
+	}
+	p.done = nil
+}
+
+func (p *eventPrinter) settled(e devsync.Event) {
+	clear(p.pending)
+	rest := []string{}
+	for _, r := range []struct {
+		n    int
+		what string
+	}{{e.Conflicts, "conflicts"}, {e.Refused, "refused"}, {e.Differing, "changed in the sandbox"}} {
+		if r.n > 0 {
+			rest = append(rest, fmt.Sprintf("%d %s", r.n, r.what))
+		}
+	}
+	state := "in sync"
+	if len(rest) > 0 {
+		state = "in sync but for " + strings.Join(rest, ", ")
+	}
+	say(p.out, "%s (%d files, %d bytes sent)", state, e.Files, e.Bytes)
+}
+
+func (p *eventPrinter) waiting() string {
+	names := make([]string, 0, len(p.pending))
+	for path := range p.pending {
+		names = append(names, termsafe.String(path))
+	}
+	slices.Sort(names)
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more files", strings.Join(names[:mostNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

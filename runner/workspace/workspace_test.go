@@ -355,3 +355,22 @@ func BenchmarkCheckout3000(b *testing.B) {
 		must(b, err)
 	}
 }
+
+// One changed file in a tree of 5,000, synced to disk.
+func BenchmarkEditIn5000(b *testing.B) {
+	w, err := Open(b.TempDir(), DefaultLimits())
+	must(b, err)
+	defer w.Close()
+	changes := make([]change, 5000)
+	for i := range changes {
+		changes[i] = change{path: fmt.Sprintf("src/%d/file-%d.ts", i%100, i), content: strings.Repeat("x", 2000)}
+	}
+	_, err = apply(w, changes)
+	must(b, err)
+	n := 0
+	for b.Loop() {
+		n++
+		_, err := apply(w, []change{{path: "src/7/file-7.ts", content: fmt.Sprintf("%d %s", n, strings.Repeat("x", 2000))}})
+		must(b, err)
+	}
+}

@@ -7,4 +7,7 @@
 // replaces, which do not count outside of kcp's module.
 package tools
 
-import _ "github.com/kcp-dev/kcp/cmd/kcp"
+import (
+	_ "github.com/kcp-dev/kcp/cmd/kcp"
+	_ "github.com/kcp-dev/kcp/cmd/kcp-front-proxy"
+)

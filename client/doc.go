@@ -11,7 +11,7 @@
 // what an instance is and where its verbs are, call.go how a verb is called and what its errors
 // are, retry.go which of them pass, logs.go how a log is followed through lost connections,
 // workspace.go how its files are listed, read and changed for package devsync,
-// forward.go how what the instance serves is served on this machine, preview.go how a browser
+// exec.go how a command is run there, forward.go how what the instance serves is served on this machine, preview.go how a browser
 // gets to see it.
 //
 // # Boundary

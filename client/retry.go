@@ -24,8 +24,9 @@ const (
 func Temporary(err error) bool {
 	var answer *CallError
 	var untrusted *UntrustedError
+	var own *outputError
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &untrusted):
+	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &untrusted), errors.As(err, &own):
 		return false
 	case !errors.As(err, &answer):
 		return true // there was no answer, or half of one

@@ -78,7 +78,15 @@ func (w *world) withRunner(t *testing.T, command string) (workspace string) {
 		p.SetURL(to)
 		p.Out.URL.Path = strings.Replace(p.In.URL.Path, "/log", "/logs", 1)
 		p.Out.Header.Set(runner.TokenHeader, controlToken)
-	}}
+	}, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.conns = append(w.conns, conn)
+		}
+		return conn, err
+	}}}
 	w.plane = func(rw http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(rw, r) }
 	return workspace
 }
@@ -131,29 +139,19 @@ func TestDevCarriesEditsAndShowsTheLogUntilInterrupted(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, dir := newWorld(t), t.TempDir()
 	workspace := w.withRunner(t, `while :; do cat a 2>/dev/null && rm a; sleep 0.01; done`)
-	var out, errs lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	root := newRootCommand()
-	root.SetArgs([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust, "dev", "web", dir})
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	go func() { ended <- root.ExecuteContext(ctx) }()
-	await := func(b *lockedBuffer, text string) {
-		t.Helper()
-		for late := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), text); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(late) {
-				t.Fatalf("%q does not come; stdout %q, stderr %q", text, out.String(), errs.String())
-			}
-		}
-	}
-	await(&errs, "in sync")
+	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	await(t, errs, "in sync")
 	put(t, dir, "a", "hello from the editor\n")
-	await(&errs, "a applied")
-	await(&out, "hello from the editor\n")
+	await(t, errs, "a applied")
+	await(t, out, "hello from the editor\n")
+	w.cut()
+	await(t, errs, "the connection to the log is lost")
+	put(t, dir, "a", "hello again\n")
+	await(t, out, "hello again\n")
 	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("dev ended with %v", err)
+	if code := <-ended; code != 0 {
+		t.Errorf("dev ended with %d: %s", code, errs)
 	}
 	if contentOf(workspace, "a") != "" {
 		t.Error("the app did not take the file")

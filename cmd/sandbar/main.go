@@ -5,7 +5,7 @@
 // from a terminal or a script. It reads the same kubeconfig as kubectl.
 //
 // Data goes to stdout, progress and errors to stderr. It exits 0 for success, 1 for a failure,
-// 2 for wrong usage, and 130 when it was interrupted.
+// 2 for wrong usage, and 130 when it was interrupted; exec exits with the command's exit code.
 package main
 
 import (
@@ -40,9 +40,12 @@ func main() {
 // report tells a person of an error and returns the exit code.
 func report(stderr io.Writer, err error, interrupted bool) int {
 	var usage *usageError
+	var exit *exitError
 	switch {
 	case err == nil:
 		return 0
+	case errors.As(err, &exit):
+		return exit.code
 	case interrupted:
 		return exitInterrupted
 	case errors.As(err, &usage):
@@ -69,7 +72,7 @@ func newRootCommand() *cobra.Command {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(
-		newDevCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
+		newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
 		newRestartCommand(&s), newSyncCommand(&s), newTrustCommand(&s),
 	)
 	return root

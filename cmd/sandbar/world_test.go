@@ -5,8 +5,11 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -27,6 +31,18 @@ type world struct {
 	kubeconfig, trust string
 	// plane gets requests with the verb and what follows as path.
 	plane http.HandlerFunc
+	// conns are those to the runner; cut breaks them.
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (w *world) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, conn := range w.conns {
+		_ = conn.Close()
+	}
+	w.conns = nil
 }
 
 func newWorld(t *testing.T) *world {
@@ -98,12 +114,38 @@ func (l *lockedBuffer) String() string {
 // run runs a command line to its end.
 func (w *world) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs lockedBuffer
+	return w.runWith(t, strings.NewReader(""), args...)
+}
+
+// runWith is run with an input.
+func (w *world) runWith(t *testing.T, input io.Reader, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	out, errs, ended := w.begin(t.Context(), input, args...)
+	code = <-ended
+	return code, out.String(), errs.String()
+}
+
+// begin runs a command line. What it has written can be read meanwhile.
+func (w *world) begin(ctx context.Context, input io.Reader, args ...string) (out, errs *lockedBuffer, ended chan int) {
+	out, errs, ended = &lockedBuffer{}, &lockedBuffer{}, make(chan int, 1)
 	root := newRootCommand()
 	root.SetArgs(append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...))
-	root.SetOut(&out)
-	root.SetErr(&errs)
-	err := root.ExecuteContext(t.Context())
-	code = report(&errs, err, t.Context().Err() != nil)
-	return code, out.String(), errs.String()
+	root.SetIn(input)
+	root.SetOut(out)
+	root.SetErr(errs)
+	go func() {
+		err := root.ExecuteContext(ctx)
+		ended <- report(errs, err, ctx.Err() != nil)
+	}()
+	return out, errs, ended
+}
+
+// await waits until a text is there.
+func await(t *testing.T, b *lockedBuffer, text string) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%q does not come; there is %q", text, b.String())
+		}
+	}
 }

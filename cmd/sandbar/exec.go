@@ -1,0 +1,177 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
+)
+
+// exitError is the exit code of a command in the sandbox; nothing is to be said of it.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("the command exited with code %d", e.code) }
+
+func newExecCommand(s *session) *cobra.Command {
+	var (
+		opts       client.ExecOptions
+		withInput  bool
+		withScreen bool
+	)
+	cmd := &cobra.Command{
+		Use:   "exec NAME [-it] -- COMMAND [ARG...]",
+		Short: "Run a command in a sandbox, beside its process; exits with the command's exit code",
+		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code.
+
+A lost connection is told, and made again; the command goes on meanwhile, and its output is not
+lost. An interrupt goes to the command; while the connection is lost, it ends sandbar.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
+				return &usageError{fmt.Errorf("exec takes NAME, -- and a command; see %s --help", cmd.CommandPath())}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			opts.Command, opts.TTY = args[1:], withScreen
+			if withInput {
+				opts.Stdin = cmd.InOrStdin()
+			}
+			opts.Stdout, opts.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return runCommand(cmd.Context(), i, opts, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVarP(&withInput, "stdin", "i", false, "pass stdin to the command")
+	cmd.Flags().BoolVarP(&withScreen, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory of the sandbox's files to run it in")
+	return cmd
+}
+
+// runCommand runs a command with this process's terminal and signals.
+func runCommand(ctx context.Context, i *client.Instance, opts client.ExecOptions, notes io.Writer) error {
+	// Interrupts are the command's: main's context ends with the first one.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var lost atomic.Bool
+	if opts.TTY {
+		if stdin, ok := opts.Stdin.(*os.File); ok && isTerminal(stdin) {
+			fd := int(stdin.Fd())
+			before, err := term.MakeRaw(fd)
+			if err != nil {
+				return fmt.Errorf("preparing the terminal: %w", err)
+			}
+			defer func() { _ = term.Restore(fd, before) }()
+			opts.Size = sizeOf(fd)
+			resize := make(chan client.TerminalSize, 1)
+			opts.Resize = resize
+			defer onSignal(ctx, func(os.Signal) {
+				select {
+				case resize <- sizeOf(fd):
+				default:
+				}
+			}, syscall.SIGWINCH)()
+			opts.Stdin = &interruptible{Reader: stdin, lost: &lost, cancel: cancel}
+		}
+	}
+	signals := make(chan string, 8)
+	opts.Signals = signals
+	defer onSignal(ctx, func(sig os.Signal) {
+		number, _ := sig.(syscall.Signal)
+		if lost.Load() {
+			cancel()
+			return
+		}
+		select {
+		case signals <- unix.SignalName(number):
+		default:
+		}
+	}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)()
+	opts.OnState = func(state client.ExecState) {
+		lost.Store(state.Lost)
+		end := "\r\n" // the terminal may be raw
+		switch {
+		case state.Gap > 0:
+			fmt.Fprintf(notes, "[sandbar: %d bytes of output were dropped]%s", state.Gap, end)
+		case state.Lost:
+			fmt.Fprintf(notes, "[sandbar: the connection is lost (%s); trying again in %s, Ctrl-C ends]%s",
+				termsafe.String(state.Err.Error()), state.Retry.Round(10*time.Millisecond), end)
+		default:
+			fmt.Fprintf(notes, "[sandbar: the command is attached again]%s", end)
+		}
+	}
+	code, err := i.Exec(ctx, opts)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &exitError{exitInterrupted}
+	case err != nil:
+		return err
+	case code != 0:
+		return &exitError{code}
+	}
+	return nil
+}
+
+// interruptible is the input of a raw terminal, where Ctrl-C is a byte: while there is no
+// connection to carry it, it ends the program.
+type interruptible struct {
+	io.Reader
+	lost   *atomic.Bool
+	cancel func()
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if r.lost.Load() && bytes.IndexByte(p[:n], 0x03) >= 0 {
+		r.cancel()
+		return 0, errors.New("interrupted")
+	}
+	return n, err
+}
+
+func sizeOf(fd int) client.TerminalSize {
+	width, height, err := term.GetSize(fd)
+	if err != nil {
+		return client.TerminalSize{}
+	}
+	return client.TerminalSize{Width: uint16(width), Height: uint16(height)}
+}
+
+// onSignal calls do for each signal, until the context ends or the function it returns is called.
+func onSignal(ctx context.Context, do func(os.Signal), which ...os.Signal) (stop func()) {
+	ch := make(chan os.Signal, 8)
+	signal.Notify(ch, which...)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for {
+			select {
+			case sig := <-ch:
+				do(sig)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(ch)
+		cancel()
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
+	w := newWorld(t)
+	w.withRunner(t, "")
+	for name, c := range map[string]struct {
+		args           []string
+		input          string
+		code           int
+		stdout, stderr string
+	}{
+		"a command that fails":  {[]string{"exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"}, "", 7, "out\n", "err\n"},
+		"a command that reads":  {[]string{"exec", "web", "-i", "--", "tr", "a-z", "A-Z"}, "hello\n", 0, "HELLO\n", ""},
+		"a terminal":            {[]string{"exec", "web", "-t", "--", "sh", "-c", "test -t 1 && echo yes"}, "", 0, "yes\r\n", ""},
+		"arguments as they are": {[]string{"exec", "web", "--", "printf", "%s|", "a b", "-x", "$HOME"}, "", 0, "a b|-x|$HOME|", ""},
+		"killed by a signal":    {[]string{"exec", "web", "--", "sh", "-c", "kill -9 $$"}, "", 137, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := w.runWith(t, strings.NewReader(c.input), c.args...)
+			if code != c.code || stdout != c.stdout || stderr != c.stderr {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
+	for _, args := range [][]string{{"exec", "web"}, {"exec", "web", "ls"}, {"exec", "--", "ls"}} {
+		if code, _, _ := w.run(t, args...); code != exitUsage {
+			t.Errorf("%q: exit code %d", args, code)
+		}
+	}
+	if code, _, stderr := w.run(t, "exec", "web", "--", "no-such-program"); code != exitFailure || !strings.Contains(stderr, "no-such-program") {
+		t.Errorf("a program that is not there: exit code %d, %q", code, stderr)
+	}
+}
+
+// The command goes on while the connection is lost, and every byte of its output comes once.
+func TestExecComesBackAfterALostConnection(t *testing.T) {
+	w := newWorld(t)
+	workspace := w.withRunner(t, "")
+	input, typing := io.Pipe()
+	out, errs, ended := w.begin(t.Context(), input, "exec", "web", "-i", "--", "sh", "-c",
+		`echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; read line; echo "$line"; exit 3`)
+	await(t, out, "one\n")
+	w.cut()
+	put(t, workspace, "go", "")
+	await(t, errs, "the connection is lost")
+	await(t, errs, "attached again")
+	_, _ = io.WriteString(typing, "three\n")
+	if code := <-ended; code != 3 || out.String() != "one\ntwo\nthree\n" {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
+	}
+}
+
+func TestEnvSetsAndListsNamesOnly(t *testing.T) {
+	w := newWorld(t)
+	w.withRunner(t, "")
+	if code, stdout, stderr := w.run(t, "env", "web", "A=secret=1", "B=2"); code != 0 || stdout != "A\nB\n" || strings.Contains(stdout+stderr, "secret") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	if _, stdout, _ := w.run(t, "exec", "web", "--", "sh", "-c", "echo $A"); stdout != "secret=1\n" {
+		t.Errorf("a command has %q", stdout)
+	}
+	if code, stdout, _ := w.run(t, "env", "web", "A-"); code != 0 || stdout != "B\n" {
+		t.Errorf("exit code %d, stdout %q", code, stdout)
+	}
+	if _, stdout, _ := w.run(t, "env", "web"); stdout != "B\n" {
+		t.Errorf("stdout %q", stdout)
+	}
+	if code, _, _ := w.run(t, "env", "web", "A"); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+}

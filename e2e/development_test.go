@@ -78,10 +78,25 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 	})
 	t.Run("an edit of the API is live, and the rows are those of production", func(t *testing.T) {
 		c := c.on(t)
-		app.edit(c, "Edited while it runs")
+		if answer := app.edit(c, "Edited while it runs"); !strings.Contains(answer, `"reload":{"state":"Done","rules":[0],"restarted":true}`) {
+			t.Errorf("the rule of *.py did not run: %s", answer)
+		}
 		app.waitGreeting(c, "Edited while it runs")
 		c.want(http.StatusCreated, http.MethodPost, app.base()+"/proxy/api/notes", []byte("from development"))
 		app.wantNotes(c, "from production", "from development")
+	})
+	t.Run("an edit that does not parse leaves the API that runs, and says so", func(t *testing.T) {
+		c := c.on(t)
+		broken := c.want(http.StatusOK, http.MethodPost, api+"/sync", syncBody(t, map[string]string{"server.py": "def broken(:\n"}))
+		if !strings.Contains(broken, `"state":"Failed"`) || !strings.Contains(broken, "exited with code 1") {
+			t.Errorf("the answer: %s", broken)
+		}
+		app.waitGreeting(c, "Edited while it runs")
+		if log := c.want(http.StatusOK, http.MethodGet, api+"/log", nil); !strings.Contains(log, "SyntaxError") {
+			t.Errorf("the log does not say why: %s", log)
+		}
+		app.edit(c, "Edited while it runs")
+		app.waitGreeting(c, "Edited while it runs")
 	})
 	t.Run("each component has a log of its own", func(t *testing.T) {
 		c := c.on(t)
@@ -108,6 +123,105 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 	}
 	app.delete()
 	waitGone(t, app.id)
+}
+
+// awkward is a shell script with all that kro, Kubernetes or YAML could take for theirs, and
+// awkwardPrints is what a shell makes of it.
+const (
+	awkward = `X='${schema.spec.suspended} ${'; Y="$(printf '%s' "$PORT")" # "quoted"
+printf 'MARK <%s> <%s> <%s> <%s>\n' "$X" "$Y" "$(PORT=5; echo $PORT)" 'back\slash "it" $(PORT) $$ ${HOME} }'
+test "$$" -gt 1 && echo "PID $(( $$ > 1 ))"
+`
+	awkwardPrints = `MARK <${schema.spec.suspended} ${> <8000> <5> <back\slash "it" $(PORT) $$ ${HOME} }>` + "\nPID 1\n"
+)
+
+const scriptTemplate = `
+apiVersion: sandbar.dev/v1alpha1
+kind: Template
+metadata: {name: NAME}
+spec:
+  displayName: Script
+  version: 0.1.0
+  development:
+    components:
+      app:
+        workspacePath: .
+        image: node
+        startCommand: placeholder
+        port: http
+        reload: {rules: [{paths: [trigger], command: placeholder, restart: false}]}
+  graph:
+    schema:
+      apiVersion: v1alpha1
+      kind: KIND
+      group: sandbar.dev
+      spec: {suspended: boolean | default=false}
+    resources:
+    - id: app
+      template:
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata:
+          name: app
+          labels: {sandbar.dev/instance-uid: '${schema.metadata.labels["sandbar.dev/instance-uid"]}'}
+        spec:
+          replicas: 2
+          selector: {matchLabels: {app: app}}
+          template:
+            metadata:
+              labels: {app: app, sandbar.dev/instance-uid: '${schema.metadata.labels["sandbar.dev/instance-uid"]}'}
+            spec:
+              automountServiceAccountToken: false
+              securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+              containers:
+              - name: app
+                image: localhost/sandbar/toolchain-node:dev
+                imagePullPolicy: IfNotPresent
+                command: [sleep, infinity]
+                ports: [{name: http, containerPort: 8000}]
+                securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+`
+
+// TestScriptsSurvive: what a Template's author and a tenant write as commands reaches the shell
+// as it was written, past YAML, kro's expressions and Kubernetes' expansion of variables.
+func TestScriptsSurvive(t *testing.T) {
+	n := newNote(t)
+	n.text = scriptTemplate
+	n.edit = func(spec map[string]any) {
+		app := spec["development"].(map[string]any)["components"].(map[string]any)["app"].(map[string]any)
+		app["startCommand"] = awkward + "exec sleep 3600"
+		app["reload"].(map[string]any)["rules"].([]any)[0].(map[string]any)["command"] = awkward
+	}
+	n.apply()
+	n.wait("Ready", metav1.ConditionTrue)
+	tn := newTenant(t, "bob")
+	tn.waitServed(n.gvr)
+	c := callAs(t, tn.token)
+
+	app := tn.create(n.gvr, n.kind, "script", map[string]any{"mode": "development"})
+	app.waitReady()
+	log := app.component("app") + "/log"
+	c.waitLog(log, awkwardPrints)
+	c.want(http.StatusOK, http.MethodPost, app.component("app")+"/sync", syncBody(t, map[string]string{"trigger": "now"}))
+	c.waitLog(log, awkwardPrints+awkwardPrints)
+
+	box := tn.create(runners, "SandboxRunner", "script", map[string]any{"projectRef": "e2e", "port": 8000, "startCommand": awkward + "exec sleep 3600"})
+	box.waitReady()
+	c.waitLog(box.base()+"/log", awkwardPrints)
+	app.delete()
+	box.delete()
+	waitGone(t, app.id)
+	waitGone(t, box.id)
+}
+
+func (c *caller) waitLog(path, want string) {
+	c.t.Helper()
+	eventually(c.t, 30*time.Second, "the log is the script's", func() error {
+		if code, log := c.do(http.MethodGet, path, nil); code != http.StatusOK || log != want {
+			return fmt.Errorf("code %d, got\n%s\nwant\n%s", code, log, want)
+		}
+		return nil
+	})
 }
 
 // waitServed waits until a kind is served in the workspace: a Template that init has just applied

@@ -61,22 +61,28 @@ type note struct {
 	kind string
 	gvr  schema.GroupVersionResource
 	dyn  dynamic.Interface
+	// text is the Template as YAML; edit, if any, changes its spec.
+	text string
+	edit func(spec map[string]any)
 }
 
 func newNote(t *testing.T) *note {
 	t.Helper()
 	suffix := randomHex(3)
-	n := &note{t: t, name: "note-" + suffix, kind: "Note" + suffix, dyn: dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace))}
+	n := &note{t: t, name: "note-" + suffix, kind: "Note" + suffix, text: noteTemplate, dyn: dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace))}
 	n.gvr = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: strings.ToLower(n.kind) + "s"}
 	return n
 }
 
 func (n *note) object(replace ...string) *unstructured.Unstructured {
 	n.t.Helper()
-	text := strings.NewReplacer(append([]string{"NAME", n.name, "KIND", n.kind}, replace...)...).Replace(noteTemplate)
+	text := strings.NewReplacer(append([]string{"NAME", n.name, "KIND", n.kind}, replace...)...).Replace(n.text)
 	var obj unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte(text), &obj.Object); err != nil {
 		n.t.Fatal(err)
+	}
+	if n.edit != nil {
+		n.edit(obj.Object["spec"].(map[string]any))
 	}
 	return &obj
 }

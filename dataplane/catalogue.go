@@ -30,8 +30,27 @@ type catalogueItem struct {
 	InstanceKind       string `json:"instanceKind"`
 	Resource           string `json:"resource"`
 	// Verbs are the verbs of an instance, as in its status.dataPlane.verbs.
-	Verbs []string                       `json:"verbs"`
-	Agent *sandbarv1alpha1.AgentGuidance `json:"agent,omitempty"`
+	Verbs []string `json:"verbs"`
+	// Development tells of the components that run from what is synced to them while an
+	// instance's spec.mode is "development".
+	Development map[string]developed           `json:"development,omitempty"`
+	Agent       *sandbarv1alpha1.AgentGuidance `json:"agent,omitempty"`
+}
+
+// developed is what a client needs to know of a component: which part of the project is its.
+type developed struct {
+	WorkspacePath string `json:"workspacePath"`
+}
+
+func developmentOf(t *sandbarv1alpha1.Template) map[string]developed {
+	if t.Spec.Development == nil {
+		return nil
+	}
+	components := map[string]developed{}
+	for name, component := range t.Spec.Development.Components {
+		components[name] = developed{WorkspacePath: component.WorkspacePath}
+	}
+	return components
 }
 
 // serveCatalogue answers the Templates to whoever has access to the workspace. They are the
@@ -54,7 +73,7 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 			Name: t.Name, DisplayName: t.Spec.DisplayName, Description: t.Spec.Description,
 			Category: t.Spec.Category, Version: t.Spec.Version,
 			InstanceAPIVersion: k.resource.GroupVersion().String(), InstanceKind: t.Status.Kind,
-			Resource: k.resource.Resource, Verbs: k.verbs, Agent: t.Spec.Agent,
+			Resource: k.resource.Resource, Verbs: k.verbs, Development: developmentOf(t), Agent: t.Spec.Agent,
 		})
 	}
 	writeJSON(x, x.request, http.StatusOK, list)

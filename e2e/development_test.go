@@ -67,6 +67,10 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 		}
 	})
 
+	if list := c.want(http.StatusOK, http.MethodGet, "/dataplane/clusters/"+tn.path+"/templates", nil); !strings.Contains(list,
+		`"development":{"api":{"workspacePath":"api"},"web":{"workspacePath":"web"}}`) {
+		t.Errorf("the catalogue does not tell which part of the project is whose: %s", list)
+	}
 	app.setMode(t, "development")
 	api, web := app.component("api"), app.component("web")
 	t.Run("in development both components run from what is synced to them", func(t *testing.T) {

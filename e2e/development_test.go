@@ -218,6 +218,23 @@ func TestScriptsSurvive(t *testing.T) {
 	waitGone(t, box.id)
 }
 
+// TestDevelopmentIsCheckedWhenApplied: an operator is told by the field's path what cannot be
+// developed, before any instance is.
+func TestDevelopmentIsCheckedWhenApplied(t *testing.T) {
+	n := newNote(t)
+	n.text = scriptTemplate
+	for _, tc := range []struct{ replace, by, reason, want string }{
+		{"workspacePath: .", "workspacePath: ../other", "InvalidTemplate", "spec.development.components.app.workspacePath: must be a clean relative path"},
+		{"port: http", "port: grpc", "InvalidTemplate", `spec.development.components.app.port: the container has no port named "grpc"; it has: http`},
+		{"image: node", "image: nothing", "ImageMissing", `spec.development.components.app.image: the provider has no image "nothing"`},
+	} {
+		n.apply(tc.replace, tc.by)
+		n.wait("GraphAccepted", metav1.ConditionFalse, tc.reason, tc.want)
+	}
+	n.apply()
+	n.wait("Ready", metav1.ConditionTrue)
+}
+
 func (c *caller) waitLog(path, want string) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "the log is the script's", func() error {

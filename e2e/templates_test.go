@@ -66,10 +66,11 @@ type note struct {
 	edit func(spec map[string]any)
 }
 
+// newNote ends the kind in a word: the plural of random letters is not always theirs and an s.
 func newNote(t *testing.T) *note {
 	t.Helper()
 	suffix := randomHex(3)
-	n := &note{t: t, name: "note-" + suffix, kind: "Note" + suffix, text: noteTemplate, dyn: dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace))}
+	n := &note{t: t, name: "note-" + suffix, kind: "N" + suffix + "Note", text: noteTemplate, dyn: dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace))}
 	n.gvr = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: strings.ToLower(n.kind) + "s"}
 	return n
 }

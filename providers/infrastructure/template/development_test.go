@@ -207,3 +207,33 @@ func TestAddingDevelopmentIsACompatibleChange(t *testing.T) {
 		t.Error(changes)
 	}
 }
+
+// FuzzDevelop feeds it what an operator might apply. A Template without problems is completed, or
+// refused with an error; what it becomes can be given to kro and read back.
+func FuzzDevelop(f *testing.F) {
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		f.Add(small(kind, `"replicas": "${schema.spec.n}", "strategy": {"type": "Recreate"},`).Spec.Graph.Raw, []byte(`{"workspacePath":".","image":"node","startCommand":"x","port":"http"}`))
+	}
+	f.Add([]byte(strings.Replace(smallGraph, `"image": "x"`, `"env": [{"name": "A", "value": "${"}], "securityContext": "${a.b}"`, 1)), []byte(`{"workspacePath":"a","reload":{"rules":[{"paths":["*"]}]}}`))
+	f.Fuzz(func(t *testing.T, graph, component []byte) {
+		tmpl := &sandbarv1alpha1.Template{}
+		tmpl.Spec.Graph.Raw = graph
+		var c sandbarv1alpha1.DevelopmentComponent
+		if json.Unmarshal(component, &c) != nil {
+			return
+		}
+		tmpl.Spec.Development = &sandbarv1alpha1.Development{Components: map[string]sandbarv1alpha1.DevelopmentComponent{"app": c}}
+		if len(contract.Check(&tmpl.Spec)) > 0 {
+			return
+		}
+		p, err := newPlan(tmpl)
+		if err != nil {
+			return
+		}
+		desired, err := desiredGraph("fuzz", p.graph)
+		if err != nil {
+			t.Fatal(err)
+		}
+		desired.DeepCopy() // panics on what is not JSON
+	})
+}

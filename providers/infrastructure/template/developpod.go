@@ -81,8 +81,11 @@ func (p *podPatch) apply() error {
 	e.set(container, "lifecycle", map[string]any{"postStart": map[string]any{"exec": map[string]any{"command": []any{runnerPath, "wait"}}}})
 	e.set(pod, "initContainers", append(listOf(pod["initContainers"]), p.installer()))
 	e.set(pod, "volumes", volumes)
-	if security := child(pod, "securityContext"); security["fsGroup"] == nil {
-		e.set(security, "fsGroup", sharedGroup)
+	// One that is an expression as a whole stays its author's business.
+	if _, isObject := pod["securityContext"].(map[string]any); isObject || pod["securityContext"] == nil {
+		if security := child(pod, "securityContext"); security["fsGroup"] == nil {
+			e.set(security, "fsGroup", sharedGroup)
+		}
 	}
 	p.one(e)
 	return e.err

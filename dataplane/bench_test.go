@@ -4,10 +4,12 @@
 package dataplane
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,6 +44,8 @@ func BenchmarkProxy(b *testing.B) {
 	b.Run("data plane", func(b *testing.B) {
 		w := newWorld(b, pod, func(s *setup) {
 			s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1e9, 1e9
+			s.opts.AuditLog = filepath.Join(b.TempDir(), "audit.log")
+			s.logLevel = slog.LevelInfo
 		})
 		measure(b, load.Subject{
 			Address: strings.TrimPrefix(w.url, "http://"), Path: demo + "proxy",

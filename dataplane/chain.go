@@ -172,9 +172,10 @@ func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal) {
 	if !ok {
 		return endpoint, notFound(causeNoVerb)
 	}
-	allowed := allowedMethods(endpoint)
-	if !slices.Contains(allowed, x.request.Method) {
-		return endpoint, methodNotAllowed(allowed)
+	if !slices.Contains(endpoint.Methods, x.request.Method) { // else nothing need be listed
+		if allowed := allowedMethods(endpoint); !slices.Contains(allowed, x.request.Method) {
+			return endpoint, methodNotAllowed(allowed)
+		}
 	}
 	if isUpgrade(x.request.Header) {
 		if !endpoint.Upgrade {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandbar-dev/sandbar/pkg/http1"
 )
@@ -73,8 +75,8 @@ func (d *direct) Serves(host, id string) bool {
 	if err != nil {
 		return false
 	}
-	for _, e := range d.endpoints(namespace, service, port) {
-		if e.id == id {
+	for e := range d.ready(namespace, service, port) {
+		if e.is(id) {
 			return true
 		}
 	}
@@ -156,28 +158,61 @@ type endpoint struct {
 // endpoints lists the addresses of the ready pods of a Service that serve a port.
 func (d *direct) endpoints(namespace, service, port string) []endpoint {
 	var found []endpoint
-	for _, slice := range d.cache.endpointSlices(namespace, service) {
-		number := portNumber(slice, port)
-		if number == 0 || slice.AddressType == discoveryv1.AddressTypeFQDN {
-			continue
-		}
-		for _, e := range slice.Endpoints {
-			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+	for e := range d.ready(namespace, service, port) {
+		found = append(found, endpoint{address: net.JoinHostPort(e.ip, strconv.Itoa(e.port)), id: string(e.appendID(nil))})
+	}
+	return found
+}
+
+// readyPod is a ready pod of a Service, at one of its addresses.
+type readyPod struct {
+	ip   string
+	port int
+	uid  types.UID
+}
+
+// appendID appends what tells the pod from all others, also from a later one at its address.
+func (e readyPod) appendID(b []byte) []byte {
+	b = append(append(b, e.ip...), ' ')
+	return append(append(strconv.AppendInt(b, int64(e.port), 10), ' '), e.uid...)
+}
+
+func (e readyPod) is(id string) bool {
+	var b [128]byte
+	return string(e.appendID(b[:0])) == id
+}
+
+// ready yields the ready pods of a Service that serve a port.
+func (d *direct) ready(namespace, service, port string) iter.Seq[readyPod] {
+	return func(yield func(readyPod) bool) {
+		for _, slice := range d.cache.endpointSlices(namespace, service) {
+			number := portNumber(slice, port)
+			if number == 0 || slice.AddressType == discoveryv1.AddressTypeFQDN {
 				continue
 			}
-			pod := ""
-			if e.TargetRef != nil {
-				pod = string(e.TargetRef.UID)
-			}
-			for _, ip := range e.Addresses {
-				if parsed, err := netip.ParseAddr(ip); err == nil && d.permit(parsed.Unmap()) {
-					address := net.JoinHostPort(ip, strconv.Itoa(number))
-					found = append(found, endpoint{address: address, id: address + "/" + pod})
+			for i := range slice.Endpoints {
+				if !d.yieldAddresses(&slice.Endpoints[i], number, yield) {
+					return
 				}
 			}
 		}
 	}
-	return found
+}
+
+func (d *direct) yieldAddresses(e *discoveryv1.Endpoint, port int, yield func(readyPod) bool) bool {
+	if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+		return true
+	}
+	var uid types.UID
+	if e.TargetRef != nil {
+		uid = e.TargetRef.UID
+	}
+	for _, ip := range e.Addresses {
+		if parsed, err := netip.ParseAddr(ip); err == nil && d.permit(parsed.Unmap()) && !yield(readyPod{ip, port, uid}) {
+			return false
+		}
+	}
+	return true
 }
 
 func portNumber(slice *discoveryv1.EndpointSlice, name string) int {

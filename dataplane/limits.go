@@ -160,10 +160,12 @@ type limiter struct {
 	inFlight map[slot]int
 }
 
-// slot is what is counted: requests or streams, of an instance or a workspace.
+// slot is what is counted: requests or streams, of an instance or a workspace. A workspace's name
+// must not be taken for a UID.
 type slot struct {
-	key    string
-	stream bool
+	key       string
+	workspace bool
+	stream    bool
 }
 
 func newLimiter(limits func() *Limits) (*limiter, error) {
@@ -181,8 +183,7 @@ func (l *limiter) admit(workspace, instance string, stream bool) (release func()
 	if wait := l.wait(workspace, limits); wait > 0 {
 		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %d requests per second", limits.WorkspaceRate), wait)
 	}
-	// The prefixes keep a workspace's name from being taken for a UID.
-	own, all := slot{"instance/" + instance, stream}, slot{"workspace/" + workspace, stream}
+	own, all := slot{key: instance, stream: stream}, slot{key: workspace, workspace: true, stream: stream}
 	ownLimit, allLimit := limits.InstanceRequests, limits.WorkspaceRequests
 	cause, what := causeInFlight, "requests in flight"
 	if stream {

@@ -106,6 +106,8 @@ type setup struct {
 	provider []runtime.Object
 	// nowhere makes the demo's endpoints unreachable.
 	backendAddress string
+	// logLevel is LevelDebug unless a test changes it.
+	logLevel slog.Level
 }
 
 func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *world {
@@ -115,7 +117,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 			ListenAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Insecure: true, Transport: TransportDirect,
 			DrainDelay: time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
-		template: runnerTemplate(), backend: backend, apiServer: http.NotFoundHandler(), status: demoStatus(demoID.Namespace()),
+		template: runnerTemplate(), backend: backend, logLevel: slog.LevelDebug, apiServer: http.NotFoundHandler(), status: demoStatus(demoID.Namespace()),
 	}
 	for _, change := range changes {
 		change(s)
@@ -123,7 +125,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 	w := &world{t: t, kcp: newFakeKCP(t), logs: &syncBuffer{}}
 	w.kcp.grant(adminToken, "*")
 	w.kcp.addInstance("cluster1", "default", "demo", demoID.UID)
-	s.opts.Logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s.opts.Logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: s.logLevel}))
 
 	if s.backendAddress == "" {
 		pod := httptest.NewServer(s.backend)

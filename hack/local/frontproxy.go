@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -117,4 +116,4 @@ func (p *Provider) writeShardKubeconfig() (string, error) {
 }
 
 // Stop asks the front proxy to end and returns when it is gone.
-func (f *FrontProxy) Stop() error { return f.process.signal(syscall.SIGTERM) }
+func (f *FrontProxy) Stop() error { return f.process.stop() }

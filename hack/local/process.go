@@ -101,6 +101,17 @@ func startTicks(pid int) (uint64, error) {
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
+	// record is the file that names it to the stack.
+	record string
+}
+
+// stop asks the process to end and returns when it is gone, and no part of the stack any more: a
+// part that is recorded and does not run is a fault.
+func (p *process) stop() error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return os.Remove(p.record)
 }
 
 func (p *process) signal(sig syscall.Signal) error {

@@ -205,7 +205,7 @@ func (p *Provider) start(ctx context.Context, name, url, binary string, args []s
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
-	started := &process{cmd: cmd, exited: make(chan struct{})}
+	started := &process{cmd: cmd, exited: make(chan struct{}), record: p.Stack.identityFile(name)}
 	go func() {
 		_ = cmd.Wait()
 		close(started.exited)

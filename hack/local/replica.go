@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 )
 
 // Replica is a data plane beside the provider's own, as another replica of serve would be.
@@ -61,4 +60,4 @@ func freePort(ctx context.Context) (string, error) {
 func (r *Replica) PID() int { return r.process.cmd.Process.Pid }
 
 // Stop asks the replica to end and returns when it is gone.
-func (r *Replica) Stop() error { return r.process.signal(syscall.SIGTERM) }
+func (r *Replica) Stop() error { return r.process.stop() }

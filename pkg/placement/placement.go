@@ -86,8 +86,13 @@ type ID struct {
 // characters of SHA-256(cluster, 0x00, UID). It is computed and never read from an object, so
 // that nothing a tenant can write decides where a request goes.
 func (id ID) Namespace() string {
-	sum := sha256.Sum256([]byte(id.Cluster + "\x00" + string(id.UID)))
-	return namespacePrefix + base32Lower.EncodeToString(sum[:])[:hashLength]
+	// Every request asks several times; the arrays keep it to one allocation.
+	var input [256]byte
+	sum := sha256.Sum256(append(append(append(input[:0], id.Cluster...), 0), id.UID...))
+	var name [len(namespacePrefix) + sha256.Size*8/5 + 1]byte
+	copy(name[:], namespacePrefix)
+	base32Lower.Encode(name[len(namespacePrefix):], sum[:])
+	return string(name[:len(namespacePrefix)+hashLength])
 }
 
 // IsNamespace tells whether a namespace's name has the form of a placement's.

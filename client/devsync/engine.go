@@ -101,8 +101,9 @@ type Engine struct {
 	settled *[3]int
 	refresh chan struct{}
 
-	watching bool
-	watcher  *watcher // while watching, after the first scan
+	newWatcher func(dir string) *watcher
+	watching   bool
+	watcher    *watcher // while watching, after the first scan
 }
 
 // Open opens a directory and what was agreed on before. It fails with ErrBusy while another
@@ -139,7 +140,7 @@ func Open(opts Options) (*Engine, error) {
 		opts: opts, root: root, base: b, local: newTree(dir),
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{},
-		refresh: make(chan struct{}, 1),
+		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
 	}
 	e.local.cache = b.loadCache()
 	return e, nil
@@ -276,10 +277,7 @@ func (e *Engine) unwatch() {
 func (e *Engine) rescan(ctx context.Context) error {
 	if e.watching {
 		e.unwatch()
-		w, err := newWatcher(e.opts.Dir)
-		if err != nil {
-			return fmt.Errorf("watching the directory: %w", err)
-		}
+		w := e.newWatcher(e.opts.Dir)
 		e.watching, e.watcher, e.local.watch, e.local.unwatch = true, w, w.add, w.remove
 	}
 	changed, err := e.local.scan(ctx)

@@ -43,17 +43,19 @@ type watcher struct {
 	failed error
 }
 
-func newWatcher(root string) (*watcher, error) {
-	fs, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, err
+// newWatcher begins to watch. Where the kernel does not let it, the watcher has failed.
+func newWatcher(root string) *watcher {
+	w := &watcher{root: root, changes: make(chan noticed), stop: make(chan struct{}), done: make(chan struct{})}
+	if w.fs, w.failed = fsnotify.NewWatcher(); w.failed == nil {
+		go w.run()
 	}
-	w := &watcher{root: root, fs: fs, changes: make(chan noticed), stop: make(chan struct{}), done: make(chan struct{})}
-	go w.run()
-	return w, nil
+	return w
 }
 
 func (w *watcher) close() {
+	if w.fs == nil {
+		return
+	}
 	close(w.stop)
 	<-w.done
 	_ = w.fs.Close()
@@ -74,7 +76,9 @@ func (w *watcher) add(dir string) {
 
 // remove ends the watch of a directory.
 func (w *watcher) remove(dir string) {
-	_ = w.fs.Remove(filepath.Join(w.root, dir)) // the kernel may have ended it before
+	if w.fs != nil {
+		_ = w.fs.Remove(filepath.Join(w.root, dir)) // the kernel may have ended it before
+	}
 }
 
 // run collects what happens until it is quiet, and hands it over when somebody asks.

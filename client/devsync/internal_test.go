@@ -1,0 +1,143 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux || darwin
+
+package devsync
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
+)
+
+// accepting is an empty workspace that takes every batch.
+type accepting struct{ Remote }
+
+func (accepting) List(context.Context, []string, string) (*Listing, error) { return &Listing{}, nil }
+
+func (accepting) Apply(_ context.Context, _ string, write func(*syncwire.Encoder) error) (*Applied, error) {
+	return &Applied{}, write(syncwire.NewEncoder(&bytes.Buffer{}, nil, ""))
+}
+
+// The limits of inotify are for all programs of a person together.
+func TestADirectoryThatCannotBeWatchedIsReadAndThatIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	events := make(chan Event, 100)
+	e, err := Open(Options{Dir: dir, ID: "x", StateDir: t.TempDir(), Remote: accepting{}, OnEvent: func(e Event) { events <- e }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.newWatcher = func(dir string) *watcher {
+		w := newWatcher(dir)
+		w.failed = syscall.ENOSPC // and so no directory is watched
+		return w
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Watch(ctx) }()
+	await := func(is func(Event) bool) {
+		t.Helper()
+		for late := time.After(20 * time.Second); ; {
+			select {
+			case e := <-events:
+				if is(e) {
+					return
+				}
+			case <-late:
+				t.Fatal("it did not happen")
+			}
+		}
+	}
+	await(func(e Event) bool { return e.Type == EventNote && strings.Contains(e.Reason, "max_user_watches") })
+	if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(func(e Event) bool { return e.Path == "a" && e.State == FileApplied })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	e.Close()
+}
+
+// 50,000 files are not read again when nothing of them changed.
+func TestWhatDidNotChangeIsNotReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	long := time.Now().Add(-time.Hour)
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr := newTree(dir)
+	scan := func(want int, what string) {
+		t.Helper()
+		tr.hashed = 0
+		if _, err := tr.scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if tr.hashed != want {
+			t.Errorf("%s: %d files were read, want %d", what, tr.hashed, want)
+		}
+	}
+	scan(3, "the first time")
+	scan(3, "files that were written a moment ago, and may be again within a tick of the clock")
+	for path, n := range tr.nodes { // as if they had been read later
+		n.Read = time.Now().Add(time.Hour)
+		tr.nodes[path] = n
+	}
+	scan(0, "files that are as they were")
+	if err := os.Chtimes(filepath.Join(dir, "b"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	scan(1, "one that was touched")
+}
+
+func FuzzNamesStayInside(f *testing.F) {
+	for _, seed := range [][2]string{
+		{"a/b", "../c"},
+		{"a", ".."},
+		{"a/b/c", "../../.git/config"},
+		{"a", "b/../../x"},
+		{"l", "."},
+		{"a/l", ".."},
+		{"../x", "y"},
+		{"a/.GIT/x", "y"},
+		{"a", "/etc"},
+		{"a/l", "../.."},
+		{".g\u200cit/x", ""},
+		{"a", "./b"},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, name, target string) {
+		if checkName(name) != "" {
+			return
+		}
+		const root = "/root/of/the/tree"
+		if full := path.Join(root, name); full != root+"/"+name {
+			t.Fatalf("%q leads to %q", name, full)
+		}
+		if checkTarget(name, target) != "" {
+			return
+		}
+		full := path.Join(root, path.Dir(name), target)
+		if full != root && !strings.HasPrefix(full, root+"/") {
+			t.Fatalf("the symlink %q -> %q leads to %q", name, target, full)
+		}
+		for part := range strings.SplitSeq(strings.ToLower(full), "/") {
+			if part == ".git" {
+				t.Fatalf("the symlink %q -> %q leads to %q", name, target, full)
+			}
+		}
+	})
+}

@@ -1,0 +1,178 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// TestDevelopFromATerminal is the promise of the command line: a person with a kubeconfig and a
+// directory has a sandbox that runs what is in the directory, sees its log, and runs commands.
+func TestDevelopFromATerminal(t *testing.T) {
+	tn := newTenant(t, "alice")
+	s := newTerminal(t, tn)
+	s.must("trust", world.URL, "--ca-file", world.CAFile)
+	s.write("loop.sh", "while :; do cat greeting; sleep 1; done\n")
+	s.write("greeting", "first\n")
+	s.write(".gitignore", "*.tmp\n")
+	s.write("not.tmp", "no")
+
+	out, notes, stop := s.begin("dev", "web", s.dir, "--create", "--start-command", "sh loop.sh")
+	await(t, notes, "in sync")
+	await(t, out, "first\n")
+	saved := time.Now()
+	s.write("greeting", "second\n")
+	await(t, notes, "greeting applied")
+	t.Logf("saved to applied, through the data plane: %v", time.Since(saved).Round(time.Millisecond))
+	await(t, out, "second\n")
+	if code := stop(); code != 0 {
+		t.Errorf("dev ended with %d: %s", code, notes)
+	}
+
+	if got := s.must("exec", "web", "--", "sh", "-c", "ls; exit 0"); got != "greeting\nloop.sh\n" {
+		t.Errorf("the sandbox has %q", got)
+	}
+	if code, _, _ := s.run("exec", "web", "--", "sh", "-c", "exit 7"); code != 7 {
+		t.Errorf("a command that exits with 7 makes sandbar exit with %d", code)
+	}
+	s.must("exec", "web", "--", "sh", "-c", "echo made > lock && echo there > greeting")
+	s.write("greeting", "here\n")
+	if code, out, _ := s.run("sync", "web", s.dir, "--two-way"); code != 1 || !strings.HasPrefix(out, "conflict\tgreeting\t") {
+		t.Errorf("a conflict: exit code %d, %q", code, out)
+	}
+	if made, _ := os.ReadFile(filepath.Join(s.dir, "lock")); string(made) != "made\n" {
+		t.Errorf("what the sandbox made came back as %q", made)
+	}
+	s.must("sync", "web", s.dir, "--prefer", "local")
+	if got := s.must("cp", "web:greeting", "-"); got != "here\n" {
+		t.Errorf("after the local side was preferred the sandbox has %q", got)
+	}
+	s.must("env", "web", "GREETING=hello")
+	if got := s.must("exec", "web", "--", "sh", "-c", "echo $GREETING"); got != "hello\n" {
+		t.Errorf("a command has GREETING %q", got)
+	}
+	if got := s.must("logs", "web", "--tail", "1"); got == "" {
+		t.Error("the log is empty")
+	}
+}
+
+// terminal runs the real program as a tenant.
+type terminal struct {
+	t            *testing.T
+	program, dir string
+	env          []string
+}
+
+func newTerminal(t *testing.T, tn *tenant) *terminal {
+	t.Helper()
+	home := t.TempDir()
+	s := &terminal{t: t, program: filepath.Join(home, "sandbar"), dir: filepath.Join(home, "project")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../cmd/sandbar")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building sandbar: %v\n%s", err, text)
+	}
+	if err := os.Mkdir(s.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := world.Stack.KCPUser(tn.user, tn.path)
+	file := clientcmdapi.NewConfig()
+	file.Clusters["w"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: tn.token}
+	file.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
+	file.CurrentContext = "w"
+	kubeconfig := filepath.Join(home, "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
+	return s
+}
+
+func (s *terminal) write(name, content string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *terminal) run(args ...string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(s.t.Context(), s.program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.env, &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func (s *terminal) must(args ...string) string {
+	s.t.Helper()
+	code, out, errs := s.run(args...)
+	if code != 0 {
+		s.t.Fatalf("sandbar %s: exit code %d: %s", strings.Join(args, " "), code, errs)
+	}
+	return out
+}
+
+// screen is what a program that runs has written.
+type screen struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// begin starts a command; stop interrupts it and returns its exit code.
+func (s *terminal) begin(args ...string) (out, notes *screen, stop func() int) {
+	s.t.Helper()
+	out, notes = &screen{}, &screen{}
+	cmd := exec.CommandContext(s.t.Context(), s.program, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = s.env, out, notes
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	return out, notes, func() int {
+		_ = cmd.Process.Signal(syscall.SIGINT)
+		_ = cmd.Wait() // the exit code says it
+		return cmd.ProcessState.ExitCode()
+	}
+}
+
+func await(t *testing.T, s *screen, text string) {
+	t.Helper()
+	eventually(t, 2*time.Minute, fmt.Sprintf("%q", text), func() error {
+		if got := s.String(); !strings.Contains(got, text) {
+			return fmt.Errorf("there is %q", got)
+		}
+		return nil
+	})
+}

@@ -18,7 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandbar-dev/sandbar/bench/stage"
@@ -44,26 +43,13 @@ func newCrowd(ctx context.Context, stack *local.Stack, tenant *stage.Tenant) (cr
 			func(ctx context.Context) error { return makeCaller(ctx, kube, name) },
 			func(ctx context.Context) (err error) { c.token, err = tokenOf(ctx, kube, name); return err },
 		} {
-			if err := insist(ctx, step); err != nil {
+			if err := stage.Insist(ctx, step); err != nil {
 				return nil, fmt.Errorf("making %s: %w", name, err)
 			}
 		}
 		all = append(all, c)
 	}
 	return all, nil
-}
-
-// insist tries a step until it holds: a new workspace serves its APIs a moment after it exists.
-func insist(ctx context.Context, step func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = step(ctx)
-		return last == nil || apierrors.IsAlreadyExists(last), nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
 }
 
 func makeInstance(ctx context.Context, tenant *stage.Tenant, name string) error {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
+	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
@@ -75,7 +76,7 @@ func measure(ctx context.Context, stack *local.Stack, provider *local.Provider, 
 	}
 	// The placements may still be made; and connections are made here, not in what is measured.
 	fmt.Fprintln(os.Stderr, "waiting for the placements, and for kept answers to end")
-	if err := insist(ctx, func(ctx context.Context) error { _, err := all.inTurn(ctx, client, replica.URL); return err }); err != nil {
+	if err := stage.Insist(ctx, func(ctx context.Context) error { _, err := all.inTurn(ctx, client, replica.URL); return err }); err != nil {
 		return nil, err
 	}
 	f := &figures{}

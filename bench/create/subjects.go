@@ -6,23 +6,21 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/hack/local"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -34,11 +32,7 @@ const (
 	oneTimeout = 2 * time.Minute
 )
 
-var (
-	runners    = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
-	workspaces = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
-	bindings   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
-)
+var runners = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
 
 // subject is one way to make the same thing.
 type subject interface {
@@ -49,15 +43,14 @@ type subject interface {
 
 // subjects are both sides of the comparison.
 type subjects struct {
-	tenant *tenant
-	bare   *bare
-	root   dynamic.Interface
+	tenant tenant
+	bare   bare
 }
 
 func (s *subjects) all() []subject { return []subject{s.tenant, s.bare} }
 
 // tenant makes SandboxRunners in a workspace of its own, with a tenant's token.
-type tenant struct{ objects dynamic.ResourceInterface }
+type tenant struct{ *stage.Tenant }
 
 // bare makes kro instances of the same graph on the runtime cluster itself.
 type bare struct {
@@ -66,94 +59,34 @@ type bare struct {
 }
 
 func newSubjects(ctx context.Context, stack *local.Stack) (*subjects, error) {
-	root := dynamic.NewForConfigOrDie(stack.KCPAdmin("root"))
-	b := make([]byte, 4)
-	_, _ = rand.Read(b)
-	s := &subjects{root: root, tenant: &tenant{}, bare: &bare{
-		dyn:  dynamic.NewForConfigOrDie(stack.Runtime()),
-		kube: kubernetes.NewForConfigOrDie(stack.Runtime()),
-	}}
-	workspace := "bench-" + hex.EncodeToString(b)
-	if err := create(ctx, root.Resource(workspaces), "tenancy.kcp.io/v1alpha1", "Workspace", workspace, nil); err != nil {
+	workspace, err := stage.NewTenant(ctx, stack)
+	if err != nil {
 		return nil, err
 	}
-	admin := kubernetes.NewForConfigOrDie(stack.KCPAdmin("root:" + workspace))
-	dyn := dynamic.NewForConfigOrDie(stack.KCPUser("alice", "root:"+workspace))
-	s.tenant.objects = dyn.Resource(runners).Namespace("default")
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "alice"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-	}
-	export := map[string]any{"reference": map[string]any{"export": map[string]any{"path": "root:sandbar", "name": "sandbar.dev"}}}
-	for _, step := range []func(context.Context) error{
-		func(ctx context.Context) error {
-			_, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
-			return err
-		},
-		func(ctx context.Context) error {
-			return create(ctx, dyn.Resource(bindings), "apis.kcp.io/v1alpha2", "APIBinding", "sandbar.dev", export)
-		},
-		func(ctx context.Context) error {
-			_, err := s.tenant.objects.List(ctx, metav1.ListOptions{})
-			return err
-		},
-	} {
-		if err := insist(ctx, step); err != nil {
-			return nil, fmt.Errorf("preparing workspace %s: %w", workspace, err)
-		}
-	}
-	return s, nil
-}
-
-// insist tries a step until it holds: a new workspace serves its APIs a moment after it exists.
-func insist(ctx context.Context, step func(context.Context) error) error {
-	var last error
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = step(ctx)
-		return last == nil || apierrors.IsAlreadyExists(last), nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
-	}
-	return nil
-}
-
-func create(ctx context.Context, objects dynamic.ResourceInterface, apiVersion, kind, name string, spec map[string]any) error {
-	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name},
-	}}
-	if spec != nil {
-		obj.Object["spec"] = spec
-	}
-	_, err := objects.Create(ctx, obj, metav1.CreateOptions{})
-	return err
+	return &subjects{tenant: tenant{workspace}, bare: bare{
+		dyn:  dynamic.NewForConfigOrDie(stack.Runtime()),
+		kube: kubernetes.NewForConfigOrDie(stack.Runtime()),
+	}}, nil
 }
 
 func (s *subjects) cleanUp() {
-	list, err := s.root.Resource(workspaces).List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	for _, w := range list.Items {
-		if len(w.GetName()) > 6 && w.GetName()[:6] == "bench-" {
-			_ = s.root.Resource(workspaces).Delete(context.Background(), w.GetName(), metav1.DeleteOptions{})
-		}
+	if err := s.tenant.Close(); err != nil {
+		fmt.Fprintf(os.Stderr, "bench-create: deleting the workspace: %v\n", err)
 	}
 }
 
-func (*tenant) name() string { return sandboxRunner }
-func (*bare) name() string   { return bareKro }
+func (tenant) name() string { return sandboxRunner }
+func (bare) name() string   { return bareKro }
 
 func spec() map[string]any {
 	return map[string]any{"projectRef": "bench", "startCommand": "sleep 1000000"}
 }
 
-func (t *tenant) measure(ctx context.Context, name string) (time.Duration, error) {
-	return timeToReady(ctx, t.objects, name, nil)
+func (t tenant) measure(ctx context.Context, name string) (time.Duration, error) {
+	return timeToReady(ctx, t.Runners, name, nil)
 }
 
-func (b *bare) measure(ctx context.Context, name string) (time.Duration, error) {
+func (b bare) measure(ctx context.Context, name string) (time.Duration, error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-" + name + "-"}}
 	ns, err := b.kube.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if err != nil {

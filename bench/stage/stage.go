@@ -89,7 +89,7 @@ func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
 			return err
 		},
 	} {
-		if err := insist(ctx, step); err != nil {
+		if err := Insist(ctx, step); err != nil {
 			return nil, errors.Join(fmt.Errorf("preparing workspace %s: %w", t.Path, err), t.Close())
 		}
 	}
@@ -101,8 +101,8 @@ func (t *Tenant) Close() error {
 	return t.root.Resource(workspaces).Delete(context.Background(), t.name, metav1.DeleteOptions{})
 }
 
-// insist tries a step until it holds: a new workspace serves its APIs a moment after it exists.
-func insist(ctx context.Context, step func(context.Context) error) error {
+// Insist tries a step until it holds: a new workspace serves its APIs a moment after it exists.
+func Insist(ctx context.Context, step func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = step(ctx)
@@ -171,7 +171,7 @@ func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
 	fmt.Fprintln(os.Stderr, "making a sandbox")
 	const box = "bench"
 	spec := map[string]any{"projectRef": "bench", "startCommand": "exec ./pod"}
-	if err := insist(ctx, func(ctx context.Context) error {
+	if err := Insist(ctx, func(ctx context.Context) error {
 		return create(ctx, s.Tenant.Runners, "sandbar.dev/v1alpha1", "SandboxRunner", box, spec)
 	}); err != nil {
 		return fmt.Errorf("making the sandbox: %w", err)
@@ -187,7 +187,7 @@ func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
 		func(ctx context.Context) error { return s.call(ctx, http.MethodGet, s.Proxy+"/bytes/1", "") },
 		s.locate,
 	} {
-		if err := insist(ctx, step); err != nil {
+		if err := Insist(ctx, step); err != nil {
 			return fmt.Errorf("preparing the sandbox: %w", err)
 		}
 	}

@@ -24,9 +24,10 @@ const askerEntries = 16384
 // a stranger makes up, would become a flood on kcp, and would hold all the slots for questions
 // that other tenants need.
 //
-// A caller is the credential, if kcp has accepted it before; else the address, because whoever
-// makes tokens up has as many as it likes. So a stranger behind the same hub or NAT as a tenant
-// spends the address's share and not the tenant's.
+// A caller is whom a front proxy or a preview link vouches for, or the credential, if kcp has
+// accepted it before; else the address, because whoever makes tokens up has as many as it likes.
+// So a stranger behind the same hub or NAT as a tenant spends the address's share and not the
+// tenant's.
 type askers struct {
 	limits func() *Limits
 	// known are the credentials that kcp has accepted.
@@ -59,14 +60,15 @@ func (a *askers) enter(q question) (leave func(*refusal), refused *refusal) {
 	limits := a.limits()
 	credential := asker(sha256.Sum256([]byte("credential\x00" + q.caller.CredentialKey())))
 	who := credential
-	if !a.known.Contains(credential) {
+	// Who is known by name did not make the name up: a certificate or a seal of ours stands for it.
+	if _, vouched := q.caller.User(); !vouched && !a.known.Contains(credential) {
 		who = sha256.Sum256([]byte("address\x00" + q.from))
 	}
 	if bucket, ok := a.denials.Get(who); ok {
 		keepUp(bucket, limits.DeniedRate, limits.DeniedBurst)
 		if left := bucket.Tokens(); left < 1 {
 			wait := time.Duration((1 - left) / float64(limits.DeniedRate) * float64(time.Second))
-			return nil, tooMany(causeDeniedRate, fmt.Sprintf("more than %d requests per second from you or your address were not allowed", limits.DeniedRate), wait)
+			return nil, tooMany(causeDeniedRate, fmt.Sprintf("more than %d requests per second (%d at once) from you or your address were not allowed", limits.DeniedRate, limits.DeniedBurst), wait)
 		}
 	}
 	a.mu.Lock()

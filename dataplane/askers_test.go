@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -27,10 +29,15 @@ func newTestAskers(t *testing.T, change func(*Limits)) *askers {
 	return a
 }
 
-// put has a caller put a question, to which kcp gives an answer.
-func put(t *testing.T, a *askers, token, from string, answer *refusal) *refusal {
+// put has a caller put a question, to which kcp gives an answer: a token, or behind "user:" the
+// name by which a front proxy or a preview link vouches for the caller.
+func put(t *testing.T, a *askers, who, from string, answer *refusal) *refusal {
 	t.Helper()
-	leave, refused := a.enter(question{caller: tenant.Bearer(token), from: from})
+	caller := tenant.Bearer(who)
+	if name, vouched := strings.CutPrefix(who, "user:"); vouched {
+		caller = tenant.Subject(authenticationv1.UserInfo{Username: name})
+	}
+	leave, refused := a.enter(question{caller: caller, from: from})
 	if refused == nil {
 		leave(answer)
 	}
@@ -54,6 +61,10 @@ func TestWhoIsToldNoTooOftenIsRefused(t *testing.T) {
 		"a known credential has a bucket wherever it comes from": {[]call{{"k", "x", nil}, {"k", "x", denied}, {"k", "y", missing}}, call{"k", "z", nil}, true},
 		"it does not spend that of its address":                  {[]call{{"k", "x", nil}, {"k", "x", denied}, {"k", "x", missing}}, call{"c", "x", nil}, false},
 		"a credential that kcp rejects is no longer known":       {[]call{{"k", "x", nil}, {"k", "x", bad}, {"a", "x", bad}, {"b", "x", bad}}, call{"k", "x", nil}, true},
+		"who is vouched for does not pay for strangers":          {[]call{{"a", "x", bad}, {"b", "x", bad}}, call{"user:new", "x", nil}, false},
+		"nor do strangers pay for one":                           {[]call{{"user:new", "x", denied}, {"user:new", "x", denied}}, call{"c", "x", nil}, false},
+		"nor one for another":                                    {[]call{{"user:a", "x", denied}, {"user:a", "x", denied}}, call{"user:b", "x", nil}, false},
+		"who is vouched for has a bucket too":                    {[]call{{"user:a", "x", denied}, {"user:a", "y", denied}}, call{"user:a", "z", nil}, true},
 		"who is allowed pays nothing":                            {[]call{{"k", "x", nil}, {"k", "x", nil}, {"k", "x", nil}}, call{"k", "x", nil}, false},
 		"nobody pays for a kcp that does not answer":             {[]call{{"k", "x", broken}, {"k", "x", broken}, {"k", "x", broken}}, call{"k", "x", nil}, false},
 	} {

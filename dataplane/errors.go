@@ -175,10 +175,10 @@ func badGateway(cause, message string, err error) *refusal {
 	return &refusal{code: http.StatusBadGateway, reason: metav1.StatusReasonServiceUnavailable, cause: cause, message: message, err: err}
 }
 
-func gatewayTimeout(err error) *refusal {
+func gatewayTimeout(limit time.Duration, err error) *refusal {
 	return &refusal{
 		code: http.StatusGatewayTimeout, reason: metav1.StatusReasonTimeout, cause: causeTimeout, err: err,
-		message: "the instance did not answer in time: look at its log",
+		message: fmt.Sprintf("the instance did not begin its answer within %s: look at its log", limit),
 	}
 }
 
@@ -189,10 +189,10 @@ func unavailable(cause, message string, retryAfter time.Duration, err error) *re
 	}
 }
 
-func stalled() *refusal {
+func stalled(limit time.Duration) *refusal {
 	return &refusal{
 		code: http.StatusRequestTimeout, reason: metav1.StatusReasonTimeout, cause: causeStalled,
-		message: "the request's body stopped arriving: send it again",
+		message: fmt.Sprintf("nothing of the request's body arrived for %s: send it again", limit),
 	}
 }
 

@@ -52,7 +52,8 @@ type exchange struct {
 
 	// progress, if set, is called whenever the caller has sent some of the body.
 	progress func()
-	// stalled is set when the caller stopped in the middle of the body.
+	// stalled is set when the caller stopped in the middle of the body, or takes nothing of the
+	// answer.
 	stalled atomic.Bool
 	// broken is set when the body is not framed as HTTP wants it.
 	broken atomic.Bool
@@ -123,8 +124,9 @@ func (x *exchange) Write(p []byte) (int, error) {
 	if x.code() == 0 {
 		x.WriteHeader(http.StatusOK)
 	}
-	x.setDeadlines()
+	deadline := x.setDeadlines()
 	n, err := x.ResponseWriter.Write(p)
+	x.noteStall(err, deadline)
 	x.clearDeadlines()
 	x.bytesOut.Add(int64(n))
 	return n, err
@@ -132,15 +134,25 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 // FlushError implements what http.ResponseController flushes with.
 func (x *exchange) FlushError() error {
-	x.setDeadlines()
+	deadline := x.setDeadlines()
 	err := x.control.Flush()
+	x.noteStall(err, deadline)
 	x.clearDeadlines()
 	return err
 }
 
+// noteStall tells a caller that took nothing until the deadline from one that left. By the clock:
+// HTTP/2 does not say why it has reset the stream.
+func (x *exchange) noteStall(err error, deadline time.Time) {
+	if err != nil && !time.Now().Before(deadline) {
+		x.stalled.Store(true)
+	}
+}
+
 // setDeadlines bounds what is written next, and what net/http reads before it writes. Not every
-// writer has deadlines (tests' recorders have none); then there is no limit.
-func (x *exchange) setDeadlines() {
+// writer has deadlines (tests' recorders have none); then there is no limit. It returns until
+// when what is written must be taken.
+func (x *exchange) setDeadlines() time.Time {
 	write := time.Now().Add(x.stall)
 	if !x.bodyRead.Load() {
 		read := min(x.stall, unreadBody)
@@ -148,6 +160,7 @@ func (x *exchange) setDeadlines() {
 		write = write.Add(read) // net/http reads first and writes then
 	}
 	_ = x.control.SetWriteDeadline(write)
+	return write
 }
 
 // clearDeadlines is called when something was written. A stream may be quiet after it for as
@@ -198,22 +211,28 @@ type countedBody struct {
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
-	if !b.exchange.bodyDeadline(time.Now().Add(b.exchange.stall)) {
+	deadline := time.Now().Add(b.exchange.stall)
+	if !b.exchange.bodyDeadline(deadline) {
 		return 0, errBodyStopped
 	}
 	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.exchange.bodyRead.Store(true)
+	}
+	// Looked at before stopped is: net/http ends the request's context when its read fails, and
+	// who stops the body for that must find out that the caller stalled. The clock tells this
+	// deadline from the one that stops.
+	if errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(deadline) {
+		b.exchange.stalled.Store(true)
+	}
 	// Without this the deadline would outlive the body: net/http watches the connection for
 	// the client's leaving, and a deadline there looks like one.
 	if !b.exchange.bodyDeadline(time.Time{}) {
 		return n, errBodyStopped
 	}
 	b.exchange.bytesIn.Add(int64(n))
-	if errors.Is(err, io.EOF) {
-		b.exchange.bodyRead.Store(true)
-	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b.exchange.stalled.Store(true)
 		return n, err
 	case err != nil && !errors.Is(err, io.EOF):
 		b.exchange.broken.Store(true)
@@ -242,7 +261,11 @@ func (x *exchange) stopBody() {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	x.stopped = true
-	_ = x.control.SetReadDeadline(time.Unix(1, 0))
+	// Once all of the body is there, net/http watches the connection for the next request. A
+	// deadline would end its watch, and with that the context of every later request on it.
+	if !x.bodyRead.Load() {
+		_ = x.control.SetReadDeadline(time.Unix(1, 0))
+	}
 }
 
 // upload is the body on its way to a pod.

@@ -83,7 +83,7 @@ func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x
 	answered := func() {}
 	if !x.isStream {
 		limit := h.settings.limits().ResponseTimeout
-		timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(nil)) })
+		timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(limit, nil)) })
 		defer timer.Stop()
 		answered = func() { timer.Stop() }
 		x.progress = func() { timer.Reset(limit) }
@@ -100,6 +100,9 @@ func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x
 		return h.failed(ctx, x, to, err)
 	}
 	if err := h.pass(x, to, res); err != nil {
+		if x.stalled.Load() {
+			x.cause = causeStalled
+		}
 		// The answer has begun; only a broken connection tells the caller that it is not
 		// whole. net/http recognises this panic, and the deferred functions have run.
 		panic(http.ErrAbortHandler)
@@ -203,7 +206,7 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error
 	case errors.As(err, &tooLarge):
 		return bodyTooLarge(tooLarge.Limit)
 	case x.stalled.Load():
-		return stalled()
+		return stalled(x.stall)
 	case x.request.Context().Err() != nil:
 		return clientGone(context.Cause(x.request.Context()))
 	case x.broken.Load():
@@ -213,7 +216,7 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return badGateway(causeUnreachable, "the instance's pod does not accept connections: is its process listening?", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return gatewayTimeout(err)
+		return gatewayTimeout(h.settings.limits().ResponseTimeout, err)
 	}
 	// The error's text may quote the pod, so it is replaced.
 	return badGateway(causeBadAnswer, "the instance gave no valid HTTP answer: look at its log", errBadAnswer)

@@ -32,7 +32,8 @@ type Limits struct {
 	// WorkspaceBurst is how many it may start at once. Defaults to 1000.
 	WorkspaceBurst int
 	// DeniedRate is how many questions to kcp that end with no one caller may cause per
-	// second, over time: one credential that kcp has accepted before, or else one address.
+	// second, over time: one user who is vouched for, one credential that kcp has accepted
+	// before, or else one address.
 	// Defaults to 100.
 	DeniedRate int
 	// DeniedBurst is how many of these it may cause at once. Defaults to 1000.
@@ -181,7 +182,7 @@ func newLimiter(limits func() *Limits) (*limiter, error) {
 func (l *limiter) admit(workspace, instance string, stream bool) (release func(), refused *refusal) {
 	limits := l.limits()
 	if wait := l.wait(workspace, limits); wait > 0 {
-		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %d requests per second", limits.WorkspaceRate), wait)
+		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %d requests per second (%d at once)", limits.WorkspaceRate, limits.WorkspaceBurst), wait)
 	}
 	own, all := slot{key: instance, stream: stream}, slot{key: workspace, workspace: true, stream: stream}
 	ownLimit, allLimit := limits.InstanceRequests, limits.WorkspaceRequests

@@ -186,7 +186,7 @@ func (m *metrics) authorized(refused *refusal, took time.Duration) {
 
 // knownCodes are the codes that get a series of their own; a pod may answer any number.
 var knownCodes = []int{
-	0, 101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 409, 410, 412, 413, 415, 416,
+	0, 101, 200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 416,
 	422, 426, 429, 499, 500, 501, 502, 503, 504,
 }
 

@@ -61,7 +61,7 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	case errors.Is(err, preview.ErrRequest):
 		return malformed(err.Error())
 	case x.stalled.Load():
-		return stalled()
+		return stalled(x.stall)
 	case err != nil:
 		return clientGone(err)
 	}

@@ -38,8 +38,9 @@ func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc,
 	if !x.isStream {
 		return c.stop
 	}
-	ceiling := time.AfterFunc(h.settings.limits().StreamDuration, func() {
-		cancel(unavailable(causeStreamCeiling, "the stream has lasted as long as streams may: open it again", 0, nil))
+	longest := h.settings.limits().StreamDuration
+	ceiling := time.AfterFunc(longest, func() {
+		cancel(unavailable(causeStreamCeiling, fmt.Sprintf("the stream has lasted %s, which is its limit: open it again", longest), 0, nil))
 	})
 	undrain := context.AfterFunc(h.draining, func() {
 		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", 0, nil))
@@ -143,10 +144,11 @@ func (c *rechecker) verdict(refused *refusal) *refusal {
 	cut.cause, cut.err = causeCut, fmt.Errorf("%w: %w", errCut, refused)
 	switch {
 	case refused.code >= http.StatusInternalServerError || refused.code == http.StatusTooManyRequests:
-		if time.Since(c.lastGood) < c.h.settings.limits().KcpTolerance {
+		tolerance := c.h.settings.limits().KcpTolerance
+		if time.Since(c.lastGood) < tolerance {
 			return nil
 		}
-		cut = unavailable(causeKcpSilent, "the workspace's API has not said for too long whether you still may: open the stream again", 0, refused)
+		cut = unavailable(causeKcpSilent, fmt.Sprintf("the workspace's API has not said for %s whether you still may: open the stream again", tolerance), 0, refused)
 	case refused.code == http.StatusNotFound || refused.code == http.StatusConflict:
 		cut.cause = causeInstanceEnded
 	}

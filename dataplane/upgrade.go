@@ -61,7 +61,8 @@ func headerHasToken(values []string, token string) bool {
 // upgrade carries a WebSocket handshake to the pod and, if the pod switches, relays bytes until
 // both sides have ended.
 func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
-	timer := time.AfterFunc(h.settings.limits().ResponseTimeout, func() { cancel(gatewayTimeout(nil)) })
+	limit := h.settings.limits().ResponseTimeout
+	timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(limit, nil)) })
 	defer timer.Stop()
 	var pod net.Conn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

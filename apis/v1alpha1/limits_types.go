@@ -53,9 +53,9 @@ type DataPlaneLimits struct {
 	WorkspaceBurst int32 `json:"workspaceBurst,omitempty"`
 
 	// DeniedRate is how many questions to kcp that end with no (401, 403, 404) one caller may
-	// cause per second, over time. A caller is a credential that kcp has accepted before, or
-	// else the address that the request comes from; behind a hub many share one. Defaults to
-	// 100.
+	// cause per second, over time. A caller is the user that a front proxy or a preview link
+	// vouches for, or a credential that kcp has accepted before, or else the address that the
+	// request comes from; behind a hub many share one. Defaults to 100.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

@@ -92,6 +92,9 @@ func FuzzVerbatim(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if strings.Contains(value, "$") {
+			t.Errorf("a dollar sign is left for kro to find: %s", value)
+		}
 		got := evaluate(t, wrapped("schema.spec.mode == \"development\" ? dyn("+value+") : dyn(null)"))
 		if diff := cmp.Diff([]any{text}, []any{expandedByKubernetes(got.([]any)[0].(string))}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

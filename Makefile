@@ -62,7 +62,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy bench-relay bench-memory bench-authz ## All benchmarks
+bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-fairness ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run

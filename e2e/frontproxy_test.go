@@ -102,7 +102,7 @@ func TestFrontProxyIdentity(t *testing.T) {
 		tn.setClaim("Rejected")
 		eventually(t, time.Minute, "the claim is named", func() error {
 			code, body := alice.do(http.MethodGet, box.base()+"/log", nil)
-			if code != http.StatusForbidden || !strings.Contains(string(body), "subjectaccessreviews.authorization.k8s.io") || !strings.Contains(string(body), "spec.permissionClaims") {
+			if code != http.StatusForbidden || !strings.Contains(body, "subjectaccessreviews.authorization.k8s.io") || !strings.Contains(body, "spec.permissionClaims") {
 				return fmt.Errorf("code %d: %s", code, body)
 			}
 			return nil

@@ -16,7 +16,8 @@ import (
 func TestTheNamespaceIsAHashOfClusterAndUID(t *testing.T) {
 	for _, id := range []ID{
 		{Cluster: "2hx1zq5kq0a8v3mw", UID: "0b5a9c1e-6a3c-4a52-9b57-2a6ad6a4d3c1"},
-		{Cluster: "c", UID: "u"}, {},
+		{Cluster: "c", UID: "u"},
+		{},
 		{Cluster: strings.Repeat("c", 300), UID: types.UID(strings.Repeat("u", 300))},
 	} {
 		sum := sha256.Sum256([]byte(id.Cluster + "\x00" + string(id.UID)))

@@ -29,7 +29,7 @@ type auditor struct {
 	anonymous *rate.Limiter
 	refused   *rate.Limiter
 	buffers   sync.Pool
-	// open counts requests under way and lines that wait for a name.
+	// open counts lines that wait for a name.
 	open tally
 }
 
@@ -63,7 +63,6 @@ func (a *auditor) run() {
 // begin gives the request its id, which the caller is told too.
 func (a *auditor) begin(x *exchange) {
 	if a != nil {
-		a.open.begin()
 		x.auditID = newAuditID()
 	}
 }
@@ -82,7 +81,6 @@ func (a *auditor) ended(x *exchange, took time.Duration) {
 	if a == nil {
 		return
 	}
-	defer a.open.end()
 	if limiter := a.limiter(x); limiter != nil && !limiter.Allow() {
 		a.writer.drop(droppedRate)
 		return

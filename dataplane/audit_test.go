@@ -326,22 +326,28 @@ func TestAnAuditLogThatCannotBeOpenedKeepsTheServerFromStarting(t *testing.T) {
 	}
 }
 
-// At the end of the server a handler may still be under way: net/http does not wait for those of
-// connections that it closes or has given away.
+// At the end of the server a line may still wait for its caller's name.
 func TestTheEndWaitsForTheLastLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &closableBuffer{}
-		a, err := newAuditor(Options{AuditLog: "test", auditOut: out}, nil, newMetrics("test"))
+		answer := make(chan struct{})
+		slowly := func(context.Context, tenant.Caller, string) (authenticationv1.UserInfo, tenant.Answer) {
+			<-answer
+			return authenticationv1.UserInfo{}, tenant.Answer{}
+		}
+		a, err := newAuditor(Options{AuditLog: "test", auditOut: out}, slowly, newMetrics("test"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		go a.run()
 		x := newExchange(discard{}, request(t, "GET", "/", ""), time.Minute)
+		x.question.caller = tenant.Bearer("token")
 		a.begin(x)
+		a.ended(x, time.Second)
 		closed := make(chan error)
 		go func() { closed <- a.close() }()
 		synctest.Wait() // close waits now
-		a.ended(x, time.Second)
+		close(answer)
 		if err := <-closed; err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +357,7 @@ func TestTheEndWaitsForTheLastLines(t *testing.T) {
 	})
 }
 
-// A handler that never ends must not keep the server from ending.
+// A kcp that never answers must not keep the server from ending, nor must an exchange.
 func TestTheEndDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, err := newAuditor(Options{AuditLog: "test", auditOut: &closableBuffer{}}, nil, newMetrics("test"))
@@ -359,7 +365,7 @@ func TestTheEndDoesNotWaitForEver(t *testing.T) {
 			t.Fatal(err)
 		}
 		go a.run()
-		a.begin(&exchange{})
+		a.open.begin()
 		if err := a.close(); err != nil {
 			t.Fatal(err)
 		}

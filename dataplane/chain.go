@@ -39,17 +39,27 @@ type handler struct {
 	buffers    bufferPool
 	// filled latches: it is set once the caches have been filled.
 	filled atomic.Bool
+	// underWay counts exchanges, those that have outlived their handlers too.
+	underWay tally
 	// draining ends when the server begins to shut down; streams end with it.
 	draining context.Context //nolint:containedctx // the server's life, not a request's
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.underWay.begin()
 	x := newExchange(w, r, h.settings.limits().StallTimeout)
 	h.auditor.begin(x)
 	h.tracer.begin(x)
-	started := time.Now()
-	defer func() { h.finish(x, time.Since(started)) }()
+	// Whoever has the exchange ends it: this function, also when it panics to abort, or the
+	// relay of an upgraded connection.
+	defer func() {
+		if x.relay != nil {
+			go h.relay(x)
+		} else {
+			h.finish(x)
+		}
+	}()
 	if refused := h.serve(x); refused != nil {
 		x.fail(refused)
 	}
@@ -109,11 +119,9 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	}
 	x.id = at.id
 	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
-	leave, refused := h.admit(x, at)
-	if refused != nil {
+	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}
-	defer leave()
 	to, refused := h.placer.resolve(at, x.route, endpoint)
 	if refused != nil {
 		return refused
@@ -227,22 +235,25 @@ func (h *handler) locate(x *exchange, g grant) (placement.ID, *refusal) {
 	return id, refused
 }
 
-// admit counts the request against the limits of its instance and workspace.
-func (h *handler) admit(x *exchange, at *place) (leave func(), refused *refusal) {
+// admit counts the request, until it ends, against the limits of its instance and workspace.
+func (h *handler) admit(x *exchange, at *place) *refusal {
 	if limit := h.settings.limits().BodyBytes; x.request.ContentLength > limit {
-		return nil, bodyTooLarge(limit)
+		return bodyTooLarge(limit)
 	}
 	release, refused := h.limits.admit(at.id.Cluster, string(at.id.UID), x.isStream)
 	if refused != nil {
-		return nil, refused
+		return refused
 	}
-	left := h.metrics.enter(x)
-	return func() { left(); release() }, nil
+	x.atEnd(release)
+	x.atEnd(h.metrics.enter(x))
+	return nil
 }
 
-// finish traces, counts, audits and logs a request that has ended, also when the handler panicked to abort it.
-func (h *handler) finish(x *exchange, took time.Duration) {
+// finish ends an exchange, and traces, counts, audits and logs it.
+func (h *handler) finish(x *exchange) {
+	defer h.underWay.end()
 	x.finish()
+	took := time.Since(x.started)
 	h.tracer.end(x)
 	h.metrics.observe(x, took)
 	h.auditor.ended(x, took)

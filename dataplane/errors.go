@@ -53,6 +53,7 @@ const (
 	causeKcpSilent     = "kcp_silent"
 	causeStreamCeiling = "stream_ceiling"
 	causeIdle          = "stream_idle"
+	causeDefect        = "defect"
 
 	causeNoPreviews      = "no_preview_domain"
 	causeNoPreview       = "no_preview"

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +34,14 @@ type exchange struct {
 	// control sets deadlines on, flushes and hijacks the connection.
 	control *http.ResponseController
 	stall   time.Duration
+	started time.Time
+	// ends is what atEnd was told; its first ones lie in endsRoom.
+	ends     []func()
+	endsRoom [8]func()
+	// relay is set once the connection is switched: it carries the rest, without the handler.
+	relay *relay
+	// untie is set for what may outlive the handler; see outlive.
+	untie func() bool
 
 	// Filled in by the steps, for those that follow, metrics and the access line.
 	route    route
@@ -86,7 +95,12 @@ type exchange struct {
 }
 
 func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *exchange {
-	x := &exchange{ResponseWriter: w, request: r, control: http.NewResponseController(w), stall: stall}
+	x := &exchange{ResponseWriter: w, request: r, control: http.NewResponseController(w), stall: stall, started: time.Now()}
+	x.ends = x.endsRoom[:0]
+	if isUpgrade(r.Header) {
+		x.outlive()
+		r = x.request
+	}
 	// A deadline that an earlier request left on the connection must not hit this one.
 	_ = x.control.SetWriteDeadline(time.Time{})
 	if r.Body != nil && r.Body != http.NoBody {
@@ -176,9 +190,20 @@ func (x *exchange) clearDeadlines() {
 // Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// finish bounds what net/http still has to read and to flush after the handler. The next
-// request on the connection sets its own deadlines.
-func (x *exchange) finish() { x.setDeadlines() }
+// atEnd has something done when the exchange ends, the last first. Where defer would do it when
+// the handler returns, this does it after an upgraded connection too.
+func (x *exchange) atEnd(f func()) { x.ends = append(x.ends, f) }
+
+// finish does what atEnd was told, and bounds what net/http still has to read and to flush after
+// the handler. The next request on the connection sets its own deadlines.
+func (x *exchange) finish() {
+	for _, f := range slices.Backward(x.ends) {
+		f()
+	}
+	if x.relay == nil {
+		x.setDeadlines()
+	}
+}
 
 // fail ends the exchange with a refusal. When the answer has begun it only notes the cause:
 // the connection then ends in a way that the client can tell from a whole answer.

@@ -44,11 +44,11 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	}
 	x.sent = time.Now()
 	ctx, cancel := context.WithCancelCause(x.request.Context())
-	defer cancel(nil)
+	x.atEnd(func() { cancel(nil) })
 	ctx, span := spanToPod(ctx, x)
-	defer span.End()
-	defer h.supervise(ctx, cancel, x, at)()
-	defer x.noteCut(ctx)
+	x.atEnd(func() { span.End() })
+	x.atEnd(h.supervise(ctx, cancel, x, at))
+	x.atEnd(func() { x.noteCut(ctx) })
 	if isUpgrade(x.request.Header) {
 		return h.upgrade(ctx, cancel, x, to, up)
 	}
@@ -224,6 +224,9 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error
 
 // noteCut records why an answer that had begun was cut.
 func (x *exchange) noteCut(ctx context.Context) {
+	if x.refused {
+		return // there was none
+	}
 	if refused := causeOf(ctx); refused != nil {
 		x.cause, x.err = refused.cause, refused.err
 	} else if x.request.Context().Err() != nil && x.cause == "" {

@@ -9,10 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
@@ -194,3 +197,45 @@ func TestManyAborts(t *testing.T) {
 		return len(w.server.handler.limits.inFlight) == 0
 	})
 }
+
+// net/http ends the request's context as soon as the deadline of a body passes, and the transport
+// stops the body for that before its read has returned. Such a caller was taken for gone.
+func TestACallerWhoStallsIsNotTakenForGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes   time.Duration
+		stalled bool
+	}{
+		"the deadline passes and the body is stopped for it": {time.Minute, true},
+		"the body is stopped while the caller has time left": {time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := request(t, http.MethodPost, "/", "")
+				body := &stoppedBody{takes: c.takes}
+				r.Body = body
+				x := newExchange(discard{}, r, time.Minute)
+				body.exchange = x
+				if _, err := x.request.Body.Read(make([]byte, 1)); err == nil {
+					t.Error("a body that was stopped can be read")
+				}
+				if got := x.stalled.Load(); got != c.stalled {
+					t.Errorf("stalled is %t", got)
+				}
+			})
+		})
+	}
+}
+
+// stoppedBody is stopped while it is read.
+type stoppedBody struct {
+	takes    time.Duration
+	exchange *exchange
+}
+
+func (b *stoppedBody) Read([]byte) (int, error) {
+	time.Sleep(b.takes)
+	b.exchange.stopBody()
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (*stoppedBody) Close() error { return nil }

@@ -43,7 +43,7 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 	}
 	// Whatever lasts ends with the session.
 	ctx, cancel := context.WithDeadlineCause(x.request.Context(), time.Unix(claims.Expires, 0), previewExpired())
-	defer cancel()
+	x.atEnd(cancel)
 	x.request = x.request.WithContext(ctx)
 	return h.serveVerb(x, tenant.Subject(claims.Subject))
 }

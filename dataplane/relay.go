@@ -10,7 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
@@ -25,7 +25,10 @@ const (
 	halfCloseIdle = 30 * time.Second
 )
 
-var errIdle = errors.New("nothing was sent either way for too long")
+var (
+	errIdle   = errors.New("nothing was sent either way for too long")
+	errDefect = errors.New("the relay failed by itself")
+)
 
 // end is one side of a relay.
 type end struct {
@@ -44,8 +47,11 @@ type end struct {
 // are plain TCP, the kernel moves the bytes (splice), for which no wrapper may be put around
 // either side. While nothing is sent a direction holds neither a buffer nor a pipe.
 type relay struct {
+	// ctx ends the relay.
+	ctx context.Context //nolint:containedctx // the relay's life
 	// idle is how long neither side may send anything.
-	idle time.Duration
+	idle        time.Duration
+	client, pod end
 
 	lastSent  atomic.Int64 // Unix nanoseconds
 	halfEnded atomic.Bool
@@ -53,33 +59,40 @@ type relay struct {
 
 // run relays until both sides have ended, one has failed, or ctx ends. It closes both
 // connections; when it returns no goroutine is left.
-func (r *relay) run(ctx context.Context, client, pod end) error {
-	closeBoth := func() { _ = client.conn.Close(); _ = pod.conn.Close() }
-	defer closeBoth()
-	defer context.AfterFunc(ctx, closeBoth)()
+func (r *relay) run() error {
+	defer r.close()
+	defer context.AfterFunc(r.ctx, r.close)()
 	r.lastSent.Store(time.Now().UnixNano())
-	var (
-		wg       sync.WaitGroup
-		up, down error
-	)
-	one := func(src, dst end, err *error) {
-		if *err = r.copy(src, dst); *err != nil {
-			closeBoth() // frees the other direction
+	up := make(chan error, 1)
+	go func() { up <- r.one(&r.client, &r.pod) }()
+	down := r.one(&r.pod, &r.client)
+	return errors.Join(<-up, down)
+}
+
+func (r *relay) close() { _ = r.client.conn.Close(); _ = r.pod.conn.Close() }
+
+// one relays one way. A failure, or a defect of ours, ends this relay and no other: no server
+// recovers what panics on a relay's goroutines.
+func (r *relay) one(src, dst *end) (err error) {
+	defer func() {
+		if defect := recover(); defect != nil {
+			err = fmt.Errorf("%w: %v\n%s", errDefect, defect, debug.Stack())
 		}
-	}
-	wg.Go(func() { one(client, pod, &up) })
-	one(pod, client, &down)
-	wg.Wait()
-	return errors.Join(up, down)
+		if err != nil {
+			r.close() // frees the other direction
+		}
+	}()
+	return r.copy(src, dst)
 }
 
 // copy moves what src sends to dst, and tells dst when src has no more.
-func (r *relay) copy(src, dst end) error {
+func (r *relay) copy(src, dst *end) error {
 	if len(src.early) > 0 {
 		if _, err := dst.conn.Write(src.early); err != nil {
 			return fmt.Errorf("relaying: %w", err)
 		}
 		src.count.Add(int64(len(src.early)))
+		src.early = nil
 	}
 	in := newReceiver(src.conn)
 	splice := in.raw != nil && isTCP(dst.conn)
@@ -108,7 +121,7 @@ func (r *relay) copy(src, dst end) error {
 
 // bulk lets the kernel move bytes for as long as they keep coming. A splice holds a pipe while it
 // waits, so it does not wait long.
-func (r *relay) bulk(src, dst end) error {
+func (r *relay) bulk(src, dst *end) error {
 	for {
 		if err := src.conn.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
 			return err //nolint:wrapcheck // copy wraps it
@@ -124,7 +137,7 @@ func (r *relay) bulk(src, dst end) error {
 	}
 }
 
-func (r *relay) note(src end, n int64) {
+func (r *relay) note(src *end, n int64) {
 	if n > 0 {
 		src.count.Add(n)
 		r.lastSent.Store(time.Now().UnixNano())
@@ -139,7 +152,7 @@ func (r *relay) limit() time.Duration {
 }
 
 // halfClose tells dst that nothing more comes, and leaves the way back open.
-func (r *relay) halfClose(dst end) error {
+func (r *relay) halfClose(dst *end) error {
 	r.halfEnded.Store(true)
 	half, ok := dst.conn.(interface{ CloseWrite() error })
 	if !ok {

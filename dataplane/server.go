@@ -147,6 +147,10 @@ func unthrottled(cfg *rest.Config) *rest.Config {
 	return cfg
 }
 
+// endTimeout bounds how long Run waits for exchanges that were cut. They end at once; the bound is
+// for a defect, so that it does not keep the process.
+const endTimeout = 10 * time.Second
+
 // Run serves until ctx ends, then drains: it becomes unready, ends streams so that they are
 // opened elsewhere, goes on for DrainDelay, and lets requests in flight finish within
 // DrainTimeout. It returns nil after an orderly end.
@@ -198,7 +202,11 @@ func (s *Server) Run(ctx context.Context) error {
 		<-groupCtx.Done()
 		return s.shutDown(context.WithoutCancel(ctx), servers)
 	})
-	err = errors.Join(group.Wait(), s.handler.auditor.close())
+	err = group.Wait()
+	// The servers do not wait for what was cut or has outlived its handler; its audit line needs
+	// the audit log, and its end the caches.
+	s.handler.underWay.wait(endTimeout)
+	err = errors.Join(err, s.handler.auditor.close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())
 	s.handler.tenant.Close()

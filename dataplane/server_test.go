@@ -106,6 +106,35 @@ func TestDrainEndsUpgradedConnections(t *testing.T) {
 	}
 }
 
+// Neither net/http nor a handler waits for a connection that was upgraded.
+func TestRunReturnsWhenRelaysHaveEndedAndTheirLinesAreWritten(t *testing.T) {
+	const streams = 30
+	w, out := audited(t, switcher("", func(_ net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }))
+	for range streams {
+		switched(t, w.dial(), demo+"proxy", "")
+	}
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.server.handler.underWay.n.Load(); n != 0 {
+		t.Errorf("%d exchanges have not ended", n)
+	}
+	ended := 0
+	for _, line := range out.lines(t) {
+		if line.Stage == stageEnd && line.Code == http.StatusSwitchingProtocols && line.Reason == causeDraining {
+			ended++
+		}
+	}
+	if ended != streams {
+		t.Errorf("%d of %d streams have the line of their end", ended, streams)
+	}
+	w.server.handler.limits.mu.Lock()
+	defer w.server.handler.limits.mu.Unlock()
+	if held := w.server.handler.limits.inFlight; len(held) != 0 {
+		t.Errorf("places are held still: %v", held)
+	}
+}
+
 // A right that ends, ends streams: checked here by asking for the check, not by waiting for it.
 func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 	for name, c := range map[string]struct {

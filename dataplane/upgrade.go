@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,8 +59,8 @@ func headerHasToken(values []string, token string) bool {
 	return false
 }
 
-// upgrade carries a WebSocket handshake to the pod and, if the pod switches, relays bytes until
-// both sides have ended.
+// upgrade carries a WebSocket handshake to the pod and, if the pod switches, leaves a relay in the
+// exchange that has both connections.
 func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
 	limit := h.settings.limits().ResponseTimeout
 	timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(limit, nil)) })
@@ -73,7 +74,8 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 	if err != nil {
 		return h.failed(ctx, x, to, err)
 	}
-	defer res.Body.Close()
+	body := res.Body // alone: the answer has a header, and the request with another
+	x.atEnd(func() { _ = body.Close() })
 	x.began()
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		return h.relayRefusal(x, to, up, res)
@@ -87,7 +89,7 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 	}
 	removeHopByHop(res.Header)
 	filterResponse(res.Header, x.route, to, x.request.Host)
-	return h.switchProtocols(ctx, x, res.Header, pod, early)
+	return h.switchProtocols(ctx, x, res.Header, end{conn: pod, early: early, count: &x.bytesOut})
 }
 
 // handshake makes the request to the pod.
@@ -129,24 +131,26 @@ func drain(body io.Reader, conn net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
 	}
-	early, err := io.ReadAll(io.LimitReader(body, maxPodHeaderBytes)) //nolint:forbidigo // maxPodHeaderBytes
+	var early bytes.Buffer // unlike io.ReadAll's, it takes up nothing when there is nothing
+	_, err := io.Copy(&early, io.LimitReader(body, maxPodHeaderBytes))
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("taking over the pod's connection: %w", err)
 	}
-	return early, nil
+	return early.Bytes(), nil
 }
 
-// switchProtocols takes the caller's connection over, sends the 101 and relays. Once it has the
-// connection there is nobody left to tell of an error; it is noted for the access line.
-func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod net.Conn, early []byte) *refusal {
+// switchProtocols takes the caller's connection over, sends the 101 and hands both connections to
+// a relay. Once it has the connection there is nobody left to tell of an error; it is noted for
+// the access line.
+func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod end) *refusal {
 	client, buffered, err := x.control.Hijack()
 	if err != nil {
 		return refusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
 	}
-	defer client.Close()
+	x.atEnd(func() { _ = client.Close() })
 	x.status.Store(http.StatusSwitchingProtocols)
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", protocolWebSocket)
@@ -168,10 +172,8 @@ func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.
 		x.cause = causeClientGone
 		return nil
 	}
-	r := relay{idle: h.settings.limits().StreamIdle}
-	err = r.run(ctx, end{client, sent, &x.bytesIn}, end{pod, early, &x.bytesOut})
-	if errors.Is(err, errIdle) {
-		x.cause = causeIdle
-	}
+	// A copy of that is little; the buffer itself would stay as long as the stream.
+	from := end{conn: client, early: bytes.Clone(sent), count: &x.bytesIn}
+	x.handOver(&relay{ctx: ctx, idle: h.settings.limits().StreamIdle, client: from, pod: pod})
 	return nil
 }

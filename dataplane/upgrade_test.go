@@ -320,11 +320,9 @@ func TestARelayThatIsIdleEnds(t *testing.T) {
 		client, caller := net.Pipe()
 		pod, podPeer := net.Pipe()
 		go func() { _, _ = io.Copy(podPeer, podPeer) }()
-		r := relay{idle: time.Minute}
+		r := relay{ctx: t.Context(), idle: time.Minute, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
 		ended := make(chan error, 1)
-		go func() {
-			ended <- r.run(t.Context(), end{client, nil, new(atomic.Int64)}, end{pod, nil, new(atomic.Int64)})
-		}()
+		go func() { ended <- r.run() }()
 		for range 5 { // progress keeps it open for longer than the limit
 			time.Sleep(40 * time.Second)
 			if _, err := caller.Write([]byte("x")); err != nil {
@@ -370,10 +368,9 @@ func TestARelayEndsWithItsContext(t *testing.T) {
 	client, clientPeer := tcpPair(t)
 	pod, podPeer := tcpPair(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	var r relay
-	r.idle = time.Hour
+	r := relay{ctx: ctx, idle: time.Hour, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
 	ended := make(chan error)
-	go func() { ended <- r.run(ctx, end{client, nil, new(atomic.Int64)}, end{pod, nil, new(atomic.Int64)}) }()
+	go func() { ended <- r.run() }()
 	cancel()
 	<-ended
 	for _, peer := range []net.Conn{clientPeer, podPeer} {
@@ -382,6 +379,30 @@ func TestARelayEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
+
+// Nothing else recovers what panics on a relay's goroutines: it would end everybody's streams.
+func TestADefectEndsOneRelay(t *testing.T) {
+	for name, reverse := range map[string]bool{"on the way to the pod": false, "on the way back": true} {
+		t.Run(name, func(t *testing.T) {
+			whole, peer := tcpPair(t)
+			broken, _ := tcpPair(t)
+			r := relay{ctx: t.Context(), idle: time.Hour, client: end{defective{broken}, nil, new(atomic.Int64)}, pod: end{whole, nil, new(atomic.Int64)}}
+			if reverse {
+				r.client, r.pod = r.pod, r.client
+			}
+			if err := r.run(); !errors.Is(err, errDefect) {
+				t.Errorf("ended with %v", err)
+			}
+			if _, err := peer.Read(make([]byte, 1)); err == nil {
+				t.Error("a side is still open")
+			}
+		})
+	}
+}
+
+type defective struct{ net.Conn }
+
+func (defective) Read([]byte) (int, error) { panic("a defect") }
 
 func tcpPair(t *testing.T) (a, b net.Conn) {
 	t.Helper()

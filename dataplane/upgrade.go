@@ -69,7 +69,7 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
 	})
-	res, err := up.rt.RoundTrip(handshake(traced, x, to, up))
+	res, err := up.rt.RoundTrip(handshake(traced, x, to, up)) //nolint:bodyclose // at the exchange's end
 	timer.Stop()
 	if err != nil {
 		return h.failed(ctx, x, to, err)
@@ -163,14 +163,14 @@ func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.
 	_, endErr := io.WriteString(buffered, "\r\n")
 	if err = errors.Join(err, endErr, buffered.Flush()); err != nil {
 		x.cause = causeClientGone
-		return nil
+		return nil //nolint:nilerr // nobody is left to tell
 	}
 	_ = client.SetDeadline(time.Time{})
 	// What the client sent right behind its request is in the buffer and nowhere else.
 	sent, err := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if err != nil {
 		x.cause = causeClientGone
-		return nil
+		return nil //nolint:nilerr // nobody is left to tell
 	}
 	// A copy of that is little; the buffer itself would stay as long as the stream.
 	from := end{conn: client, early: bytes.Clone(sent), count: &x.bytesIn}

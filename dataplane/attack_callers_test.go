@@ -240,6 +240,7 @@ func TestAWorkspaceAtItsLimitsLeavesOthersTheirs(t *testing.T) {
 			s := newSiege(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				time.Sleep(5 * time.Millisecond)
 			}), func(s *setup) { change(&s.opts.Limits) })
+			s.pace = 10 * time.Millisecond // below the rate, which is the victim's too
 			var refused, passed atomic.Int64
 			s.under(400, 64, func(context.Context) {
 				many(30, func(i int) {

@@ -32,6 +32,8 @@ const (
 type siege struct {
 	*world
 	victim *http.Client
+	// pace is the time between two requests of the victim; zero for as fast as it can.
+	pace time.Duration
 }
 
 func newSiege(t *testing.T, pod http.Handler, changes ...func(*setup)) *siege {
@@ -104,6 +106,7 @@ func (s *siege) under(goroutines int, heapMiB uint64, attack func(context.Contex
 	var mostHeap uint64
 	for worked := 0; worked < 50 || !done.Load(); worked++ {
 		s.work()
+		<-time.After(s.pace)
 		mostGoroutines, mostHeap = max(mostGoroutines, runtime.NumGoroutine()), max(mostHeap, heapAbove(heapBefore+heapMiB<<20))
 	}
 	wg.Wait()

@@ -16,8 +16,10 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,12 +37,16 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asRunner) == "" {
 		os.Exit(m.Run())
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	config, err := runner.ConfigFromEnv(os.Environ())
 	if err == nil {
-		err = runner.Run(context.Background(), config, slog.New(slog.DiscardHandler))
+		err = runner.Run(ctx, config, slog.New(slog.DiscardHandler))
 	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // withRunner puts a real runner behind the data plane, and returns its workspace.
@@ -60,8 +66,13 @@ func (w *world) withRunner(t *testing.T, command string) (workspace string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
+		// Asked, and not killed: its app would go on without it.
+		_ = process.Process.Signal(syscall.SIGTERM)
+		stuck := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
+		defer stuck.Stop()
+		if err := process.Wait(); err != nil {
+			t.Errorf("the runner's end: %v", err)
+		}
 	})
 	for late := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)

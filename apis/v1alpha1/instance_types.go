@@ -18,7 +18,7 @@ type InstanceStatus struct {
 	// +optional
 	Phase InstancePhase `json:"phase,omitempty"`
 
-	// Conditions are Placed, Composed and Ready.
+	// Conditions are Placed, Composed, Suspended and Ready.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -34,6 +34,11 @@ type InstanceStatus struct {
 	//
 	// +optional
 	Activity *InstanceActivity `json:"activity,omitempty"`
+
+	// Suspension is set while the instance is suspended.
+	//
+	// +optional
+	Suspension *InstanceSuspension `json:"suspension,omitempty"`
 }
 
 // InstanceDataPlane is where an instance's verbs are served.
@@ -64,12 +69,22 @@ type InstancePhase string
 const (
 	// InstancePending: the placement is not there yet.
 	InstancePending InstancePhase = "Pending"
+	// InstancePendingCapacity: the runtime cluster, or a quota, has no room for a pod now.
+	InstancePendingCapacity InstancePhase = "PendingCapacity"
 	// InstanceMaterializing: kro is composing the instance's resources.
 	InstanceMaterializing InstancePhase = "Materializing"
 	// InstanceReady: all resources are ready.
 	InstanceReady InstancePhase = "Ready"
-	// InstanceSuspended: the tenant has suspended the instance.
+	// InstanceDegraded: the instance was ready and a part of it is not any more.
+	InstanceDegraded InstancePhase = "Degraded"
+	// InstanceSuspending: the instance's pods are being released.
+	InstanceSuspending InstancePhase = "Suspending"
+	// InstanceSuspended: the instance has no pods; see status.suspension.
 	InstanceSuspended InstancePhase = "Suspended"
+	// InstanceSleeping: as Suspended, because nobody used it; the next request wakes it.
+	InstanceSleeping InstancePhase = "Sleeping"
+	// InstanceWaking: the instance was suspended or asleep and is coming back.
+	InstanceWaking InstancePhase = "Waking"
 	// InstanceFailed: something failed and does not mend itself; see the conditions.
 	InstanceFailed InstancePhase = "Failed"
 	// InstanceDeleting: the placement is being removed.
@@ -82,6 +97,9 @@ const (
 	InstancePlaced = "Placed"
 	// InstanceComposed is true when kro has made all resources of the graph.
 	InstanceComposed = "Composed"
+	// InstanceSuspendedCondition is true when the instance is meant to have no pods, whether or
+	// not they are gone yet. It states the intent; Ready's reason tells how far it has come.
+	InstanceSuspendedCondition = "Suspended"
 	// InstanceReadyCondition is true when the instance can be used now.
 	InstanceReadyCondition = "Ready"
 )

@@ -127,6 +127,13 @@ type DataPlane struct {
 	// +optional
 	Endpoints map[string]Endpoint `json:"endpoints,omitempty"`
 
+	// WakeTimeout is how long a request to a sleeping instance is held while the instance
+	// wakes; after it the caller gets 503 with Retry-After, and the waking goes on. Between one
+	// second and ten minutes; defaults to one minute.
+	//
+	// +optional
+	WakeTimeout *metav1.Duration `json:"wakeTimeout,omitempty"`
+
 	// Components holds the same for the parts of an instance: the verbs of component "api"
 	// are served at …/components/api/<verb>.
 	//

@@ -42,6 +42,10 @@ const (
 	// signed before this time (RFC 3339) are void.
 	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"
 
+	// AnnotationSuspension is on the kro instance while its spec.suspended is true and holds the
+	// sandbarv1alpha1.SuspensionCause. The data plane wakes an instance only if this says Unused.
+	AnnotationSuspension = "sandbar.dev/suspension"
+
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"
 )
@@ -55,6 +59,13 @@ const (
 	// PreviewKeysSecret holds the keys of preview links and sessions, in SystemNamespace. The
 	// name of an entry is the key's; the one that sorts last is used for what is new.
 	PreviewKeysSecret = "sandbar-preview-keys"
+	// DataPlaneLease is a Lease in SystemNamespace. While at least one replica of the data plane
+	// serves, its renewTime is young; its acquireTime is since when that has been so without a
+	// gap. Time in which nobody could use an instance does not count as unused.
+	DataPlaneLease = "sandbar-dataplane"
+	// ActivityLease is a Lease in each placement. Its renewTime is when the instance was last
+	// used. The controllers make it, the data plane writes it; nothing else is shared about use.
+	ActivityLease = "sandbar-activity"
 	// ControlSecret is the Secret in each placement that holds the control token.
 	ControlSecret = "sandbar-control"
 	// ControlTokenKey is the key of the token in ControlSecret.

@@ -18,10 +18,10 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 		},
 		"phase": {
 			Type:        "string",
-			Description: "One word for people: Pending, Materializing, Ready, Suspended, Failed or Deleting. Programs read the conditions.",
+			Description: "One word for people: Pending, PendingCapacity, Materializing, Ready, Degraded, Suspending, Suspended, Sleeping, Waking, Failed or Deleting. Programs read the conditions.",
 		},
 		"conditions": {
-			Type: "array", Description: "Placed, Composed and Ready.",
+			Type: "array", Description: "Placed, Composed, Suspended and Ready.",
 			XListType: new("map"), XListMapKeys: []string{"type"},
 			Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: conditionSchema()},
 		},
@@ -31,6 +31,17 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 				"url": {Type: "string", Description: "The base of the verbs: append /log, /sync, /proxy/ and so on."},
 				"verbs": {
 					Type: "array", Description: "The verbs that the instance has; those of a component as components/<component>/<verb>.",
+					XListType: new("set"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &str},
+				},
+			},
+		},
+		"suspension": {
+			Type: "object", Description: "Set while the instance is suspended.", Required: []string{"cause", "since"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"since": {Type: "string", Format: "date-time", Description: "When the instance was suspended."},
+				"cause": {Type: "string", Description: "On whose behalf: ByUser, Expired, Quota or Unused."},
+				"kept": {
+					Type: "array", Description: "What outlives the suspension: Identity (name, URL, control token) and, if there are any, Volumes.",
 					XListType: new("set"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &str},
 				},
 			},

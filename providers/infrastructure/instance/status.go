@@ -273,7 +273,7 @@ func withGraphFields(own map[string]any, s *scope, instance *unstructured.Unstru
 
 var notOfTheGraph = []string{
 	"state", "conditions", // kro's
-	"observedGeneration", "phase", "dataPlane", "activity", // Sandbar's
+	"observedGeneration", "phase", "dataPlane", "activity", "suspension", // Sandbar's
 }
 
 // removePath removes a field and the parents that it leaves empty.

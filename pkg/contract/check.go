@@ -110,7 +110,7 @@ func checkSchema(schema *graphSchema) []Problem {
 }
 
 // reservedStatusFields are the status fields that Sandbar or kro write themselves.
-var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "state"}
+var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "state", "suspension"}
 
 // normalized makes one form of the ways to space a kro marker.
 func normalized(marker string) string {

@@ -70,6 +70,9 @@ type Limits struct {
 	// KcpTolerance bounds how long a request that lasts outlives a kcp that does not answer
 	// whether its caller still may. Defaults to 5 min.
 	KcpTolerance time.Duration
+	// ActivityInterval is how often at most the use of an instance that is in use is written
+	// down. Defaults to 1 min.
+	ActivityInterval time.Duration
 }
 
 // rateEntries bounds the workspaces whose rate is remembered. One that falls out starts with a
@@ -98,6 +101,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.StreamIdle, time.Hour)
 	setDefault(&l.StreamDuration, 24*time.Hour)
 	setDefault(&l.KcpTolerance, 5*time.Minute)
+	setDefault(&l.ActivityInterval, time.Minute)
 }
 
 // byName lists the limits by their names in the InfrastructureProvider; durations in seconds.
@@ -124,6 +128,7 @@ func (l *Limits) byName() map[string]float64 {
 		"streamIdleSeconds":        l.StreamIdle.Seconds(),
 		"streamDurationSeconds":    l.StreamDuration.Seconds(),
 		"kcpToleranceSeconds":      l.KcpTolerance.Seconds(),
+		"activityIntervalSeconds":  l.ActivityInterval.Seconds(),
 	}
 }
 

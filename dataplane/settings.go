@@ -212,6 +212,7 @@ func (l *Limits) override(spec *sandbarv1alpha1.DataPlaneLimits) {
 		{&l.StreamIdle, spec.StreamIdleSeconds},
 		{&l.StreamDuration, spec.StreamDurationSeconds},
 		{&l.KcpTolerance, spec.KcpToleranceSeconds},
+		{&l.ActivityInterval, spec.ActivityIntervalSeconds},
 	} {
 		if duration.seconds != 0 {
 			*duration.limit = time.Duration(duration.seconds) * time.Second

@@ -172,4 +172,13 @@ type DataPlaneLimits struct {
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	KcpToleranceSeconds int32 `json:"kcpToleranceSeconds,omitempty"`
+
+	// ActivityIntervalSeconds is how often at most the use of an instance that is in use is
+	// written down, and so by how much the time of its last use may lag. An instance sleeps, or
+	// is deleted for being unused, that much later than its lifecycle says. Defaults to 60.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	ActivityIntervalSeconds int32 `json:"activityIntervalSeconds,omitempty"`
 }

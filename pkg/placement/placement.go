@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,6 +77,10 @@ const (
 	// PasswordKey is the key of the password in PasswordSecret.
 	PasswordKey = "password"
 )
+
+// DataPlaneStale is how old renewTime of the DataPlaneLease is when no replica of the data plane
+// serves: three times the interval of its renewals.
+const DataPlaneStale = 45 * time.Second
 
 const (
 	namespacePrefix = "sb-"

@@ -23,6 +23,12 @@ package controllers
 // with Templates, so none is named.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch;create;update;patch;delete
 
+// When each placement was last used, and since when the data plane serves (instance/use.go).
+// Creating, listing and watching know no names.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=list;watch;create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity;sandbar-dataplane,verbs=get
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity,verbs=patch
+
 // A Template's graph, and the CRD that kro makes of it (template/graph.go, template/retire.go).
 // +kubebuilder:rbac:groups=kro.run,resources=resourcegraphdefinitions,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch

@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	pathHealthz = "/healthz"
+	pathHealthz    = "/healthz"
+	pathAppHealthz = "/healthz/app"
 
 	// readHeaderTimeout and maxHeaderBytes bound what a caller can hold before it
 	// has shown a token.
@@ -62,6 +63,8 @@ type server struct {
 	// draining ends when the log follows shall end.
 	draining context.Context
 
+	// probes are the endpoints that need no token.
+	probes map[string]func() error
 	routes map[string]route
 }
 
@@ -78,6 +81,7 @@ func newServer(s server) *server {
 	calls := make(chan struct{}, maxCalls)
 	get := func(h handler) map[string]handler { return map[string]handler{http.MethodGet: h} }
 	post := func(h handler) map[string]handler { return map[string]handler{http.MethodPost: h} }
+	s.probes = map[string]func() error{pathHealthz: func() error { return nil }, pathAppHealthz: s.appHealth}
 	s.routes = map[string]route{
 		"/readyz":  {calls, get(s.readyz)},
 		"/status":  {calls, get(s.status)},
@@ -110,8 +114,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recover(w)
 	limitBody(w, r, strangerTimeout)
 
-	// Open, because a kubelet cannot send a token. It says nothing but "alive".
-	if r.URL.Path == pathHealthz && r.Method == http.MethodGet {
+	// Open, because a kubelet cannot send a token. They say nothing but "alive", and how
+	// an app ended that does not stay up.
+	if probe, ok := s.probes[r.URL.Path]; ok && r.Method == http.MethodGet {
+		if err := probe(); err != nil {
+			writeError(w, err)
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
 	}
@@ -122,7 +131,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	limitBody(w, r, bodyTimeout)
 	target, ok := s.routes[endpoint(r.URL.Path)]
-	if r.URL.Path == pathHealthz {
+	if _, isProbe := s.probes[r.URL.Path]; isProbe {
 		target, ok = route{methods: map[string]handler{http.MethodGet: nil}}, true
 	}
 	if !ok {

@@ -29,6 +29,9 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 		"health without a token":              {"GET", "/healthz", nil, 200},
 		"health with a wrong token":           {"GET", "/healthz", []string{"wrong"}, 200},
 		"another method on health":            {"POST", "/healthz", nil, 401},
+		"the app's health without a token":    {"GET", "/healthz/app", nil, 200},
+		"another method on the app's health":  {"POST", "/healthz/app", nil, 401},
+		"what is below the app's health":      {"GET", "/healthz/app/", nil, 401},
 		"another method on health with token": {"POST", "/healthz", []string{testToken}, 405},
 		"status with the token":               {"GET", "/status", []string{testToken}, 200},
 		"status without a token":              {"GET", "/status", nil, 401},
@@ -77,7 +80,7 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 func TestOtherMethodsAreRefusedWithTheOneThatIsAllowed(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	for path, allowed := range map[string]string{
-		"/healthz": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST", "/exec": "GET",
+		"/healthz": "GET", "/healthz/app": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST", "/exec": "GET",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONSENSE"} {
 			if method == allowed {
@@ -144,6 +147,31 @@ func TestReadinessFollowsTheAppsPort(t *testing.T) {
 	_ = app.Close()
 	if e := callJSON[apiError](s, "GET", "/readyz", "", 503); e.Code != "NotReady" {
 		t.Errorf("without a listening app the code is %s", e.Code)
+	}
+}
+
+func TestAnAppThatDoesNotStayUpIsToldToTheKubelet(t *testing.T) {
+	s := startSandbox(t, `test -e ok && exec sleep 1000; echo ended; exit 3`, nil)
+	lines := s.lines("")
+	for range 3 { // the third attempt tells that the second has been counted
+		await(t, lines, "ended")
+	}
+	if status, body := s.call("GET", "/healthz/app", ""); status != 200 {
+		t.Errorf("with an empty workspace: %d %s, want 200: there is nothing that could run", status, body)
+	}
+	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"a","content":""}]}`, 200)
+	if e := callJSON[apiError](s, "GET", "/healthz/app", "", 503); e.Code != "AppCrashing" || e.Message != "the app exited with code 3" {
+		t.Errorf("the answer is %+v", e)
+	}
+	if status, body := s.call("GET", "/healthz", ""); status != 200 {
+		t.Errorf("the runner itself: %d %s, want 200", status, body)
+	}
+	if st := callJSON[statusReply](s, "GET", "/status", "", 200); !st.Crashing {
+		t.Errorf("the status does not say that the app is crashing: %+v", st)
+	}
+	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"ok","content":""}],"restart":"auto"}`, 200)
+	if status, body := s.call("GET", "/healthz/app", ""); status != 200 {
+		t.Errorf("after a sync with restart: %d %s, want 200", status, body)
 	}
 }
 

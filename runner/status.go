@@ -26,6 +26,7 @@ type statusReply struct {
 	Message       string          `json:"message,omitempty"`
 	PID           int             `json:"pid,omitempty"`
 	Attempt       uint32          `json:"attempt"`
+	Crashing      bool            `json:"crashing,omitempty"`
 	Restarts      int             `json:"restarts"`
 	StartTime     *time.Time      `json:"startTime,omitempty"`
 	NextStartTime *time.Time      `json:"nextStartTime,omitempty"`
@@ -68,6 +69,7 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 		State: app.State, Message: app.Message, PID: app.PID, Attempt: app.Attempt,
 		Restarts: app.Restarts, LastExit: app.LastExit,
 		StartTime: present(app.StartTime), NextStartTime: present(app.NextStart),
+		Crashing:     app.Crashing(time.Now()),
 		Port:         s.config.Port,
 		Workspace:    workspaceReply{Revision: s.workspace.Revision()},
 		Reload:       s.reloader.status(),
@@ -80,6 +82,22 @@ func (s *server) status(w http.ResponseWriter, r *http.Request) error {
 	reply.Logs.FirstOffset, reply.Logs.NextOffset = s.ring.Bounds()
 	writeJSON(w, http.StatusOK, reply)
 	return nil
+}
+
+// appHealth is for the kubelet's readiness probe, which cannot send a token and
+// reads no body: an app that does not stay up makes the pod not ready, so that the
+// preview's Service leaves it out and the instance's condition tells. The runner
+// itself stays reachable, by a Service that publishes what is not ready too. An
+// empty workspace is no failure: nobody has brought anything that could run.
+func (s *server) appHealth() error {
+	app := s.supervisor.Status()
+	if !app.Crashing(time.Now()) {
+		return nil
+	}
+	if empty, err := s.workspace.Empty(); err != nil || empty {
+		return err
+	}
+	return &apiError{status: http.StatusServiceUnavailable, Code: "AppCrashing", Message: app.LastExit.Explain()}
 }
 
 // readyz tells whether the app answers where the preview looks for it.

@@ -68,9 +68,9 @@ was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --pref
 		},
 	}
 	addSyncFlags(cmd.Flags(), &opts)
-	cmd.Flags().BoolVar(&create.create, "create", false, "create the SandboxRunner if there is none, resume it if it is suspended, and wait until it is ready")
+	cmd.Flags().BoolVar(&create.create, "create", false, "create the SandboxRunner if there is none, resume it if it is suspended, and wait until it takes files")
 	cmd.Flags().StringVar(&create.command, "start-command", "", "with --create: what a new SandboxRunner runs; its Template's default if empty")
-	cmd.Flags().DurationVar(&create.timeout, "timeout", 5*time.Minute, "with --create: how long to wait until it is ready")
+	cmd.Flags().DurationVar(&create.timeout, "timeout", 5*time.Minute, "with --create: how long to wait until it takes files")
 	cmd.Flags().BoolVar(&noLogs, "no-logs", false, "do not show the log")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also tell of files that wait and that are being sent")
 	addOutputFlag(cmd, &output)

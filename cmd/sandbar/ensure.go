@@ -32,7 +32,7 @@ type ensureOptions struct {
 	timeout      time.Duration
 }
 
-// ensure makes or resumes a SandboxRunner, and waits until it is ready.
+// ensure makes or resumes a SandboxRunner, and waits until it can be developed.
 func (s *session) ensure(ctx context.Context, notes io.Writer, name string, opts ensureOptions) error {
 	cfg, namespace, err := s.workspace()
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *session) ensure(ctx context.Context, notes io.Writer, name string, opts
 			say(notes, "the SandboxRunner %s is being resumed", name)
 		}
 	}
-	return awaitReady(ctx, notes, runners, name, opts.timeout)
+	return s.awaitRunner(ctx, notes, runners, name, opts.timeout)
 }
 
 func newRunner(name string, opts ensureOptions) (*unstructured.Unstructured, error) {
@@ -89,8 +89,10 @@ func newRunner(name string, opts ensureOptions) (*unstructured.Unstructured, err
 	return obj, nil
 }
 
-// awaitReady tells what it waits for.
-func awaitReady(ctx context.Context, notes io.Writer, runners dynamic.ResourceInterface, name string, timeout time.Duration) error {
+// awaitRunner waits until the SandboxRunner is ready, or its runner answers all the same: one
+// whose process does not stay up is never ready before somebody brings it other files. It tells
+// what it waits for.
+func (s *session) awaitRunner(ctx context.Context, notes io.Writer, runners dynamic.ResourceInterface, name string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(readyEvery)
@@ -109,20 +111,19 @@ func awaitReady(ctx context.Context, notes io.Writer, runners dynamic.ResourceIn
 		}
 		suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
 		ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
-		current := status.ObservedGeneration == obj.GetGeneration()
-		if current && !suspended && status.DataPlane != nil && ready != nil && ready.Status == metav1.ConditionTrue {
+		current := status.ObservedGeneration == obj.GetGeneration() && !suspended && status.DataPlane != nil && ready != nil
+		if current && ready.Status == metav1.ConditionTrue {
 			return nil
 		}
-		now := string(sandbarv1alpha1.InstancePending)
-		if status.Phase != "" {
-			now = string(status.Phase)
-		}
-		if ready != nil && ready.Message != "" {
-			now += ": " + termsafe.String(ready.Message)
-		}
+		now := stateOf(&status, ready)
 		if now != last {
 			say(notes, "%s is %s", name, now)
 			last = now
+		}
+		if current {
+			if answers, err := s.answers(ctx, name); answers || err != nil {
+				return err
+			}
 		}
 		select {
 		case <-tick.C:
@@ -130,4 +131,31 @@ func awaitReady(ctx context.Context, notes io.Writer, runners dynamic.ResourceIn
 			return fmt.Errorf("waiting for the SandboxRunner, which is %s: %w", last, ctx.Err())
 		}
 	}
+}
+
+// stateOf says in words where an instance stands.
+func stateOf(status *sandbarv1alpha1.InstanceStatus, ready *metav1.Condition) string {
+	state := string(sandbarv1alpha1.InstancePending)
+	if status.Phase != "" {
+		state = string(status.Phase)
+	}
+	if ready != nil && ready.Message != "" {
+		state += ": " + termsafe.String(ready.Message)
+	}
+	return state
+}
+
+// answers tells whether the runner of an instance takes calls.
+func (s *session) answers(ctx context.Context, name string) (bool, error) {
+	i, err := s.instance(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	if _, err := i.Env(ctx); err != nil {
+		if client.Temporary(err) {
+			return false, nil
+		}
+		return false, err
+	}
+	return true, nil
 }

@@ -73,6 +73,18 @@ type Status struct {
 	StartTime, NextStart time.Time
 	// LastExit is nil until an attempt has ended.
 	LastExit *Exit
+	// QuickEnds counts the attempts in a row that ended by themselves within ten
+	// seconds of their start, since a restart was asked for.
+	QuickEnds int
+}
+
+// Crashing tells whether the app does not stay up: two attempts or more in a row
+// ended quickly, and the one that runs now, if one does, has not yet run for ten
+// seconds. An attempt that has only begun does not count as a recovery, or the
+// answer would change with each of them.
+func (s Status) Crashing(now time.Time) bool {
+	recovered := s.State == Running && now.Sub(s.StartTime) >= healthyAfter
+	return s.QuickEnds >= crashingAfter && !recovered
 }
 
 // Started describes the process that a restart made.
@@ -111,8 +123,8 @@ func describe(status unix.WaitStatus, attempt uint32, now time.Time) *Exit {
 	return e
 }
 
-// explain says an exit in words.
-func (e *Exit) explain() string {
+// Explain says an exit in words.
+func (e *Exit) Explain() string {
 	switch e.Reason {
 	case Signaled:
 		return "the app was ended by " + e.Signal

@@ -27,6 +27,10 @@ const (
 	// trouble and not as the same one again.
 	healthyAfter = 10 * time.Second
 
+	// crashingAfter is how many quick ends in a row make a crashing app: one may be
+	// an accident.
+	crashingAfter = 2
+
 	// statusWait bounds the wait for the exit status of a process that is known to
 	// have ended; only one that the kernel holds needs it.
 	statusWait = time.Second
@@ -161,6 +165,7 @@ func (s *Supervisor) restart(r request) {
 	} else {
 		s.stop()
 		s.delay = backoffLeast
+		s.publish(func(st *Status) { st.QuickEnds = 0 })
 		for more := true; more; {
 			select {
 			case r := <-s.requests:
@@ -189,6 +194,7 @@ func (s *Supervisor) start() (Started, error) {
 	if err != nil {
 		failure := &StartError{Err: err}
 		s.options.Logger.Warn("the app could not be started", "attempt", attempt, "error", err)
+		s.publish(func(st *Status) { st.QuickEnds++ })
 		s.backOff(&Exit{
 			Attempt: attempt, Code: -1, Reason: StartFailed, Message: failure.Error(), Time: time.Now(),
 		}, nil)
@@ -208,11 +214,12 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 	exit := describe(status, before.Attempt, time.Now())
 	s.options.Logger.Warn("the app ended", "attempt", exit.Attempt,
 		"reason", exit.Reason, "code", exit.Code, "signal", exit.Signal)
+	quickEnds := before.QuickEnds + 1
 	if exit.Time.Sub(before.StartTime) >= healthyAfter {
-		s.delay = backoffLeast
+		s.delay, quickEnds = backoffLeast, 0
 	}
 	s.publish(func(st *Status) {
-		st.State, st.PID, st.LastExit, st.Message = Stopping, 0, exit, exit.explain()
+		st.State, st.PID, st.LastExit, st.Message, st.QuickEnds = Stopping, 0, exit, exit.Explain(), quickEnds
 	})
 	// What it left behind would hold its port and its files against the next one.
 	err := s.process.stop(s.options.Grace)
@@ -224,7 +231,7 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 func (s *Supervisor) backOff(exit *Exit, stray error) {
 	delay := s.delay
 	s.delay = min(2*s.delay, backoffMost)
-	message := fmt.Sprintf("%s; it is started again after %s", exit.explain(), delay)
+	message := fmt.Sprintf("%s; it is started again after %s", exit.Explain(), delay)
 	if stray != nil {
 		message += fmt.Sprintf("; %v", stray)
 	}

@@ -155,6 +155,72 @@ func TestTheDelayBeginsAnew(t *testing.T) {
 	}
 }
 
+func TestAnAppIsCrashingWhenItDoesNotStayUp(t *testing.T) {
+	end := func(t *testing.T, fake *fakeApp, s *Supervisor, after time.Duration) {
+		t.Helper()
+		time.Sleep(after)
+		fake.last().exit(1)
+		delay(t, s)
+	}
+	again := func(t *testing.T, s *Supervisor) {
+		t.Helper()
+		time.Sleep(delay(t, s))
+		synctest.Wait()
+	}
+	for name, test := range map[string]struct {
+		do   func(*testing.T, *fakeApp, *Supervisor)
+		want bool
+	}{
+		"not after its first end": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			end(t, fake, s, time.Second)
+		}, false},
+		"after a second quick end": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			end(t, fake, s, time.Second)
+			again(t, s)
+			end(t, fake, s, time.Second)
+		}, true},
+		"also while the next attempt is young": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			for range 2 {
+				end(t, fake, s, time.Second)
+				again(t, s)
+			}
+			time.Sleep(healthyAfter - time.Millisecond)
+		}, true},
+		"not when the next attempt has run for ten seconds": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			for range 2 {
+				end(t, fake, s, time.Second)
+				again(t, s)
+			}
+			time.Sleep(healthyAfter)
+		}, false},
+		"not when each attempt ran for ten seconds": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			for range 3 {
+				end(t, fake, s, healthyAfter)
+				again(t, s)
+			}
+		}, false},
+		"not after a restart was asked for": {func(t *testing.T, fake *fakeApp, s *Supervisor) {
+			for range 2 {
+				end(t, fake, s, time.Second)
+				again(t, s)
+			}
+			if _, err := s.Restart(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := &fakeApp{}
+			supervised(t, fake, app, func(t *testing.T, s *Supervisor) {
+				test.do(t, fake, s)
+				if st := s.Status(); st.Crashing(time.Now()) != test.want {
+					t.Errorf("crashing is %v after %d quick ends in state %s", !test.want, st.QuickEnds, st.State)
+				}
+			})
+		})
+	}
+}
+
 func TestStatusTellsWhyTheAppEnded(t *testing.T) {
 	for name, test := range map[string]struct {
 		status  unix.WaitStatus
@@ -273,6 +339,11 @@ func TestAnAppThatCannotBeStartedIsReportedAndTriedAgain(t *testing.T) {
 		st := s.Status()
 		if st.State != Backoff || st.LastExit.Reason != StartFailed || st.LastExit.Message == "" {
 			t.Errorf("the status is %+v with %+v, want Backoff after StartFailed", st, st.LastExit)
+		}
+		time.Sleep(delay(t, s))
+		synctest.Wait()
+		if !s.Status().Crashing(time.Now()) {
+			t.Error("an app that could not be started twice is not crashing")
 		}
 		fake.mu.Lock()
 		fake.err = nil

@@ -83,6 +83,20 @@ func (w *Workspace) list(l *Listing, exclude []string) error {
 	return lines.flush()
 }
 
+// Empty tells whether nothing lies in the workspace. It reads two names at most.
+func (w *Workspace) Empty() (bool, error) {
+	top, err := w.top.openDir(".")
+	if err != nil {
+		return false, failed("", "looking into the workspace", err)
+	}
+	defer top.close()
+	names, err := top.file.Readdirnames(2)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, failed("", "looking into the workspace", err)
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return name != StagingName }), nil
+}
+
 // lineWriter writes entries and hashes what of them is compared.
 type lineWriter struct {
 	out  io.Writer

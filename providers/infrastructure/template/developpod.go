@@ -71,9 +71,9 @@ func (p *podPatch) apply() error {
 	e.set(container, "ports", append(listOf(container["ports"]), map[string]any{"name": controlPort, "containerPort": contract.RunnerPort}))
 	e.set(container, "volumeMounts", mounts)
 	e.set(container, "resources", resources)
-	// The app may be down while it is edited; the runner never is.
+	// Not ready while the app does not stay up; the control Service publishes what is not ready.
 	e.set(container, "readinessProbe", map[string]any{
-		"httpGet":       map[string]any{"path": "/healthz", "port": controlPort},
+		"httpGet":       map[string]any{"path": "/healthz/app", "port": controlPort},
 		"periodSeconds": 1, "timeoutSeconds": 2, "failureThreshold": 3,
 	})
 	e.set(container, "livenessProbe", nil)

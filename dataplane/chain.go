@@ -32,6 +32,7 @@ type handler struct {
 	limits     *limiter
 	transports *chooser
 	previews   *previews
+	activity   *activity
 	metrics    *metrics
 	auditor    *auditor
 	tracer     *tracer
@@ -122,6 +123,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}
+	h.activity.begin(x, at.id)
 	to, refused := h.placer.resolve(at, x.route, endpoint)
 	if refused != nil {
 		return refused
@@ -254,6 +256,7 @@ func (h *handler) finish(x *exchange) {
 	defer h.underWay.end()
 	x.finish()
 	took := time.Since(x.started)
+	x.use.end(x.started.Add(took))
 	h.tracer.end(x)
 	h.metrics.observe(x, took)
 	h.auditor.ended(x, took)

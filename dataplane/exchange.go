@@ -51,6 +51,8 @@ type exchange struct {
 	// onPreview is set on a preview's host; preview is what was sealed for it, once it is open.
 	onPreview bool
 	preview   *preview.Claims
+	// use is that of the instance; nil while the request is no use of one.
+	use *use
 	// cause is why the request was refused or cut; empty when it was not.
 	cause string
 	// refused is set when cause kept the request from any answer but ours; it is not when an

@@ -60,6 +60,9 @@ type metrics struct {
 
 	auditLines   prometheus.Counter
 	auditDropped *counters[string]
+
+	activityWrites *counters[string]
+	heartbeats     *counters[string]
 }
 
 type (
@@ -101,6 +104,12 @@ func newMetrics(version string) *metrics {
 		transport:    newGaugeVec(r, "transport", "1 for the transport in use, with the reason for the choice.", "mode", "reason"),
 		auditLines:   newCounterVec(r, "audit_lines_total", "Lines written to the audit log.").WithLabelValues(),
 		auditDropped: newCounters(one, newCounterVec(r, "audit_dropped_total", "Lines that the audit log did not get, by reason.", "reason")),
+	}
+	m.activityWrites = newCounters(one, newCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
+	m.heartbeats = newCounters(one, newCounterVec(r, "heartbeats_total", "Times at which this replica said that it serves, by result.", "result"))
+	for _, result := range []string{writeDone, writeFailed} {
+		m.activityWrites.get(result)
+		m.heartbeats.get(result)
 	}
 	newGaugeVec(r, "build_info", "1, with the version of the data plane.", "version", "goversion").WithLabelValues(version, runtime.Version()).Set(1)
 	// The series that alerts read exist from the start: a counter that appears with its first

@@ -34,6 +34,7 @@ type Server struct {
 	metrics  *metrics
 	direct   *direct
 	bound    *tenant.VirtualWorkspace
+	heart    *heart
 	// drain begins the shut-down; handler.draining is its context.
 	drain context.CancelFunc
 	// listening, if set, is told the addresses; for tests that listen on port 0.
@@ -127,17 +128,23 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	used, err := newActivity(typed, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
 	draining, drain := context.WithCancel(context.Background())
 	toPods := newDirect(cache)
-	return &Server{
+	s := &Server{
 		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
 			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
-			previews:   previews,
+			previews: previews, activity: used,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
-	}, nil
+	}
+	s.heart = &heart{client: typed, serves: func() bool { return s.notReady() == "" }, metrics: m, log: opts.Logger}
+	return s, nil
 }
 
 // unthrottled takes client-go's own rate limit off: five requests per second by default.
@@ -166,6 +173,8 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { s.handler.front.run(backgroundCtx); return nil })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
 	background.Go(func() error { s.handler.previews.keys.run(backgroundCtx); return nil })
+	background.Go(func() error { s.handler.activity.run(backgroundCtx); return nil })
+	background.Go(func() error { s.heart.run(backgroundCtx); return nil })
 	var err error
 	if s.handler.tracer, err = newTracer(ctx, s.opts); err != nil {
 		return err
@@ -206,6 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 	// The servers do not wait for what was cut or has outlived its handler; its audit line needs
 	// the audit log, and its end the caches.
 	s.handler.underWay.wait(endTimeout)
+	s.handler.activity.flush()
 	err = errors.Join(err, s.handler.auditor.close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package serve states the rights of sandbar-provider serve on the runtime cluster: it reads
-// placements and reaches their pods. It can change no object. It has markers and no code; make
-// generate makes the rules of ClusterRole sandbar-serve of them.
+// placements and reaches their pods. It can change nothing but the times in two kinds of Lease,
+// which decide no more than what counts as unused. It has markers and no code; make generate makes
+// the rules of ClusterRole and Role sandbar-serve of them.
 package serve
 
 // Where an instance is, and where its verbs lead (dataplane/runtime.go, dataplane/resolve.go).
@@ -24,3 +25,10 @@ package serve
 // The way through the API server, where pods cannot be reached directly (dataplane/apiserver.go).
 // The verb of a proxied request is that of its method.
 // +kubebuilder:rbac:groups=core,resources=services/proxy,verbs=get;create;update;patch;delete
+
+// When instances were used last (dataplane/activity.go), by name: nobody else's Lease.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity,verbs=get;list;watch;patch
+
+// That the data plane serves (dataplane/heartbeat.go). A creation has no name to restrict.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create,namespace=sandbar-system
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-dataplane,verbs=get;patch,namespace=sandbar-system

@@ -13,8 +13,9 @@ import (
 type EnvChange struct {
 	Set   map[string]string `json:"set,omitempty"`
 	Unset []string          `json:"unset,omitempty"`
-	// Restart is never, auto (when something changed) or always; empty is never. The process has
-	// the variables from its next start on, commands of Exec at once.
+	// Restart is never, start (when it does not run), auto (when something changed) or always;
+	// empty is never. The process has the variables from its next start on, commands of Exec at
+	// once.
 	Restart string `json:"restart,omitempty"`
 }
 

@@ -29,7 +29,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 
 	began := time.Now()
 	s.write("server.mjs", "console.log('about to fail'); process.exit(7);\n")
-	s.must("sync", "web", s.dir, "--restart", "auto")
+	s.must("sync", "web", s.dir)
 	box.waitNotReady(t)
 	t.Logf("from the sync of a broken program to an instance that is not Ready: %v", time.Since(began).Round(100*time.Millisecond))
 
@@ -66,7 +66,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 			return nil
 		})
 		s.write("server.mjs", "console.log('mended'); setInterval(() => {}, 1000);\n")
-		out, notes, stop := s.begin("dev", "web", s.dir, "--create", "--restart", "auto")
+		out, notes, stop := s.begin("dev", "web", s.dir, "--create")
 		await(t, notes, "is being resumed")
 		await(t, out, "mended")
 		if code := stop(); code != 0 {

@@ -201,15 +201,20 @@ func (s *server) restartAfter(ctx context.Context, mode restartMode, changed boo
 	return true, nil
 }
 
-// needsRestart decides after a change. Automatic means: something changed, or the
-// app does not run, which the change may be the cure for.
+// needsRestart decides after a change. Start means: the app does not run or does not
+// stay up, which the change may be the cure for, and which it need not wait out a
+// backoff for. Automatic means that, or that something changed.
 func (s *server) needsRestart(mode restartMode, changed bool) bool {
-	state := s.supervisor.Status().State
+	app := s.supervisor.Status()
+	configured := app.State != supervise.NotConfigured
+	down := configured && (app.State != supervise.Running || app.Crashing(time.Now()))
 	switch mode {
 	case restartAlways:
 		return true
 	case restartAuto:
-		return state != supervise.NotConfigured && (changed || state != supervise.Running)
+		return down || configured && changed
+	case restartStart:
+		return down
 	default:
 		return false
 	}

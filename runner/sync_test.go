@@ -46,6 +46,7 @@ func TestWhenASyncRestartsTheApp(t *testing.T) {
 	}{
 		{"no word, changed", `""`, write, false},
 		{"never, changed", `"never"`, write, false},
+		{"start, changed", `"start"`, write, false},
 		{"auto, changed", `"auto"`, write, true},
 		{"auto, unchanged", `"auto"`, same, false},
 		{"always, unchanged", `"always"`, same, true},
@@ -68,14 +69,36 @@ func TestWhenASyncRestartsTheApp(t *testing.T) {
 func TestASyncCuresACrashingAppEvenIfNothingChanged(t *testing.T) {
 	s := startSandbox(t, "echo up; exit 3", nil)
 	await(t, s.lines(""), "up")
-	// Until the end of the first attempt has been noticed.
-	for late := time.Now().Add(lateAfter); callJSON[statusReply](s, "GET", "/status", "", 200).State != supervise.Backoff; {
-		if time.Now().After(late) {
-			t.Fatal("the app does not crash")
+	for _, mode := range []string{"auto", "start"} {
+		// Until the end of an attempt has been noticed.
+		for late := time.Now().Add(lateAfter); callJSON[statusReply](s, "GET", "/status", "", 200).State != supervise.Backoff; {
+			if time.Now().After(late) {
+				t.Fatal("the app does not crash")
+			}
+		}
+		if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"`+mode+`"}`, 200); !reply.Restarted {
+			t.Errorf("%s: the reply is %+v, want a restart", mode, reply)
 		}
 	}
-	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"auto"}`, 200); !reply.Restarted {
+}
+
+// A program that fails after a moment runs at most of the moments at which a sync can come: that
+// it runs just then must not keep it in its backoff of up to half a minute.
+func TestASyncStartsAnewAnAppThatDoesNotStayUp(t *testing.T) {
+	s := startSandbox(t, `echo up; test -e wait && exec sleep 1000; exit 3`, nil)
+	lines := s.lines("")
+	for range 2 {
+		await(t, lines, "up")
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "wait"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, lines, "up") // the third attempt runs, and is too young to be a recovery
+	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"start"}`, 200); !reply.Restarted {
 		t.Errorf("the reply is %+v, want a restart", reply)
+	}
+	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"start"}`, 200); reply.Restarted {
+		t.Errorf("the reply is %+v: it has been asked for a moment ago and runs", reply)
 	}
 }
 

@@ -21,6 +21,7 @@ type restartMode string
 
 const (
 	restartNever  restartMode = "never"
+	restartStart  restartMode = "start"
 	restartAuto   restartMode = "auto"
 	restartAlways restartMode = "always"
 )
@@ -167,10 +168,10 @@ func parseRestart(value string) (restartMode, error) {
 	switch mode := restartMode(value); mode {
 	case "":
 		return restartNever, nil
-	case restartNever, restartAuto, restartAlways:
+	case restartNever, restartStart, restartAuto, restartAlways:
 		return mode, nil
 	default:
-		return "", malformed("restart must be never, auto or always")
+		return "", malformed("restart must be never, start, auto or always")
 	}
 }
 

@@ -72,7 +72,7 @@ func TestDecodeSync(t *testing.T) {
 		"a file that is null":                     {body: `{"files":[null]}`, err: "null"},
 		"a path that is no string":                {body: `{"files":[{"path":1}]}`, err: `the field "path" must not be a JSON number`},
 		"a delete that is null":                   {body: `{"deletePaths":[null]}`, err: "null"},
-		"a restart that is not known":             {body: `{"restart":"maybe"}`, err: "never, auto or always"},
+		"a restart that is not known":             {body: `{"restart":"maybe"}`, err: "never, start, auto or always"},
 		"an encoding that is not known":           {body: `{"files":[{"path":"a","encoding":"utf-16"}]}`, err: "utf-8 or base64"},
 		"base64 that is none":                     {body: `{"files":[{"path":"a","content":"?","encoding":"base64"}]}`, err: "not valid base64"},
 		"base64 with stray bits":                  {body: `{"files":[{"path":"a","content":"AP9=","encoding":"base64"}]}`, err: "not valid base64"},

@@ -38,8 +38,9 @@ type Options struct {
 	// Prefer decides conflicts, at PreferPaths and below, or everywhere if there are none.
 	Prefer      Side
 	PreferPaths []string
-	// Restart is never, auto (when a batch changed something) or always; empty is never. It is
-	// for processes that do not notice changed files themselves.
+	// Restart says when a batch restarts the process: never, start (when it does not run or does
+	// not stay up), auto (also when the batch changed something, for a process that does not
+	// notice changed files itself) or always. Default start.
 	Restart string
 
 	// PollInterval is how often a two-way Watch asks the sandbox what it changed. Default 2 s.
@@ -117,6 +118,9 @@ func Open(opts Options) (*Engine, error) {
 		return nil, fmt.Errorf("opening the directory: %w", err)
 	}
 	opts.Dir = dir
+	if opts.Restart == "" {
+		opts.Restart = "start"
+	}
 	if opts.PollInterval <= 0 {
 		opts.PollInterval = defaultPoll
 	}

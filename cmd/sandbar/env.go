@@ -65,6 +65,6 @@ them from its next start on: --restart auto restarts it if something changed.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&change.Restart, "restart", "", "restart the process: never (the default), auto or always")
+	cmd.Flags().StringVar(&change.Restart, "restart", "", "restart the process: never (the default), start, auto or always")
 	return cmd
 }

@@ -86,15 +86,15 @@ below. It exits with 1 when conflicts or refused files are left.`,
 func addSyncFlags(fs *pflag.FlagSet, opts *devsync.Options) {
 	fs.BoolVar(&opts.TwoWay, "two-way", false, "also bring back what the sandbox changed, lock files for example. Code that runs there chooses what comes: look at it before you run it here")
 	fs.BoolVar(&opts.AllowEmpty, "allow-empty", false, "let an empty DIR delete all files of the sandbox")
-	fs.StringVar(&opts.Restart, "restart", "", "restart the process after files changed: never (the default), auto or always")
+	fs.StringVar(&opts.Restart, "restart", "start", "what follows changed files: never, start (a process that does not run or does not stay up is started), auto (it is restarted) or always")
 }
 
 // openEngine opens the engine for an instance and the directory that the arguments name.
 func openEngine(opts devsync.Options, i *client.Instance, args []string) (*devsync.Engine, error) {
 	switch opts.Restart {
-	case "", "never", "auto", "always":
+	case "never", "start", "auto", "always":
 	default:
-		return nil, &usageError{fmt.Errorf("--restart %q is none of never, auto and always", opts.Restart)}
+		return nil, &usageError{fmt.Errorf("--restart %q is none of never, start, auto and always", opts.Restart)}
 	}
 	opts.Dir = "."
 	if len(args) > 1 {

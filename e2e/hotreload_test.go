@@ -1,0 +1,87 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEditOnTheLeftRunOnTheRight is what the development loop is for: a Vite project on a
+// person's disk, `sandbar dev` beside it, and a real Chromium with the preview. What is saved
+// appears by hot module replacement; the page is never loaded anew.
+func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
+	tn := newTenant(t, "alice")
+	s := newTerminal(t, tn)
+	s.must("trust", world.URL, "--ca-file", world.CAFile)
+	if err := os.CopyFS(s.dir, os.DirFS(filepath.Join("..", "examples", "vite"))); err != nil {
+		t.Fatal(err)
+	}
+	out, notes, stop := s.begin("dev", "web", s.dir, "--create",
+		"--start-command", "exec /node_modules/.bin/vite --configLoader native")
+	await(t, notes, "in sync")
+	await(t, out, "ready in")
+
+	p := newBrowser(t).open(t, strings.TrimSpace(s.must("open", "web", "--print")))
+	until(p, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+	// The page notes when it shows what; its clock is this machine's.
+	eval[bool](p, `window.survivor = true; window.seen = {};
+		new MutationObserver(() => { window.seen[document.querySelector('#message').textContent] ??= Date.now(); })
+			.observe(document.querySelector('#message'), {childList: true, characterData: true, subtree: true}); true`)
+
+	var took []time.Duration
+	edit := func(save func(name, content string)) error {
+		text := "edited " + randomHex(4)
+		began := time.Now()
+		save("message.js", "export const message = '"+text+"';\n")
+		err := poll(t.Context(), 10*time.Second, func() error {
+			at, err := try[int64](p, fmt.Sprintf("window.seen?.[%q] ?? 0", text))
+			if err == nil && at == 0 {
+				err = errors.New("the page does not show it")
+			}
+			if err == nil {
+				took = append(took, time.UnixMilli(at).Sub(began))
+			}
+			return err
+		})
+		return err
+	}
+	// Vite's client connects after the page has loaded, and misses an edit before that.
+	eventually(t, time.Minute, "the page shows an edit", func() error { return edit(s.write) })
+	took = nil
+	for i := range 20 {
+		save := s.write
+		if i%2 == 1 {
+			save = s.replace
+		}
+		if err := edit(save); err != nil {
+			t.Fatalf("edit %d: %v; dev said %s", i, err, notes)
+		}
+	}
+	if !eval[bool](p, "window.survivor === true") {
+		t.Error("the page was loaded anew")
+	}
+	slices.Sort(took)
+	t.Logf("from save to visible, %d edits: median %v, slowest %v", len(took), took[len(took)/2], took[len(took)-1])
+	if code := stop(); code != 0 {
+		t.Errorf("dev ended with %d: %s", code, notes)
+	}
+}
+
+// replace saves a file as many editors do: a new one takes the name.
+func (s *terminal) replace(name, content string) {
+	s.t.Helper()
+	s.write(name+"~", content)
+	if err := os.Rename(filepath.Join(s.dir, name+"~"), filepath.Join(s.dir, name)); err != nil {
+		s.t.Fatal(err)
+	}
+}

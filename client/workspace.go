@@ -169,6 +169,9 @@ func remoteError(ctx context.Context, err error) error {
 	switch {
 	case Temporary(err):
 		out.Kind = devsync.Unavailable
+	case answer != nil && answer.Code == http.StatusRequestEntityTooLarge:
+		// Whoever says it: less at once may be taken, and a file that is too large by itself is
+		// the only one that is refused.
 	case answer == nil, answer.Code == http.StatusUnauthorized, answer.Code == http.StatusForbidden, !answer.Sandbox:
 		out.Kind = devsync.Denied
 	case answer.Code == http.StatusConflict, answer.Code == http.StatusNotFound:

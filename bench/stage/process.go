@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (s *Stage) RSS(ctx context.Context) (float64, error) {
 			return 0, ctx.Err()
 		case <-time.After(time.Second):
 		}
-		now, err := rss(s.Replica.PID())
+		now, err := Memory(s.Replica.PID(), "VmRSS")
 		if err != nil {
 			return 0, err
 		}
@@ -39,18 +40,42 @@ func (s *Stage) RSS(ctx context.Context) (float64, error) {
 	return least, nil
 }
 
-func rss(pid int) (float64, error) {
+// Memory is a figure of a process in MiB: VmRSS for what is resident now, VmHWM for the most that
+// ever was.
+func Memory(pid int, figure string) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading the data plane's memory: %w", err)
+		return 0, fmt.Errorf("reading a process's memory: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, figure+":"); ok {
 			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
 			return kib / 1024, err
 		}
 	}
-	return 0, errors.New("the data plane's memory is not in its status")
+	return 0, fmt.Errorf("a process's status has no %s", figure)
+}
+
+// CPU is the processor time that a process has had, to the nanosecond.
+func CPU(pid int) (time.Duration, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(files) == 0 {
+		return 0, fmt.Errorf("reading a process's time: it has no threads: %w", errors.Join(err, os.ErrNotExist))
+	}
+	var total time.Duration
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended meanwhile
+		}
+		ran, _, _ := strings.Cut(string(data), " ")
+		ns, err := strconv.ParseInt(ran, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading a process's time: %w", err)
+		}
+		total += time.Duration(ns)
+	}
+	return total, nil
 }
 
 // Switch opens an upgraded connection to a path of bench/pod: through the data plane, or straight.

@@ -43,8 +43,11 @@ var (
 	bindings   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 )
 
-// user is whose workspace it is.
-const user = "alice"
+const (
+	// user is whose workspace it is, box the name of the sandbox.
+	user = "alice"
+	box  = "bench"
+)
 
 // Tenant is a workspace with the API bound and a person who is cluster-admin in it.
 type Tenant struct {
@@ -169,7 +172,6 @@ func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "making a sandbox")
-	const box = "bench"
 	spec := map[string]any{"projectRef": "bench", "startCommand": "exec ./pod"}
 	if err := Insist(ctx, func(ctx context.Context) error {
 		return create(ctx, s.Tenant.Runners, "sandbar.dev/v1alpha1", "SandboxRunner", box, spec)
@@ -252,7 +254,7 @@ func (s *Stage) call(ctx context.Context, method, path, body string) error {
 
 // locate finds the pod's address on the runtime cluster.
 func (s *Stage) locate(ctx context.Context) error {
-	obj, err := s.Tenant.Runners.Get(ctx, "bench", metav1.GetOptions{})
+	obj, err := s.Tenant.Runners.Get(ctx, box, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func Open(opts Options) (*Engine, error) {
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{},
 		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
 	}
-	e.local.cache = b.loadCache()
+	e.local.cache, e.local.own = b.loadCache(), inside(dir, opts.StateDir)
 	return e, nil
 }
 

@@ -6,6 +6,7 @@
 package devsync
 
 import (
+	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -102,4 +103,16 @@ func ancestors(path string) func(yield func(string) bool) {
 			}
 		}
 	}
+}
+
+// inside is where other lies in dir, as a path of the tree; empty if it does not, or is dir.
+func inside(dir, other string) string {
+	if resolved, err := filepath.EvalSymlinks(other); err == nil {
+		other = resolved
+	}
+	rel, err := filepath.Rel(dir, other)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
+	}
+	return filepath.ToSlash(rel)
 }

@@ -18,10 +18,11 @@ import (
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
-// Bounds of one batch. A burst that is larger goes in several, each all or nothing.
+// Bounds of one batch. A burst that is larger goes in several, each all or nothing. A batch has to
+// fit into one request, of which a data plane takes 64 MiB unless its operator says otherwise.
 const (
 	maxBatchFiles = 4000
-	maxBatchBytes = 256 << 20
+	maxBatchBytes = 48 << 20
 )
 
 // wholeBytes is the size up to which a file is read into memory and sent whole; above, what the

@@ -41,6 +41,9 @@ type tree struct {
 	dirs  map[string]bool
 	// refused has what cannot be synced, and why.
 	refused map[string]string
+	// own is where the engine keeps its state, if that is in the directory; empty if not. To sync
+	// it would change it, without an end.
+	own string
 	// cache has nodes of an earlier run, whose digests hold while the files' identities do.
 	cache map[string]node
 	// watch is called for each directory before it is read, so that nothing that happens in it
@@ -154,7 +157,9 @@ func (t *tree) hidden(path string) bool {
 }
 
 // ignored tells whether a path of the sandbox does not count here.
-func (t *tree) ignored(path string) bool { return t.rules.Ignored(path, false) }
+func (t *tree) ignored(path string) bool {
+	return t.own != "" && within(path, t.own) || t.rules.Ignored(path, false)
+}
 
 // directory reads a directory. What vanishes meanwhile is left out.
 func (t *tree) directory(ctx context.Context, dir string, before map[string]node) error {
@@ -205,7 +210,7 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 		return err
 	}
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	if isGit(name) || strings.HasPrefix(name, incoming) || t.rules.Matches(path, info.IsDir()) {
+	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.Matches(path, info.IsDir()) {
 		return nil
 	}
 	if reason := checkName(path); reason != "" {

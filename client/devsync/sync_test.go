@@ -8,6 +8,7 @@ package devsync_test
 import (
 	"errors"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,6 +244,41 @@ func TestARefusedFileIsToldAloneAndTheOthersGo(t *testing.T) {
 	}
 	if got := len(read(t, w.workspace)); got != 20 || r.Sent != 20 {
 		t.Errorf("%d files are there, %d were sent, want 20", got, r.Sent)
+	}
+}
+
+// A data plane takes less in one request than the runner does: what is too much for one goes in
+// several, and what is too large by itself is refused alone, with the limit.
+func TestWhatExceedsTheLimitOfARequestGoesInSeveral(t *testing.T) {
+	w := newWorld(t)
+	limited := func(*http.Request) fault { return fault{limit: 20 << 10} }
+	w.fault.Store(&limited)
+	want := files{}
+	for n := range 20 {
+		want[string(rune('a'+n))] = strings.Repeat(string(rune('a'+n)), 4<<10)
+	}
+	write(t, w.dir, want)
+	write(t, w.dir, files{"big": strings.Repeat("x", 40<<10)})
+	r := w.mustSync(nil)
+	if len(r.Refused) != 1 || r.Refused[0].Path != "big" || !strings.Contains(r.Refused[0].Reason, "20480") {
+		t.Errorf("refused: %v", r.Refused)
+	}
+	if diff := cmp.Diff(want, read(t, w.workspace)); diff != "" {
+		t.Errorf("the workspace (-want +got):\n%s", diff)
+	}
+}
+
+// A home folder has the cache folder in it, with what the engine keeps of the home folder.
+func TestWhatTheEngineKeepsIsNotSynced(t *testing.T) {
+	w := newWorld(t)
+	state := func(o *devsync.Options) { o.StateDir = filepath.Join(w.dir, "cache", "sync") }
+	write(t, w.dir, files{"a": "a", "cache/other": "b"})
+	w.mustSync(state)
+	if r := w.mustSync(state); r.Sent != 0 {
+		t.Errorf("%d files were sent again", r.Sent)
+	}
+	if diff := cmp.Diff(files{"a": "a", "cache/other": "b"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the workspace (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,6 +6,7 @@
 package devsync_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -79,6 +80,8 @@ type fault struct {
 	after  int64 // it breaks after so many bytes of the body, if not 0
 	mute   bool  // it breaks before the answer
 	half   int   // it breaks after so many bytes of the answer, if not 0
+	// limit is how large a body the data plane takes, if not 0.
+	limit int64
 	// kill is how long after the beginning of the request the runner is killed, if not 0.
 	kill time.Duration
 }
@@ -167,6 +170,16 @@ func (w *world) serve() {
 		if f.mute {
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
 			panic(http.ErrAbortHandler)
+		}
+		if f.limit > 0 {
+			body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, f.limit))
+			if err != nil {
+				rw.Header().Set("Content-Type", "application/json")
+				rw.WriteHeader(http.StatusRequestEntityTooLarge)
+				_, _ = fmt.Fprintf(rw, `{"kind":"Status","reason":"RequestEntityTooLarge","message":"larger than %d bytes"}`, f.limit)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		if f.half > 0 {
 			rw = &halfAnswer{ResponseWriter: rw, left: f.half}

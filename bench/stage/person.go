@@ -1,0 +1,123 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sandbar-dev/sandbar/client"
+)
+
+// Person is the tenant in front of a terminal: the command line with a home of its own, and the
+// same as a Go package. Both go through the provider's data plane with TLS, authorization and
+// audit.
+type Person struct {
+	// Program is the command line, Home its home folder, Env what the program needs.
+	Program, Home string
+	Env           []string
+	Instance      *client.Instance
+
+	client *client.Client
+}
+
+// Person builds the command line and trusts the provider's data plane.
+func (s *Stage) Person(ctx context.Context) (*Person, error) {
+	home, err := os.MkdirTemp(s.Stack.Dir, "bench-home-")
+	if err != nil {
+		return nil, fmt.Errorf("making a home: %w", err)
+	}
+	p := &Person{Home: home, Program: filepath.Join(home, "bin", "sandbar")}
+	if err := p.prepare(ctx, s); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func (p *Person) prepare(ctx context.Context, s *Stage) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.Program, "./cmd/sandbar")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building sandbar: %w\n%s", err, out)
+	}
+	config := s.Stack.KCPUser(user, s.Tenant.Path)
+	file := clientcmdapi.NewConfig()
+	file.Clusters["w"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: s.Tenant.Token}
+	file.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
+	file.CurrentContext = "w"
+	kubeconfig := filepath.Join(p.Home, "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
+		return fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	p.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+p.Home, "XDG_CONFIG_HOME="+p.Home, "XDG_CACHE_HOME="+p.Home)
+	trust := exec.CommandContext(ctx, p.Program, "trust", s.provider.URL, "--ca-file", s.provider.CAFile)
+	trust.Env = p.Env
+	if out, err := trust.CombinedOutput(); err != nil {
+		return fmt.Errorf("trusting the data plane: %w\n%s", err, out)
+	}
+	ca, err := os.ReadFile(s.provider.CAFile)
+	if err != nil {
+		return fmt.Errorf("reading the data plane's CA: %w", err)
+	}
+	if p.client, err = client.New(config, client.DataPlane{URL: s.provider.URL, CABundle: ca}); err != nil {
+		return err
+	}
+	return Insist(ctx, func(ctx context.Context) (err error) {
+		p.Instance, err = p.client.Instance(ctx, client.SandboxRunners, "default", box)
+		return err
+	})
+}
+
+// Close removes the home.
+func (p *Person) Close() error {
+	if p.client != nil {
+		p.client.Close()
+	}
+	return os.RemoveAll(p.Home)
+}
+
+// Runner is the process of the sandbox's runner on this machine.
+type Runner struct {
+	PID int
+	// Pod and Container are its names on the runtime cluster.
+	Pod, Container string
+	// Workspace is its workspace as this machine sees it.
+	Workspace string
+}
+
+// Runner finds the runner's process by its pod's control group.
+func (s *Stage) Runner(ctx context.Context) (*Runner, error) {
+	pods, err := kubernetes.NewForConfigOrDie(s.Stack.Runtime()).CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("finding the sandbox's pod: %w", err)
+	}
+	for _, pod := range pods.Items {
+		comms, err := filepath.Glob("/proc/[0-9]*/comm")
+		if err != nil {
+			return nil, err
+		}
+		for _, comm := range comms {
+			dir := filepath.Dir(comm)
+			name, _ := os.ReadFile(comm)
+			groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+			if strings.TrimSpace(string(name)) != "sandbar-runner" || !strings.Contains(string(groups), "pod"+string(pod.UID)) {
+				continue
+			}
+			r := &Runner{Pod: pod.Name, Container: pod.Spec.Containers[0].Name, Workspace: filepath.Join(dir, "root", "workspace")}
+			_, err := fmt.Sscan(filepath.Base(dir), &r.PID)
+			return r, err
+		}
+	}
+	return nil, errors.New("finding the runner: no process of its pod is sandbar-runner")
+}

@@ -140,7 +140,7 @@ const byTar = "by-tar"
 // prepare makes the subjects and their trees.
 func prepare(ctx context.Context, s *stage.Stage, person *stage.Person, runner *stage.Runner, o options) ([]*subject, error) {
 	program := filepath.Join(filepath.Dir(person.Program), "mutagen")
-	build := exec.CommandContext(ctx, "go", "-C", "bench/sync/mutagen", "build", "-trimpath", "-o", program, ".")
+	build := exec.CommandContext(ctx, "go", "-C", "hack/stack/mutagen", "build", "-trimpath", "-o", program, ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building mutagen: %w\n%s", err, out)
 	}

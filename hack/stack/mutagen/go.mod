@@ -1,4 +1,4 @@
-module github.com/sandbar-dev/sandbar/bench/sync/mutagen
+module github.com/sandbar-dev/sandbar/hack/stack/mutagen
 
 go 1.26.0
 

@@ -29,6 +29,9 @@ func (p Problem) String() string { return p.Field + ": " + p.Detail }
 // SuspendedField is what every graph's spec must say of the field "suspended".
 const SuspendedField = "boolean | default=false"
 
+// LifecycleField is the field of every kind's spec that is Sandbar's own (sandbarv1alpha1.Lifecycle).
+const LifecycleField = "lifecycle"
+
 // StatusVerb is the verb that only the instance's own status may answer.
 const StatusVerb = "status"
 
@@ -100,6 +103,9 @@ func checkSchema(schema *graphSchema) []Problem {
 	}
 	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
 		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
+	}
+	if _, ok := schema.Spec[LifecycleField]; ok {
+		add("spec."+LifecycleField, "is Sandbar's, for every kind; give the field another name")
 	}
 	for _, name := range reservedStatusFields {
 		if _, ok := schema.Status[name]; ok {

@@ -117,6 +117,10 @@ func TestCheckNamesWhatCannotHold(t *testing.T) {
 			edit: schemaField("spec", map[string]any{}),
 			want: []string{`spec.graph.schema.spec.suspended: must be "boolean | default=false": every instance can be suspended in the same way`},
 		},
+		"a lifecycle of the graph's own": {
+			edit: schemaField("spec", map[string]any{"suspended": "boolean | default=false", "lifecycle": map[string]any{"ttl": "string"}}),
+			want: []string{"spec.graph.schema.spec.lifecycle: is Sandbar's, for every kind; give the field another name"},
+		},
 		"suspended has another default": {
 			edit: schemaField("spec", map[string]any{"suspended": "boolean | default=true"}),
 			want: []string{`spec.graph.schema.spec.suspended: must be "boolean | default=false": every instance can be suspended in the same way`},

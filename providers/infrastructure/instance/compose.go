@@ -9,15 +9,17 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // reservedDomains are domains whose labels and annotations mean something to Sandbar, kro,
 // kcp or Kubernetes. A tenant that could set them would forge ownership or steer kro.
 var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.run", "kcp.io"}
 
-// buildInstance builds the kro instance: the tenant's spec, and of its metadata what the
-// operator's allow-list names.
+// buildInstance builds the kro instance: the tenant's spec as the lifecycle has it, and of its
+// metadata what the operator's allow-list names.
 func buildInstance(s *scope) *unstructured.Unstructured {
 	obj := s.newObject()
 	obj.SetNamespace(s.id.Namespace())
@@ -29,14 +31,27 @@ func buildInstance(s *scope) *unstructured.Unstructured {
 	obj.SetLabels(labels)
 	annotations := allowed(s.object.GetAnnotations(), metadata.AnnotationPrefixes)
 	maps.Copy(annotations, s.annotations())
+	if cause := s.decision.suspended; cause != "" {
+		annotations[placement.AnnotationSuspension] = string(cause)
+	}
 	obj.SetAnnotations(annotations)
+	obj.Object["spec"] = buildSpec(s)
+	return obj
+}
 
-	spec, ok := s.object.Object["spec"].(map[string]any)
-	if !ok {
+// buildSpec builds the spec of the kro instance: the tenant's, without what kro's kind does not
+// have, and with what the lifecycle makes of it.
+func buildSpec(s *scope) map[string]any {
+	spec, _, _ := unstructured.NestedMap(s.object.Object, "spec") // a copy
+	if spec == nil {
 		spec = map[string]any{}
 	}
-	obj.Object["spec"] = runtime.DeepCopyJSONValue(spec)
-	return obj
+	delete(spec, contract.LifecycleField)
+	spec["suspended"] = s.decision.suspended != ""
+	if s.decision.rests && s.decision.suspended == "" {
+		spec["replicas"] = s.decision.replicas(s.object)
+	}
+	return spec
 }
 
 // allowed returns the entries whose key has one of the prefixes and no reserved domain.

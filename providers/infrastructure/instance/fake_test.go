@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,11 +34,14 @@ type world struct {
 	inCache    *unstructured.Unstructured
 	inKCP      *unstructured.Unstructured
 	liveErr    error
-	patches    []string // subresource or "main", in order
+	patches    []string // subresource or "main", in order; "removed" for a deletion
 	runtime    client.Client
 	writes     []string // verb and kind, in order
 	failWrites func(verb string, obj runtime.Object) error
 	settings   settings
+	// liveRuntime is what the API server of the runtime cluster answers; nil: what its cache holds.
+	liveRuntime client.Reader
+	now         func() time.Time
 }
 
 var testRequest = request{cluster: testCluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "web"}}
@@ -52,7 +56,7 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	}
 	scheme.AddKnownTypeWithName(thing.gvk, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(thing.gvk.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, inCache: newInstance(), inKCP: newInstance(), settings: newSettings()}
+	w := &world{t: t, inCache: newInstance(), inKCP: newInstance(), settings: newSettings(), now: time.Now}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).
@@ -96,11 +100,15 @@ func (w *world) interceptors() interceptor.Funcs {
 }
 
 func (w *world) reconciler() *reconciler {
-	return &reconciler{
+	r := &reconciler{
 		kind: thing, settings: func() settings { return w.settings }, tenants: w,
 		runtime: runtimeCluster{client: w.runtime, live: w.runtime},
-		now:     time.Now,
+		now:     func() time.Time { return w.now() },
 	}
+	if w.liveRuntime != nil {
+		r.runtime.live = w.liveRuntime
+	}
+	return r
 }
 
 func (w *world) reconcile() error {
@@ -188,6 +196,20 @@ func (w *world) patch(_ context.Context, _ request, data []byte, subresources ..
 		return gone, nil
 	}
 	return w.inKCP.DeepCopy(), nil
+}
+
+// remove does what kcp does, including the check of the preconditions.
+func (w *world) remove(_ context.Context, _ request, read *unstructured.Unstructured) error {
+	switch {
+	case w.inKCP == nil:
+		return apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+	case w.inKCP.GetUID() != read.GetUID(), w.inKCP.GetResourceVersion() != read.GetResourceVersion():
+		return apierrors.NewConflict(thing.gvr().GroupResource(), "web", nil)
+	}
+	w.patches = append(w.patches, "removed")
+	now := metav1.Now()
+	w.inKCP.SetDeletionTimestamp(&now)
+	return nil
 }
 
 // mergePatch applies a JSON merge patch (RFC 7386).

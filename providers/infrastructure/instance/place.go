@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // fieldOwner owns what the provider writes, on both sides.
@@ -59,6 +61,7 @@ func (r *reconciler) place(ctx context.Context, s *scope) error {
 	apply(buildLimits(s), &corev1.LimitRange{})
 	apply(ingress, &networkingv1.NetworkPolicy{})
 	apply(egress, &networkingv1.NetworkPolicy{})
+	group.Go(func() error { return r.ensureLease(ctx, s) })
 	group.Go(func() error { return r.runtime.ensureSecret(ctx, s, controlToken) })
 	if s.wantsPassword {
 		group.Go(func() error { return r.runtime.ensureSecret(ctx, s, password) })
@@ -168,6 +171,11 @@ func differs(desired, current client.Object) bool {
 	case *networkingv1.NetworkPolicy:
 		return !equality.Semantic.DeepEqual(d.Spec, current.(*networkingv1.NetworkPolicy).Spec)
 	case *unstructured.Unstructured:
+		// Why an instance is suspended may change, and end, without another change.
+		const suspension = placement.AnnotationSuspension
+		if d.GetAnnotations()[suspension] != current.GetAnnotations()[suspension] {
+			return true
+		}
 		return !equality.Semantic.DeepEqual(d.Object["spec"], current.(*unstructured.Unstructured).Object["spec"])
 	}
 	return false

@@ -31,6 +31,8 @@ type tenantObjects interface {
 	live(ctx context.Context, req request) (*unstructured.Unstructured, error)
 	// patch writes a JSON merge patch and returns the object as it then is.
 	patch(ctx context.Context, req request, data []byte, subresources ...string) (*unstructured.Unstructured, error)
+	// remove deletes the object if it still is as it was read.
+	remove(ctx context.Context, req request, read *unstructured.Unstructured) error
 	// workspacePath is the path of a workspace, for people; empty when it is not known.
 	workspacePath(ctx context.Context, cluster string) string
 }
@@ -57,7 +59,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req request) (result reconci
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, obj)
 	}
-	return result, ignoreGone(r.converge(ctx, req, obj))
+	result, err = r.converge(ctx, req, obj)
+	return result, ignoreGone(err)
 }
 
 // reconcileMissing handles an object that the cache does not hold: it is gone, or so new that
@@ -71,32 +74,45 @@ func (r *reconciler) reconcileMissing(ctx context.Context, req request) error {
 }
 
 // converge makes the placement what the object says and reports what became of it.
-func (r *reconciler) converge(ctx context.Context, req request, obj *unstructured.Unstructured) error {
+func (r *reconciler) converge(ctx context.Context, req request, obj *unstructured.Unstructured) (reconcile.Result, error) {
 	s := r.scopeOf(req, obj)
 	if s.infrastructure == nil {
-		return r.report(ctx, req, s, outcome{placing: errNotConfigured})
+		return reconcile.Result{}, r.report(ctx, req, s, outcome{placing: errNotConfigured})
 	}
 	if err := r.confirm(ctx, req, s); err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
 	s.workspacePath = r.tenants.workspacePath(ctx, req.cluster)
 	var o outcome
 	if o.placing = r.place(ctx, s); o.placing == nil {
+		o.composing = r.schedule(ctx, s)
+	}
+	if s.decision.deleted != "" {
+		return reconcile.Result{}, r.expire(ctx, req, s)
+	}
+	if o.placing == nil && o.composing == nil {
 		o.instance, o.composing = r.compose(ctx, s)
 	}
 	if err := r.report(ctx, req, s, o); err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
-	return retried(errors.Join(o.placing, o.composing))
+	if err := retried(errors.Join(o.placing, o.composing)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return s.decision.again(r.now()), nil
 }
 
 func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured) *scope {
-	return &scope{
+	s := &scope{
 		kind:     r.kind,
 		settings: r.settings(),
 		id:       placement.ID{Cluster: req.cluster, UID: obj.GetUID()},
 		object:   obj,
 	}
+	if suspended(obj) {
+		s.decision.suspended = sandbarv1alpha1.SuspendedByUser
+	}
+	return s
 }
 
 // confirm makes sure, before anything is created for it, that the object exists and carries

@@ -30,7 +30,7 @@ func TestANewInstanceIsPlacedInOneReconcileAndThenNothingIsWritten(t *testing.T)
 	slices.Sort(w.writes)
 	want := []string{
 		"apply LimitRange", "apply Namespace", "apply NetworkPolicy", "apply NetworkPolicy",
-		"apply ResourceQuota", "apply Thing", "create Secret",
+		"apply ResourceQuota", "apply Thing", "create Lease", "create Secret",
 	}
 	if diff := cmp.Diff(want, w.writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

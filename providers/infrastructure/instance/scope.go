@@ -4,6 +4,8 @@
 package instance
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,6 +69,13 @@ type scope struct {
 	object *unstructured.Unstructured
 	// workspacePath is for people and may be empty.
 	workspacePath string
+	// lastUsed is when the instance was last used; zero until its Lease has been read.
+	lastUsed time.Time
+	// decision is what the lifecycle makes of the instance. Until it has been decided it is the
+	// tenant's own wish.
+	decision decision
+	// wasResting tells whether the instance rested before the decision.
+	wasResting bool
 }
 
 // annotationProvider holds the logical cluster of the provider workspace that made a

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,7 +65,7 @@ type verdict struct {
 }
 
 // buildStatus computes the whole status from the runtime's state. Of the tenant's own status
-// it keeps what is not this controller's to say (the activity) and the conditions' times.
+// it keeps the times, of the conditions and, while they are young, of the last use.
 func buildStatus(s *scope, o outcome) (map[string]any, error) {
 	old, err := readStatus(s.object)
 	if err != nil {
@@ -78,7 +79,7 @@ func buildStatus(s *scope, o outcome) (map[string]any, error) {
 		ObservedGeneration: generation,
 		Phase:              phase(o, placed, composed, ready),
 		DataPlane:          dataPlaneOf(s),
-		Activity:           old.Activity,
+		Activity:           activity(old.Activity, s),
 		Conditions: conditions(old.Conditions, generation, []metav1.Condition{
 			placed.condition(sandbarv1alpha1.InstancePlaced),
 			composed.condition(sandbarv1alpha1.InstanceComposed),
@@ -104,6 +105,17 @@ func readStatus(obj *unstructured.Unstructured) (sandbarv1alpha1.InstanceStatus,
 		return status, fmt.Errorf("decoding the status: %w", err)
 	}
 	return status, nil
+}
+
+// activity tells when the instance was last used. A time that moved less than the interval is
+// left as it is, however many replicas of the data plane write.
+func activity(old *sandbarv1alpha1.InstanceActivity, s *scope) *sandbarv1alpha1.InstanceActivity {
+	used := metav1.NewTime(s.lastUsed.Truncate(time.Second))
+	known := old != nil && old.LastActiveTime != nil
+	if s.lastUsed.IsZero() || (known && used.Sub(old.LastActiveTime.Time).Abs() < s.activityInterval()) {
+		return old
+	}
+	return &sandbarv1alpha1.InstanceActivity{LastActiveTime: &used}
 }
 
 func placedVerdict(o outcome) verdict {

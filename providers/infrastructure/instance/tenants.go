@@ -157,6 +157,26 @@ func (t *tenants) patch(ctx context.Context, req request, data []byte, subresour
 	return nil, answer
 }
 
+// remove deletes the object under the UID and the resource version that were read: one that was
+// made anew or changed since is another's, or renewed.
+func (t *tenants) remove(ctx context.Context, req request, read *unstructured.Unstructured) error {
+	uid, version := read.GetUID(), read.GetResourceVersion()
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	answer := errNoEndpoint
+	for _, e := range t.holding(req) {
+		client, err := e.in(req.cluster)
+		if err != nil {
+			return err
+		}
+		err = client.Namespace(req.Namespace).Delete(ctx, req.Name, options)
+		if err == nil || (!apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)) {
+			return err
+		}
+		answer = worse(answer, err)
+	}
+	return answer
+}
+
 // holding returns the endpoint whose cache has the object, or all of them: an object that was
 // read live may not be in any cache yet.
 func (t *tenants) holding(req request) []*endpoint {

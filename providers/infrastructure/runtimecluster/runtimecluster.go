@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -34,7 +35,7 @@ const kroOwnedLabel = "kro.run/owned"
 //   - objects of every kind that carry the label of an instance (placement.LabelInstanceUID),
 //   - all ResourceGraphDefinitions,
 //   - the CRDs that kro made,
-//   - the ConfigMap sandbar-platform in sandbar-system.
+//   - the ConfigMap sandbar-platform and the Lease sandbar-dataplane in sandbar-system.
 //
 // Whatever else the cluster holds is invisible to the client's reads: use the API reader for a
 // live answer. Unstructured objects are read from the cache like typed ones. There is no
@@ -80,13 +81,23 @@ func cacheOptions() (cache.Options, error) {
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building the selector of placements: %w", err)
 	}
+	instances := labels.NewSelector().Add(*ofAnInstance)
 	return cache.Options{
-		DefaultLabelSelector: labels.NewSelector().Add(*ofAnInstance),
+		DefaultLabelSelector: instances,
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&krov1alpha1.ResourceGraphDefinition{}: {Label: labels.Everything()},
 			&apiextensionsv1.CustomResourceDefinition{}: {
 				Label: labels.SelectorFromSet(labels.Set{kroOwnedLabel: "true"}),
+			},
+			&coordinationv1.Lease{}: {
+				Namespaces: map[string]cache.Config{
+					cache.AllNamespaces: {LabelSelector: instances},
+					placement.SystemNamespace: {
+						LabelSelector: labels.Everything(),
+						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.DataPlaneLease),
+					},
+				},
 			},
 			&corev1.ConfigMap{}: {
 				Label: labels.Everything(),

@@ -80,7 +80,7 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 		return refuse(reasonKindTaken, "spec.graph.schema.kind: the export offers %s already, with the schema %s that this Template did not make; "+
 			"choose another kind, or remove that entry from the APIExport", p.gvr.Resource, foreign)
 	}
-	if changes := incompatibilities(offered, p.spec); len(changes) > 0 {
+	if changes := incompatibilities(offered, withLifecycle(p.spec)); len(changes) > 0 {
 		return refuse(reasonIncompatible, "spec.graph.schema.spec breaks objects that tenants have: %s. Nothing was changed and instances go on as before. "+
 			"Take these changes back (new fields must be optional or have a default), or publish the new schema as a Template with another kind",
 			strings.Join(changes, "; "))

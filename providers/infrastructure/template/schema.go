@@ -60,8 +60,8 @@ func (r *reconciler) publishSchema(ctx context.Context, tmpl *sandbarv1alpha1.Te
 	return schema.Name, true, nil
 }
 
-// buildSchema makes the schema of the kind out of the CRD that kro made. The spec is kro's. The
-// status is the graph's without what tenants must not see, and Sandbar's own fields.
+// buildSchema makes the schema of the kind out of the CRD that kro made. The spec is kro's
+// with Sandbar's lifecycle. The status is the graph's without what tenants must not see, and Sandbar's own fields.
 func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.CustomResourceDefinition) (*kcpapisv1alpha1.APIResourceSchema, error) {
 	crd = crd.DeepCopy()
 	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == p.gvr.Version })
@@ -70,6 +70,8 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	}
 	version := crd.Spec.Versions[at]
 	root := version.Schema.OpenAPIV3Schema
+	spec := root.Properties["spec"]
+	root.Properties["spec"] = *withLifecycle(&spec)
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
 	demandSpec(root)
 	version.Served, version.Storage = true, true

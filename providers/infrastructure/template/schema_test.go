@@ -155,7 +155,7 @@ func compareFields(t *testing.T, path string, typ reflect.Type, properties map[s
 			}
 			elem = elem.Elem()
 		}
-		if elem.Kind() == reflect.Struct && elem != reflect.TypeFor[metav1.Time]() {
+		if elem.Kind() == reflect.Struct && elem != reflect.TypeFor[metav1.Time]() && elem != reflect.TypeFor[metav1.Duration]() {
 			compareFields(t, path+"."+name, elem, property.Properties)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // apiServer goes through the runtime cluster's API server, with the provider's credential: to
-// Services by their proxy subresource, and to the logs of Pods.
+// Services and Pods by their proxy subresource, and to the other subresources of Pods.
 type apiServer struct {
 	base url.URL
 	http.RoundTripper
@@ -85,15 +85,11 @@ func authenticate(tc *clienttransport.Config, rt http.RoundTripper) (http.RoundT
 // address implements transport.
 func (a *apiServer) address(t *target) *url.URL {
 	u := a.base
-	u.Path += "/api/v1/namespaces/" + t.namespace + "/services/" + t.service + ":" + t.port + "/proxy"
-	return &u
-}
-
-// podLogURL is the URL of a Pod's log.
-func (a *apiServer) podLogURL(t *target, query url.Values) *url.URL {
-	u := a.base
-	u.Path += "/api/v1/namespaces/" + t.namespace + "/pods/" + t.pod + "/log"
-	u.RawQuery = query.Encode()
+	of := "/services/" + t.service
+	if t.pod != nil {
+		of = "/pods/" + t.pod.Name
+	}
+	u.Path += "/api/v1/namespaces/" + t.namespace + of + ":" + t.port + "/proxy"
 	return &u
 }
 

@@ -66,7 +66,7 @@ func (c *chooser) pick(ctx context.Context, t *target) transport {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 	defer cancel()
-	conn, _, err := c.direct.dialService(ctx, t.namespace, t.service, t.port)
+	conn, _, err := c.direct.Dial(ctx, c.direct.address(t).Host)
 	if err == nil {
 		_ = conn.Close()
 	}

@@ -147,7 +147,7 @@ func (h *handler) ready() bool {
 
 // ask puts the question that the request raises.
 func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
-	verb, ok := kubernetesVerb(x.request.Method)
+	verb, ok := reviewVerb(x.request, x.route.verb)
 	if !ok {
 		return question{}, methodNotAllowed([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 	}
@@ -175,12 +175,12 @@ func (h *handler) authorize(x *exchange) (grant, *refusal) {
 
 // endpoint finds the endpoint of the request in the kind's contract.
 func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal) {
-	if x.kind == nil {
-		return sandbarv1alpha1.Endpoint{}, notFound(causeNoVerb)
-	}
-	endpoint, ok := contract.Find(x.kind.dataPlane(), x.route.component, x.route.verb)
+	endpoint, ok := x.kind.endpoint(x.route)
 	if !ok {
 		return endpoint, notFound(causeNoVerb)
+	}
+	if contract.PodStream(&endpoint) {
+		return endpoint, checkPodUpgrade(x.request, endpoint.PodSubresource)
 	}
 	if !slices.Contains(endpoint.Methods, x.request.Method) { // else nothing need be listed
 		if allowed := allowedMethods(endpoint); !slices.Contains(allowed, x.request.Method) {

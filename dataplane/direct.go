@@ -30,6 +30,9 @@ const (
 	maxRefused = 4096
 	// maxAttempts is how many endpoints one request tries to reach.
 	maxAttempts = 3
+	// podSuffix ends the host of a Pod's port. No Service's host ends so: its last part is a
+	// placement's namespace.
+	podSuffix = ".pod"
 )
 
 // direct dials pods. Connections are kept per port of a Service, which belongs to one instance, so
@@ -56,31 +59,46 @@ func newDirect(cache *runtimeCache) *direct {
 
 // address implements transport. The host is no name that anybody could look up; Dial reads it.
 func (d *direct) address(t *target) *url.URL {
+	if t.pod != nil {
+		return &url.URL{Scheme: "http", Host: t.port + "." + t.pod.Name + "." + t.namespace + podSuffix}
+	}
 	return &url.URL{Scheme: "http", Host: t.port + "." + t.service + "." + t.namespace}
 }
 
-// Dial implements http1.Upstream: it reaches a ready endpoint of the Service that host stands
-// for. It asks no DNS: what is checked is what is dialled.
+// Dial implements http1.Upstream: it reaches the Pod, or a ready endpoint of the Service, that host
+// stands for. It asks no DNS: what is checked is what is dialled.
 func (d *direct) Dial(ctx context.Context, host string) (net.Conn, string, error) {
-	namespace, service, port, err := readHost(host)
+	ready, err := d.behind(host)
 	if err != nil {
 		return nil, "", err
 	}
-	return d.dialService(ctx, namespace, service, port)
+	return d.dial(ctx, ready)
 }
 
 // Serves implements http1.Upstream.
 func (d *direct) Serves(host, id string) bool {
-	namespace, service, port, err := readHost(host)
+	ready, err := d.behind(host)
 	if err != nil {
 		return false
 	}
-	for e := range d.ready(namespace, service, port) {
+	for e := range ready {
 		if e.is(id) {
 			return true
 		}
 	}
 	return false
+}
+
+// behind yields what stands behind a host.
+func (d *direct) behind(host string) (iter.Seq[readyPod], error) {
+	if of, ok := strings.CutSuffix(host, podSuffix); ok {
+		return d.podPort(of), nil
+	}
+	namespace, service, port, err := readHost(host)
+	if err != nil {
+		return nil, err
+	}
+	return d.ready(namespace, service, port), nil
 }
 
 func readHost(host string) (namespace, service, port string, err error) {
@@ -92,10 +110,10 @@ func readHost(host string) (namespace, service, port string, err error) {
 	return namespace, service, port, nil
 }
 
-// dialService tries the ready endpoints in random order, those that refused a moment ago last, so
-// that one pod that is gone but not yet known to be does not fail the request.
-func (d *direct) dialService(ctx context.Context, namespace, service, port string) (net.Conn, string, error) {
-	endpoints := d.order(d.endpoints(namespace, service, port))
+// dial tries the ready endpoints in random order, those that refused a moment ago last, so that one
+// pod that is gone but not yet known to be does not fail the request.
+func (d *direct) dial(ctx context.Context, ready iter.Seq[readyPod]) (net.Conn, string, error) {
+	endpoints := d.order(addresses(ready))
 	if len(endpoints) == 0 {
 		return nil, "", errNoEndpoint
 	}
@@ -155,10 +173,9 @@ type endpoint struct {
 	id string
 }
 
-// endpoints lists the addresses of the ready pods of a Service that serve a port.
-func (d *direct) endpoints(namespace, service, port string) []endpoint {
+func addresses(ready iter.Seq[readyPod]) []endpoint {
 	var found []endpoint
-	for e := range d.ready(namespace, service, port) {
+	for e := range ready {
 		found = append(found, endpoint{address: net.JoinHostPort(e.ip, strconv.Itoa(e.port)), id: string(e.appendID(nil))})
 	}
 	return found

@@ -30,6 +30,7 @@ const (
 	causeAmbiguous     = "ambiguous_placement"
 	causeMethod        = "method"
 	causeUpgrade       = "upgrade"
+	causeNoPort        = "no_port"
 	causeNotReady      = "not_ready"
 	causeNotDeveloped  = "not_in_development"
 	causeForeignRef    = "foreign_reference"
@@ -84,6 +85,8 @@ type refusal struct {
 	challenge string
 	// allow is the Allow header of a 405.
 	allow []string
+	// protocols are the WebSocket subprotocols that are taken where none of them was offered.
+	protocols []string
 }
 
 func (e *refusal) Error() string {
@@ -216,6 +219,13 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
 	}
 	if e.code == http.StatusMethodNotAllowed {
 		header.Set("Allow", strings.Join(e.allow, ", "))
+	}
+	if len(e.protocols) > 0 {
+		header.Set(protocolHeader, strings.Join(e.protocols, ", "))
+	}
+	if e.code == http.StatusUpgradeRequired && r.ProtoMajor == 1 {
+		header.Set("Connection", "Upgrade")
+		header.Set("Upgrade", protocolWebSocket)
 	}
 	writeJSON(w, r, e.code, status)
 }

@@ -34,6 +34,8 @@ type upstream struct {
 	host string
 	// strip is a path prefix that the way there adds to redirects.
 	strip string
+	// header, if set, is sent in place of what is passed on of the caller's.
+	header http.Header
 }
 
 // transport sends the request to the pod and the answer to the caller.
@@ -56,12 +58,8 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 }
 
 func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
-	if to.pod != "" {
-		query, refused := podLogQuery(x.route, x.request.URL.Query(), to)
-		if refused != nil {
-			return upstream{}, refused
-		}
-		return upstream{rt: h.transports.apiServer, url: h.transports.apiServer.podLogURL(to, query)}, nil
+	if to.isSubresource() {
+		return h.transports.apiServer.subresource(x, to)
 	}
 	by := h.transports.pick(x.request.Context(), to)
 	address := by.address(to)
@@ -115,6 +113,10 @@ func outgoing(ctx context.Context, x *exchange, to *target, up upstream) *http.R
 	out := x.request.WithContext(ctx)
 	out.RequestURI, out.Body, out.Trailer, out.TransferEncoding = "", nil, nil, nil
 	out.URL, out.Host, out.Close = up.url, up.host, false
+	if up.header != nil {
+		out.Header = up.header
+		return out
+	}
 	// Values are shared with the caller's request: nothing below changes one in place.
 	out.Header = maps.Clone(x.request.Header)
 	removeHopByHop(out.Header)
@@ -174,8 +176,8 @@ func (h *handler) answer(x *exchange, to *target, up upstream, res *http.Respons
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return errUnexpectedSwitch
 	}
-	if to.pod != "" {
-		if refused := judgePodLog(res); refused != nil {
+	if to.isSubresource() {
+		if refused := judgeSubresource(to, res); refused != nil {
 			return refused
 		}
 	} else if up.strip != "" {

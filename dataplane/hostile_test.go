@@ -149,7 +149,7 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 	}
 	d := w.server.direct
 	eventually(t, "the dead endpoint was tried", func() bool {
-		conn, _, err := d.dialService(t.Context(), demoID.Namespace(), "preview", "preview")
+		conn, _, err := d.dial(t.Context(), d.ready(demoID.Namespace(), "preview", "preview"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 		return len(d.refused) == 1
 	})
 	for range 20 {
-		order := d.order(d.endpoints(demoID.Namespace(), "preview", "preview"))
+		order := d.order(addresses(d.ready(demoID.Namespace(), "preview", "preview")))
 		if len(order) != 2 || strings.HasPrefix(order[0].address, "127.0.0.9") {
 			t.Fatalf("the order is %v, the refused one must come last", order)
 		}
@@ -171,7 +171,7 @@ func TestAConnectionBelongsToItsPod(t *testing.T) {
 	w := newWorld(t, recorder())
 	w.received("GET", demo+"proxy", "")
 	host := w.server.direct.address(&target{namespace: demoID.Namespace(), service: "preview", port: "preview"}).Host
-	before := w.server.direct.endpoints(demoID.Namespace(), "preview", "preview")[0]
+	before := addresses(w.server.direct.ready(demoID.Namespace(), "preview", "preview"))[0]
 	if !w.server.direct.Serves(host, before.id) {
 		t.Fatal("the endpoint does not serve its own host")
 	}

@@ -53,8 +53,18 @@ func (k *kind) declares(r route) bool {
 	if r.verb == contract.ProxyURLVerb {
 		return k.previews(r.component)
 	}
-	_, ok := contract.Find(k.dataPlane(), r.component, r.verb)
+	_, ok := k.endpoint(r)
 	return ok
+}
+
+// endpoint finds the endpoint of a route. A port in the path makes it another unless it leads to
+// whatever port is named.
+func (k *kind) endpoint(r route) (sandbarv1alpha1.Endpoint, bool) {
+	if k == nil {
+		return sandbarv1alpha1.Endpoint{}, false
+	}
+	e, ok := contract.Find(k.dataPlane(), r.component, r.verb)
+	return e, ok && (r.port == "" || contract.AnyPort(&e))
 }
 
 // previews tells whether an instance of the kind, or a component of it, can be seen in a browser.

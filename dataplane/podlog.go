@@ -4,18 +4,14 @@
 package dataplane
 
 import (
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 )
 
 // podLogQuery makes the query for a Pod's log from the caller's. Only what is named here passes,
-// under the names that the runner's log has as well; the container is the contract's.
-func podLogQuery(r route, in url.Values, to *target) (url.Values, *refusal) {
-	if r.tail != "" && r.tail != "/" {
-		return nil, malformed("this log has no paths below it")
-	}
+// under the names that the runner's log has as well, and the container.
+func podLogQuery(in url.Values, to *target) (url.Values, *refusal) {
 	out := url.Values{}
 	for _, name := range []string{"follow", "timestamps"} {
 		if !in.Has(name) {
@@ -44,19 +40,10 @@ func podLogQuery(r route, in url.Values, to *target) (url.Values, *refusal) {
 	if out.Get("sinceSeconds") == "0" {
 		out.Del("sinceSeconds") // the API server refuses 0, which says nothing anyway
 	}
-	if to.container != "" {
-		out.Set("container", to.container)
+	container, refused := to.chooseContainer(in.Get("container"))
+	if refused != nil {
+		return nil, refused
 	}
+	out.Set("container", container)
 	return out, nil
-}
-
-// judgePodLog replaces the API server's errors, which name namespaces and pods.
-func judgePodLog(res *http.Response) *refusal {
-	switch res.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusBadRequest, http.StatusNotFound:
-		return notReady("the log is not there yet: wait until the instance's container has started", nil)
-	}
-	return badGateway(causeUnreachable, "the log cannot be read: tell the operator", errAPIServer)
 }

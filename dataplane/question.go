@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -18,7 +19,7 @@ import (
 type question struct {
 	caller tenant.Caller
 	ref    tenant.Ref
-	// subresource is the verb of the path; verb is the Kubernetes verb of the method.
+	// subresource is the verb of the path; verb is the Kubernetes verb of the request.
 	subresource string
 	verb        string
 	// declared tells whether the kind's Template has that verb.
@@ -63,8 +64,20 @@ func (q question) key() cacheKey {
 	return key
 }
 
-// kubernetesVerb is the verb of the review for a method. Upgrades are GETs. OPTIONS asks for
-// get: it tells about a resource and changes nothing.
+// reviewVerb is the verb of the review for a request. A WebSocket begins with a GET, and with a
+// right to read, such as get on */*, a viewer would have a shell through exec: upgrades ask for
+// create, as Kubernetes does for pods/exec since 1.35. Behind the verb proxy stands the tenant's app,
+// to which a WebSocket is a way to read like any other.
+func reviewVerb(r *http.Request, verb string) (string, bool) {
+	asked, ok := kubernetesVerb(r.Method)
+	if ok && asked == "get" && isUpgrade(r.Header) && verb != contract.ProxyVerb {
+		return "create", true
+	}
+	return asked, ok
+}
+
+// kubernetesVerb is the verb of the review for a method. OPTIONS asks for get: it tells about a
+// resource and changes nothing.
 func kubernetesVerb(method string) (string, bool) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:

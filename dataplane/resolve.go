@@ -34,19 +34,25 @@ func (secretToken) String() string       { return "[redacted]" }
 func (secretToken) GoString() string     { return "[redacted]" }
 func (secretToken) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// target is where a request goes: a port of a Service, or a Pod's log. Exactly one of service
-// and pod is set. All of it lies in the instance's placement.
+// target is where a request goes: a port of a Service, or a port or a subresource of a Pod. Exactly
+// one of service and pod is set. All of it lies in the instance's placement.
 type target struct {
 	namespace string
 
 	service string
-	port    string
+	// port is the name of the Service's port, or the number of the Pod's.
+	port string
 	// upstreamPath begins with a slash; the tail cannot leave it.
 	upstreamPath string
 	// token is the control token to send; empty for none.
 	token secretToken
 
-	pod       string
+	// pod is shared: never write to it.
+	pod *corev1.Pod
+	// subresource is what of the Pod is meant; see package contract.
+	subresource string
+	// container is the one that the contract names; callers cannot choose another. Empty if it
+	// names none.
 	container string
 
 	// at is the placement, whose phase a caller is told when no pod of the Service is ready.
@@ -72,15 +78,7 @@ func (p *placer) resolve(at *place, r route, e sandbarv1alpha1.Endpoint) (*targe
 		t.upstreamPath = "/"
 	}
 	if e.PodRef != "" {
-		pod, refused := follow[corev1.Pod](at, e.PodRef, p.cache.pods.GetStore().GetByKey)
-		if refused != nil {
-			return nil, refused
-		}
-		t.pod, t.container = pod.Name, e.Container
-		if t.container == "" && len(pod.Spec.Containers) > 0 {
-			t.container = pod.Spec.Containers[0].Name
-		}
-		return t, nil
+		return p.resolvePod(t, r, e)
 	}
 	if contract.OnlyInDevelopment(e.ServiceRef) && !contract.InDevelopment(at.instance.Object) {
 		return nil, notInDevelopment()

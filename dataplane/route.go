@@ -6,6 +6,8 @@ package dataplane
 import (
 	"net/url"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 )
 
 const (
@@ -32,7 +34,9 @@ type route struct {
 	name      string
 	// component is empty for the instance's own verbs.
 	component string
-	verb      string
+	// port is the port that the path names, by name or number; empty if it names none.
+	port string
+	verb string
 	// tail is the rest of the path, escaped as it came: empty, or starting with "/".
 	tail string
 	// prefix is the escaped path up to the tail, for links that an app builds.
@@ -56,6 +60,8 @@ type router struct {
 //	[prefix]/dataplane/clusters/{ws}/templates
 //	[prefix]/dataplane/clusters/{ws}/[namespaces/{ns}/]{resource}/{name}/[components/{component}/]{verb}[/{tail}]
 //	[/services/{any}]/clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}/[components/…/]{verb}[/{tail}]
+//
+// Before the verb, ports/{port}/ may name a port by name or number, for verbs that lead to any.
 func (p router) parse(u *url.URL) (route, *refusal) {
 	escaped := u.EscapedPath()
 	if refused := checkQuery(u.RawQuery); refused != nil {
@@ -118,6 +124,10 @@ func (r *route) parseObject(whole string, s *segments) {
 	r.verb = s.next(isLabel)
 	if r.verb == "components" {
 		r.component = s.next(isLabel)
+		r.verb = s.next(isLabel)
+	}
+	if r.verb == "ports" {
+		r.port = s.next(contract.IsPort)
 		r.verb = s.next(isLabel)
 	}
 	if s.refused != nil {

@@ -42,13 +42,27 @@ func TestParse(t *testing.T) {
 		"a component": {object + "components/api/log/x", with(func(r *route) {
 			r.component, r.tail, r.prefix = "api", "/x", object+"components/api/log"
 		})},
+		"a port by number": {object + "ports/8080/log/x", with(func(r *route) { r.port, r.tail, r.prefix = "8080", "/x", object+"ports/8080/log" })},
+		"a port by name, of a component": {object + "components/api/ports/http/log", with(func(r *route) {
+			r.component, r.port, r.prefix = "api", "http", object+"components/api/ports/http/log"
+		})},
 		"a hub's prefix": {"/hub/x" + object + "log", with(func(r *route) { r.prefix = "/hub/x" + object + "log" })},
 
-		"nothing":                              {"/", nil},
-		"no verb":                              {object, nil},
-		"no verb and no slash":                 {strings.TrimSuffix(object, "/"), nil},
-		"components without a verb":            {object + "components/api", nil},
-		"components alone":                     {object + "components", nil},
+		"nothing":                     {"/", nil},
+		"no verb":                     {object, nil},
+		"no verb and no slash":        {strings.TrimSuffix(object, "/"), nil},
+		"components without a verb":   {object + "components/api", nil},
+		"components alone":            {object + "components", nil},
+		"ports without a verb":        {object + "ports/80", nil},
+		"port 0":                      {object + "ports/0/log", nil},
+		"a port above all":            {object + "ports/65536/log", nil},
+		"a port with a leading zero":  {object + "ports/080/log", nil},
+		"a port with a host":          {object + "ports/10.0.0.1:80/log", nil},
+		"a slash encoded in the port": {object + "ports/80%2f/log", nil},
+		"dots as the port":            {object + "ports/../log", nil},
+		"a port before a component": {object + "ports/80/components/api/log", with(func(r *route) {
+			r.port, r.verb, r.tail, r.prefix = "80", "components", "/api/log", object+"ports/80/components"
+		})},
 		"a doubled slash in front":             {"/" + object + "log", nil},
 		"a doubled slash within":               {"/dataplane/clusters/root:a//sandboxrunners/demo/log", nil},
 		"a doubled slash before the verb":      {object + "/log", nil},
@@ -121,6 +135,7 @@ func FuzzParse(f *testing.F) {
 		"/dataplane/clusters/root:a/sandboxrunners/demo/log", "/dataplane/clusters/root:a/namespaces/n/sandboxrunners/demo/components/api/log/x?y=z",
 		"/services/any/clusters/a/apis/g.io/v1/namespaces/n/r/n/proxy/%2e%2e/x", "/dataplane/clusters/a/templates",
 		"/dataplane/clusters/a/r/n/proxy/..%2f..;x/%5c..", "/dataplane/clusters/a/r/n/proxy/%25%32%65%252e/", "//dataplane/clusters/a/r/n/v",
+		"/dataplane/clusters/a/r/n/ports/8080/proxy/x", "/dataplane/clusters/a/r/n/components/c/ports/a-b/proxy",
 		"/dataplane/clusters/a/r/n/proxy/%c0%ae%c0%ae/", "/hub/x/dataplane/clusters/a/r/n/v/;/../",
 	} {
 		f.Add(seed)
@@ -137,6 +152,9 @@ func FuzzParse(f *testing.F) {
 		addressing := []string{r.namespace, r.group, r.version}
 		if !r.catalogue {
 			addressing = append(addressing, r.resource, r.name, r.verb)
+		}
+		if r.port != "" {
+			addressing = append(addressing, r.port)
 		}
 		for _, s := range append(addressing, strings.Split(r.workspace, ":")...) {
 			if !isSubdomain(s) || strings.Contains(s, "..") || strings.ContainsAny(s, "/%\\") {

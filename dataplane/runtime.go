@@ -167,11 +167,7 @@ func strip(obj any) (any, error) {
 			o.Data = map[string][]byte{placement.ControlTokenKey: token}
 		}
 	case *corev1.Pod:
-		names := make([]corev1.Container, 0, len(o.Spec.Containers))
-		for _, c := range o.Spec.Containers {
-			names = append(names, corev1.Container{Name: c.Name})
-		}
-		o.Spec, o.Status, o.Annotations = corev1.PodSpec{Containers: names}, corev1.PodStatus{}, nil
+		stripPod(o)
 	case *corev1.Service:
 		o.Spec, o.Status, o.Annotations = corev1.ServiceSpec{Ports: o.Spec.Ports}, corev1.ServiceStatus{}, nil
 	}

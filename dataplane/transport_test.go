@@ -45,7 +45,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 			"":                       "container=main",
 			"tail=5&since=60":        "container=main&sinceSeconds=60&tailLines=5",
 			"timestamps=1&follow=0":  "container=main&follow=false&timestamps=true",
-			"container=side&since=0": "container=main",
+			"container=side&since=0": "container=side",
 			"previous=true&insecureSkipTLSVerifyBackend=true&limitBytes=1": "container=main",
 		} {
 			res, body := w.do("GET", demo+"podlog?"+query, adminToken, nil, func(r *http.Request) { r.Header.Set("Impersonate-User", "admin") })
@@ -62,6 +62,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 	})
 	for path, code := range map[string]int{
 		"podlog?tail=-1": 400, "podlog?tail=x": 400, "podlog?since=1h": 400, "podlog?follow=perhaps": 400, "podlog/x": 400,
+		"podlog?container=other": 400, "podlog?container=../../secrets": 400,
 	} {
 		t.Run(path+" is refused", func(t *testing.T) {
 			w := newWorld(t, recorder(), apiServer(200, ""))
@@ -163,14 +164,14 @@ func TestEndpointsOfAService(t *testing.T) {
 		}
 	}
 	got := map[string]bool{}
-	for _, e := range newDirect(cache).endpoints(demoID.Namespace(), "preview", "preview") {
+	for _, e := range addresses(newDirect(cache).ready(demoID.Namespace(), "preview", "preview")) {
 		got[e.address] = true
 	}
 	want := map[string]bool{"10.0.0.1:3000": true, "10.0.0.2:3000": true, "[fd12::7]:3000": true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := newDirect(cache).endpoints("sb-other", "preview", "preview"); len(got) != 0 {
+	if got := addresses(newDirect(cache).ready("sb-other", "preview", "preview")); len(got) != 0 {
 		t.Errorf("another namespace has %v", got)
 	}
 }

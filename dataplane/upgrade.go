@@ -89,6 +89,11 @@ func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x
 	}
 	removeHopByHop(res.Header)
 	filterResponse(res.Header, x.route, to, x.request.Host)
+	if to.isSubresource() {
+		if refused := judgeSwitch(up.header, res.Header); refused != nil {
+			return refused
+		}
+	}
 	return h.switchProtocols(ctx, x, res.Header, end{conn: pod, early: early, count: &x.bytesOut})
 }
 
@@ -102,6 +107,11 @@ func handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.
 	// other origins cannot come here: they do not have the caller's token.
 	req.Header.Del("Origin")
 	req.Header.Set("Connection", "Upgrade")
+	if up.header != nil {
+		// API servers look for it in the first line of the header alone, and net/http would put
+		// a line with "close" there.
+		req.Header.Set("Connection", "Upgrade, close")
+	}
 	req.Header.Set("Upgrade", protocolWebSocket)
 	return req
 }

@@ -333,7 +333,7 @@ func placementObjects(t testing.TB, id placement.ID, name, address string) []run
 			ObjectMeta: placementMeta(id, placement.ControlSecret),
 			Data:       map[string][]byte{placement.ControlTokenKey: []byte(controlToken), "other": []byte("not-for-us")},
 		},
-		&corev1.Pod{ObjectMeta: placementMeta(id, "pod-0"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}, {Name: "side"}}}},
+		placedPod(id, "pod-0", host, int32(port)),
 	}
 	for _, service := range []string{"control", "preview"} {
 		slice := placementMeta(id, service+"-1")
@@ -349,6 +349,24 @@ func placementObjects(t testing.TB, id placement.ID, name, address string) []run
 		)
 	}
 	return objects
+}
+
+// placedPod is a Pod whose first container runs and has a port; the second has ended.
+func placedPod(id placement.ID, name, ip string, port int32) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: placementMeta(id, name),
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
+			{Name: "side"},
+		}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}},
+			ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+				{Name: "side", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+			},
+		},
+	}
 }
 
 // newPlacement places another instance under a name, and waits until the data plane knows.

@@ -166,7 +166,9 @@ type Endpoint struct {
 	// +optional
 	ServiceRef string `json:"serviceRef,omitempty"`
 
-	// Port is the name of the Service's port.
+	// Port is the name of the Service's port. With the podSubresource "proxy" it is the port that
+	// a caller gets who names none, by the name of a container's port or by number; without it
+	// callers must name one.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -189,13 +191,18 @@ type Endpoint struct {
 	// +optional
 	PodRef string `json:"podRef,omitempty"`
 
-	// PodSubresource is the Pod's subresource that answers.
+	// PodSubresource is what of the Pod answers. "log" is its log. "exec", "attach" and
+	// "portforward" are WebSockets that speak what kubectl speaks (v5.channel.k8s.io, and SPDY
+	// tunnelled for portforward); they need upgrade and the method GET alone. "proxy" leads to
+	// the port that the caller names, at …/ports/<name or number>/proxy; it is for the verb
+	// proxy only.
 	//
-	// +kubebuilder:validation:Enum=log
+	// +kubebuilder:validation:Enum=log;exec;attach;portforward;proxy
 	// +optional
 	PodSubresource string `json:"podSubresource,omitempty"`
 
-	// Container is the container of the Pod. Defaults to its first.
+	// Container is the container of the Pod that log, exec and attach are about; callers cannot
+	// choose another. If it is empty they can, and get the Pod's first if they do not.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +optional

@@ -38,6 +38,9 @@ const StatusVerb = "status"
 // componentsSegment stands where a verb would in the path of a component's verb.
 const componentsSegment = "components"
 
+// portsSegment stands where a verb would in the path of a port that the caller names.
+const portsSegment = "ports"
+
 // graphSchema is what the checks need of a graph; kro checks the rest.
 type graphSchema struct {
 	APIVersion string         `json:"apiVersion"`

@@ -39,6 +39,7 @@ func checkDataPlane(dp *sandbarv1alpha1.DataPlane, status map[string]any) []Prob
 		}
 	}
 	problems = append(problems, checkRoles(dp, all)...)
+	problems = append(problems, checkAllPorts(dp, all)...)
 	return append(problems, checkPairs(all)...)
 }
 
@@ -86,6 +87,8 @@ func checkVerb(e located) []Problem {
 	switch {
 	case e.verb == componentsSegment:
 		problems = append(problems, Problem{e.field, "is reserved: …/components/<component>/<verb> leads to a component's verbs"})
+	case e.verb == portsSegment:
+		problems = append(problems, Problem{e.field, "is reserved: …/ports/<port>/" + ProxyVerb + " leads to a port that the caller names"})
 	case e.verb == ProxyURLVerb:
 		problems = append(problems, Problem{e.field, "is reserved: every kind with the verb " + ProxyVerb + " has it already"})
 	case e.verb == "scale":
@@ -110,23 +113,6 @@ func checkServiceEndpoint(e located, status map[string]any) []Problem {
 		problems = append(problems, Problem{e.field + ".upgrade", "needs the method GET: an upgrade is a GET"})
 	}
 	return problems
-}
-
-func checkPodEndpoint(e located, status map[string]any) []Problem {
-	problems := checkRef(e.field+".podRef", e.PodRef, status)
-	problems = append(problems, checkMethods(e)...)
-	if e.PodSubresource != "log" {
-		problems = append(problems, Problem{e.field + ".podSubresource", "must be log"})
-	}
-	for _, method := range e.Methods {
-		if method != "GET" && method != "HEAD" {
-			problems = append(problems, Problem{e.field + ".methods", "a pod's log can only be read: GET"})
-			break
-		}
-	}
-	return append(problems, unwanted(e, "podRef", map[string]bool{
-		"port": e.Port != "", "upstreamPath": e.UpstreamPath != "", "upgrade": e.Upgrade,
-	})...)
 }
 
 func checkStatusEndpoint(e located) []Problem {

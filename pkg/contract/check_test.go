@@ -202,7 +202,7 @@ func TestCheckNamesWhatCannotHold(t *testing.T) {
 			},
 			want: []string{
 				"spec.dataPlane.endpoints.log.methods: a pod's log can only be read: GET",
-				"spec.dataPlane.endpoints.log.port: means nothing beside podRef; remove it",
+				"spec.dataPlane.endpoints.log.port: means nothing beside podSubresource: log; remove it",
 			},
 		},
 		"a status that would be written": {

@@ -28,6 +28,28 @@ const (
 	ProxyURLVerb = "proxy-url"
 )
 
+// What of a Pod an endpoint with a podRef leads to: the values of its podSubresource.
+const (
+	PodLog         = "log"
+	PodExec        = "exec"
+	PodAttach      = "attach"
+	PodPortForward = "portforward"
+	// PodProxy is the port that the caller names.
+	PodProxy = "proxy"
+)
+
+// PodStream tells whether an endpoint leads to a subresource of a Pod that is a WebSocket.
+func PodStream(e *sandbarv1alpha1.Endpoint) bool {
+	switch e.PodSubresource {
+	case PodExec, PodAttach, PodPortForward:
+		return e.PodRef != ""
+	}
+	return false
+}
+
+// AnyPort tells whether callers choose the port that an endpoint leads to.
+func AnyPort(e *sandbarv1alpha1.Endpoint) bool { return e.PodRef != "" && e.PodSubresource == PodProxy }
+
 // ErrNotReady means that the runtime instance does not say yet where the verb leads.
 var ErrNotReady = errors.New("instance is not ready")
 
@@ -48,10 +70,10 @@ func Find(dp *sandbarv1alpha1.DataPlane, component, verb string) (sandbarv1alpha
 }
 
 // Preview returns the endpoint that a browser sees of an instance, or of a component of it: the
-// verb proxy, if it leads to a Service.
+// verb proxy, if it leads to a Service or to a Pod's ports.
 func Preview(dp *sandbarv1alpha1.DataPlane, component string) (sandbarv1alpha1.Endpoint, bool) {
 	e, ok := Find(dp, component, ProxyVerb)
-	return e, ok && e.ServiceRef != ""
+	return e, ok && (e.ServiceRef != "" || AnyPort(&e))
 }
 
 // Verbs lists all verbs, sorted; those of a component as "components/<component>/<verb>".

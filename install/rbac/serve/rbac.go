@@ -19,12 +19,15 @@ package serve
 // cluster.
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=get;list;watch
 
-// Verbs with a podRef (dataplane/podlog.go).
+// Verbs with a podRef (dataplane/pod.go). A WebSocket begins with a GET, for which older API servers
+// ask for get and newer ones for create. RBAC cannot restrict by label: this identity can run
+// commands in every pod of the cluster.
 // +kubebuilder:rbac:groups=core,resources=pods/log,verbs=get
+// +kubebuilder:rbac:groups=core,resources=pods/exec;pods/attach;pods/portforward,verbs=get;create
 
 // The way through the API server, where pods cannot be reached directly (dataplane/apiserver.go).
 // The verb of a proxied request is that of its method.
-// +kubebuilder:rbac:groups=core,resources=services/proxy,verbs=get;create;update;patch;delete
+// +kubebuilder:rbac:groups=core,resources=services/proxy;pods/proxy,verbs=get;create;update;patch;delete
 
 // When instances were used last (dataplane/activity.go), by name: nobody else's Lease.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity,verbs=get;list;watch;patch

@@ -29,6 +29,11 @@ package controllers
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity;sandbar-dataplane,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=sandbar-activity,verbs=patch
 
+// What the status of an instance tells: how its pods are (instance/pods.go), why one cannot be
+// made, which only events say (instance/warnings.go), and whether a suspension keeps volumes.
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core,resources=events;persistentvolumeclaims,verbs=list
+
 // A Template's graph, and the CRD that kro makes of it (template/graph.go, template/retire.go).
 // +kubebuilder:rbac:groups=kro.run,resources=resourcegraphdefinitions,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch

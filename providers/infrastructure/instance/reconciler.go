@@ -93,26 +93,28 @@ func (r *reconciler) converge(ctx context.Context, req request, obj *unstructure
 	if o.placing == nil && o.composing == nil {
 		o.instance, o.composing = r.compose(ctx, s)
 	}
+	recheck, err := r.observe(ctx, s, &o)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	if err := r.report(ctx, req, s, o); err != nil {
 		return reconcile.Result{}, err
 	}
 	if err := retried(errors.Join(o.placing, o.composing)); err != nil {
 		return reconcile.Result{}, err
 	}
-	return s.decision.again(r.now()), nil
+	again := s.decision.again(r.now())
+	again.RequeueAfter = sooner(again.RequeueAfter, recheck)
+	return again, nil
 }
 
 func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured) *scope {
-	s := &scope{
+	return &scope{
 		kind:     r.kind,
 		settings: r.settings(),
 		id:       placement.ID{Cluster: req.cluster, UID: obj.GetUID()},
 		object:   obj,
 	}
-	if suspended(obj) {
-		s.decision.suspended = sandbarv1alpha1.SuspendedByUser
-	}
-	return s
 }
 
 // confirm makes sure, before anything is created for it, that the object exists and carries
@@ -186,6 +188,7 @@ func (r *reconciler) patchMetadata(ctx context.Context, req request, before, aft
 // report writes the status if it differs. After an error that mends itself, an instance that
 // was placed keeps its status: its sandbox runs on, whatever the API server answers just now.
 func (r *reconciler) report(ctx context.Context, req request, s *scope, o outcome) error {
+	o.now = r.now()
 	status, err := buildStatus(s, o)
 	if err != nil {
 		return err
@@ -222,8 +225,9 @@ func keepStatus(old sandbarv1alpha1.InstanceStatus, o outcome) bool {
 // retried drops the errors that an event or a person mends and a retry does not.
 func retried(err error) error {
 	var configuration *configurationError
+	var refused *refusal
 	switch {
-	case errors.Is(err, errTerminating), errors.As(err, &configuration), apierrors.IsInvalid(err):
+	case errors.Is(err, errTerminating), errors.As(err, &configuration), errors.As(err, &refused), apierrors.IsInvalid(err):
 		return nil
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -128,19 +129,26 @@ func (r *runner) build(concurrency int) error {
 	}))
 }
 
-// watchRuntime wakes an instance when its kro instance (status comes back) or one of the
-// objects around it (drift, the end of a deletion) changes.
+// watchRuntime wakes an instance when its kro instance (status comes back), one of the objects
+// around it (drift, the end of a deletion) or what runs in it changes.
 func (r *runner) watchRuntime(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, informerTimeout)
 	defer cancel()
 	for _, obj := range append(isolationKinds(), r.kind.newObject()) {
-		informer, err := r.runtime.GetCache().GetInformer(ctx, obj)
-		if err != nil {
-			return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
+		if err := r.watchObjects(ctx, obj, requestForOwner(r.kind.template), always); err != nil {
+			return err
 		}
-		if err := r.controller.Watch(watch(informer, r.lanes, requestForOwner(r.kind.template))); err != nil {
-			return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
-		}
+	}
+	return r.watchObjects(ctx, &corev1.Pod{}, r.requestForPod, podMatters)
+}
+
+func (r *runner) watchObjects(ctx context.Context, obj client.Object, requestFor func(metav1.Object) (request, bool), matters func(before, after any) bool) error {
+	informer, err := r.runtime.GetCache().GetInformer(ctx, obj)
+	if err == nil {
+		err = r.controller.Watch(watch(informer, r.lanes, requestFor, matters))
+	}
+	if err != nil {
+		return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
 	}
 	return nil
 }
@@ -148,7 +156,7 @@ func (r *runner) watchRuntime(ctx context.Context) error {
 // follow makes the runner follow exactly the given endpoints of the APIExport.
 func (r *runner) follow(ctx context.Context, urls []string) error {
 	return r.tenants.follow(ctx, urls, func(e *endpoint) error {
-		return r.controller.Watch(watch(e.informer, r.lanes, requestForTenant))
+		return r.controller.Watch(watch(e.informer, r.lanes, requestForTenant, always))
 	})
 }
 

@@ -71,9 +71,9 @@ type scope struct {
 	workspacePath string
 	// lastUsed is when the instance was last used; zero until its Lease has been read.
 	lastUsed time.Time
-	// decision is what the lifecycle makes of the instance. Until it has been decided it is the
-	// tenant's own wish.
+	// decision is what the lifecycle makes of the instance, once that is decided; see intent.
 	decision decision
+	decided  bool
 	// wasResting tells whether the instance rested before the decision.
 	wasResting bool
 }

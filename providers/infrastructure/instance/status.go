@@ -4,15 +4,11 @@
 package instance
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
-	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,28 +22,6 @@ import (
 // resources that fail, which may be many times the status itself.
 const maxMessage = 1024
 
-// Reasons of an instance's conditions.
-const (
-	reasonPlaced          = "Placed"
-	reasonNotConfigured   = "ProviderNotConfigured"
-	reasonMisconfigured   = "ProviderMisconfigured"
-	reasonTerminating     = "FormerPlacementTerminating"
-	reasonRuntimeError    = "RuntimeClusterError"
-	reasonWaiting         = "WaitingForPlacement"
-	reasonSpecRefused     = "SpecRefused"
-	reasonComposed        = "Composed"
-	reasonComposing       = "Composing"
-	reasonGraphFailed     = "GraphFailed"
-	reasonReady           = "Ready"
-	reasonSuspended       = "Suspended"
-	reasonNotComposed     = "NotComposed"
-	reasonAwaitingOutputs = "AwaitingOutputs"
-	reasonDeleting        = "Deleting"
-)
-
-// errNotConfigured means that the operator has not created the InfrastructureProvider.
-var errNotConfigured = errors.New("the provider is not configured")
-
 // outcome is how far a reconcile came.
 type outcome struct {
 	// placing and composing are the errors of those steps.
@@ -56,34 +30,45 @@ type outcome struct {
 	instance *unstructured.Unstructured
 	// deleting says what a deletion waits for; empty when the instance is not being deleted.
 	deleting string
+	// pods is what the placement's pods say.
+	pods podSummary
+	// finding is why a pod could not be made or started, if an event tells.
+	finding *cause
+	// volumes tells that a suspended instance keeps volumes.
+	volumes bool
+	// now is when the runtime cluster was looked at.
+	now time.Time
 }
 
-// verdict is what a condition says.
-type verdict struct {
-	ok              bool
-	reason, message string
+// cause is what keeps the instance from being ready, or nil.
+func (o outcome) cause() *cause {
+	if o.pods.cause != nil {
+		return o.pods.cause
+	}
+	return o.finding
 }
 
 // buildStatus computes the whole status from the runtime's state. Of the tenant's own status
-// it keeps the times, of the conditions and, while they are young, of the last use.
+// it keeps the times: of the conditions, of the suspension and, while it is young, of the last
+// use; and whether the instance was ready or suspended before.
 func buildStatus(s *scope, o outcome) (map[string]any, error) {
 	old, err := readStatus(s.object)
 	if err != nil {
 		return nil, err
 	}
 	generation := s.object.GetGeneration()
-	placed := placedVerdict(o)
-	composed := composedVerdict(placed, o)
-	ready := readyVerdict(s, composed, o)
+	v := judge(s, o, old)
 	status := sandbarv1alpha1.InstanceStatus{
 		ObservedGeneration: generation,
-		Phase:              phase(o, placed, composed, ready),
+		Phase:              phase(s, o, old, v),
 		DataPlane:          dataPlaneOf(s),
 		Activity:           activity(old.Activity, s),
+		Suspension:         suspensionOf(s, o, old),
 		Conditions: conditions(old.Conditions, generation, []metav1.Condition{
-			placed.condition(sandbarv1alpha1.InstancePlaced),
-			composed.condition(sandbarv1alpha1.InstanceComposed),
-			ready.condition(sandbarv1alpha1.InstanceReadyCondition),
+			v.placed.condition(sandbarv1alpha1.InstancePlaced),
+			v.composed.condition(sandbarv1alpha1.InstanceComposed),
+			v.suspended.condition(sandbarv1alpha1.InstanceSuspendedCondition),
+			v.ready.condition(sandbarv1alpha1.InstanceReadyCondition),
 		}),
 	}
 	own, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
@@ -93,8 +78,8 @@ func buildStatus(s *scope, o outcome) (map[string]any, error) {
 	return withGraphFields(own, s, o.instance), nil
 }
 
-// readStatus reads what earlier reconciles wrote. A tenant cannot write it, and nothing but
-// times and the activity is taken from it.
+// readStatus reads what earlier reconciles wrote. A tenant cannot write it, and nothing is
+// decided by it but what the next status says.
 func readStatus(obj *unstructured.Unstructured) (sandbarv1alpha1.InstanceStatus, error) {
 	var status sandbarv1alpha1.InstanceStatus
 	fields, ok := obj.Object["status"].(map[string]any)
@@ -118,135 +103,6 @@ func activity(old *sandbarv1alpha1.InstanceActivity, s *scope) *sandbarv1alpha1.
 	return &sandbarv1alpha1.InstanceActivity{LastActiveTime: &used}
 }
 
-func placedVerdict(o outcome) verdict {
-	var configuration *configurationError
-	switch {
-	case o.deleting != "":
-		return verdict{reason: reasonDeleting, message: o.deleting}
-	case o.placing == nil:
-		return verdict{ok: true, reason: reasonPlaced, message: "the namespace and its isolation exist"}
-	case errors.Is(o.placing, errNotConfigured):
-		return verdict{reason: reasonNotConfigured, message: "the operator has to create the InfrastructureProvider named " +
-			sandbarv1alpha1.InfrastructureProviderName}
-	case errors.As(o.placing, &configuration):
-		return verdict{reason: reasonMisconfigured, message: "the operator has to correct the " + configuration.Error()}
-	case errors.Is(o.placing, errTerminating):
-		return verdict{reason: reasonTerminating, message: "a former placement is being removed; a new one follows"}
-	default:
-		return verdict{reason: reasonRuntimeError, message: "the runtime cluster did not take the placement; the provider tries again"}
-	}
-}
-
-func composedVerdict(placed verdict, o outcome) verdict {
-	switch {
-	case o.deleting != "":
-		return verdict{reason: reasonDeleting, message: o.deleting}
-	case !placed.ok:
-		return verdict{reason: reasonWaiting, message: "the placement is not there yet"}
-	case apierrors.IsInvalid(o.composing):
-		return verdict{reason: reasonSpecRefused, message: "correct the spec: " + o.composing.Error()}
-	case o.composing != nil:
-		return verdict{reason: reasonRuntimeError, message: "the runtime cluster did not take the instance; the provider tries again"}
-	}
-	state, _, _ := unstructured.NestedString(o.instance.Object, "status", "state")
-	switch message := graphMessage(o.instance); {
-	case !observed(o.instance):
-		return verdict{reason: reasonComposing, message: "the resources are being made"}
-	case state == string(krov1alpha1.InstanceStateActive):
-		return verdict{ok: true, reason: reasonComposed, message: "all resources are there and ready"}
-	case state == string(krov1alpha1.InstanceStateError):
-		return verdict{reason: reasonGraphFailed, message: message}
-	default:
-		return verdict{reason: reasonComposing, message: message}
-	}
-}
-
-func readyVerdict(s *scope, composed verdict, o outcome) verdict {
-	switch {
-	case o.deleting != "":
-		return verdict{reason: reasonDeleting, message: o.deleting}
-	case !composed.ok:
-		return verdict{reason: reasonNotComposed, message: composed.message}
-	case suspended(s.object):
-		return verdict{reason: reasonSuspended, message: "set spec.suspended to false to resume"}
-	}
-	for _, path := range contract.RefPaths(&s.dataPlane) {
-		if contract.OnlyInDevelopment(path) && !contract.InDevelopment(o.instance.Object) {
-			continue
-		}
-		// The path itself is private: a tenant is told that something is missing, not what.
-		if _, err := contract.Resolve(o.instance.Object, path); err != nil {
-			return verdict{reason: reasonAwaitingOutputs, message: "the resources do not name their endpoints yet"}
-		}
-	}
-	return verdict{ok: true, reason: reasonReady, message: "the instance can be used"}
-}
-
-func phase(o outcome, placed, composed, ready verdict) sandbarv1alpha1.InstancePhase {
-	switch {
-	case o.deleting != "":
-		return sandbarv1alpha1.InstanceDeleting
-	case !placed.ok:
-		return sandbarv1alpha1.InstancePending
-	case composed.reason == reasonGraphFailed, composed.reason == reasonSpecRefused:
-		return sandbarv1alpha1.InstanceFailed
-	case ready.reason == reasonSuspended:
-		return sandbarv1alpha1.InstanceSuspended
-	case ready.ok:
-		return sandbarv1alpha1.InstanceReady
-	default:
-		return sandbarv1alpha1.InstanceMaterializing
-	}
-}
-
-// suspended reads the field that is reserved in every graph's spec.
-func suspended(obj *unstructured.Unstructured) bool {
-	value, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
-	return value
-}
-
-// observed tells whether kro's status speaks of the instance's present spec. Without this
-// check an instance whose spec just changed would still be called ready. A graph that declares
-// conditions of its own may hide kro's; then its state is all there is to go by.
-func observed(instance *unstructured.Unstructured) bool {
-	generation := instance.GetGeneration()
-	ready, found := graphCondition(instance, string(krov1alpha1.InstanceConditionTypeReady))
-	if !found {
-		_, hasState, _ := unstructured.NestedString(instance.Object, "status", "state")
-		return hasState
-	}
-	seen, found, _ := unstructured.NestedInt64(ready, "observedGeneration")
-	return !found || seen == generation
-}
-
-// graphMessage is what kro says of the resources: the message of the condition that is false.
-func graphMessage(instance *unstructured.Unstructured) string {
-	for _, name := range []krov1alpha1.ConditionType{
-		krov1alpha1.InstanceConditionTypeResourcesReady,
-		krov1alpha1.InstanceConditionTypeGraphResolved,
-		krov1alpha1.InstanceConditionTypeInstanceManaged,
-		krov1alpha1.InstanceConditionTypeReady,
-	} {
-		condition, found := graphCondition(instance, string(name))
-		status, _, _ := unstructured.NestedString(condition, "status")
-		message, _, _ := unstructured.NestedString(condition, "message")
-		if found && status != string(metav1.ConditionTrue) && message != "" {
-			return message
-		}
-	}
-	return "the resources are being made"
-}
-
-func graphCondition(instance *unstructured.Unstructured, name string) (map[string]any, bool) {
-	list, _, _ := unstructured.NestedSlice(instance.Object, "status", "conditions")
-	for _, item := range list {
-		if condition, ok := item.(map[string]any); ok && condition["type"] == name {
-			return condition, true
-		}
-	}
-	return nil, false
-}
-
 // dataPlaneOf says where the verbs are served; nil when there are none or no address is set.
 func dataPlaneOf(s *scope) *sandbarv1alpha1.InstanceDataPlane {
 	verbs := contract.Verbs(&s.dataPlane)
@@ -265,50 +121,12 @@ func dataPlaneOf(s *scope) *sandbarv1alpha1.InstanceDataPlane {
 	}
 }
 
-// withGraphFields adds the graph's own status fields. What the contract refers to stays
-// private, and what is Sandbar's or kro's own is not taken from a graph.
-func withGraphFields(own map[string]any, s *scope, instance *unstructured.Unstructured) map[string]any {
-	if instance == nil {
-		return own
-	}
-	fields, _, _ := unstructured.NestedMap(instance.Object, "status") // a copy
-	for _, path := range contract.RefPaths(&s.dataPlane) {
-		removePath(fields, strings.Split(strings.TrimPrefix(path, "status."), "."))
-	}
-	for name, value := range fields {
-		if !slices.Contains(notOfTheGraph, name) {
-			own[name] = value
-		}
-	}
-	return own
-}
-
-var notOfTheGraph = []string{
-	"state", "conditions", // kro's
-	"observedGeneration", "phase", "dataPlane", "activity", "suspension", // Sandbar's
-}
-
-// removePath removes a field and the parents that it leaves empty.
-func removePath(fields map[string]any, path []string) {
-	if len(path) > 1 {
-		child, ok := fields[path[0]].(map[string]any)
-		if !ok {
-			return
-		}
-		removePath(child, path[1:])
-		if len(child) > 0 {
-			return
-		}
-	}
-	delete(fields, path[0])
-}
-
 func (v verdict) condition(name string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if v.ok {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: name, Status: status, Reason: v.reason, Message: shortened(v.message)}
+	return metav1.Condition{Type: name, Status: status, Reason: v.reason, Message: shortened(v.message, maxMessage)}
 }
 
 // conditions keeps the time of a condition whose status did not change.
@@ -324,9 +142,10 @@ func conditions(old []metav1.Condition, generation int64, wanted []metav1.Condit
 	return kept
 }
 
-func shortened(message string) string {
-	if len(message) <= maxMessage {
-		return message
+// shortened bounds a text, in bytes.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }

@@ -5,6 +5,7 @@ package instance
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -98,14 +99,24 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 			})},
 			phase: "Materializing", placed: reasonPlaced, composed: reasonComposing, ready: reasonNotComposed,
 		},
-		"kro failed": {
+		"kro meets a quota": {
 			outcome: outcome{instance: kroInstance(map[string]any{
 				"state": "ERROR", "conditions": []any{
 					kroCondition("Ready", "False", 1, "no"),
 					kroCondition("ResourcesReady", "False", 1, "pods is forbidden: exceeded quota"),
 				},
 			})},
+			phase: "PendingCapacity", placed: reasonPlaced, composed: reasonQuota, ready: reasonPodInitializing,
+		},
+		"kro failed": {
+			outcome: outcome{instance: kroInstance(map[string]any{
+				"state": "ERROR", "conditions": []any{kroCondition("ResourcesReady", "False", 1, "no such field")},
+			})},
 			phase: "Failed", placed: reasonPlaced, composed: reasonGraphFailed, ready: reasonNotComposed,
+		},
+		"refused before kro saw it": {
+			outcome: outcome{composing: fmt.Errorf("composing: %w", &refusal{reason: "PodTemplateInvalid", message: "no image"})},
+			phase:   "Failed", placed: reasonPlaced, composed: "PodTemplateInvalid", ready: reasonNotComposed,
 		},
 		"a reference of the contract is missing": {
 			outcome: outcome{instance: kroInstance(map[string]any{
@@ -115,7 +126,7 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 		},
 		"ready": {
 			outcome: outcome{instance: kroInstance(kroReady(1))},
-			phase:   "Ready", placed: reasonPlaced, composed: reasonComposed, ready: reasonReady,
+			phase:   "Ready", placed: reasonPlaced, composed: reasonComposed, ready: reasonResourcesReady,
 		},
 		"ready by a graph with conditions of its own": {
 			outcome: outcome{instance: func() *unstructured.Unstructured {
@@ -123,11 +134,11 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 				status["conditions"] = []any{kroCondition("Warm", "True", 1, "")}
 				return kroInstance(status)
 			}()},
-			phase: "Ready", placed: reasonPlaced, composed: reasonComposed, ready: reasonReady,
+			phase: "Ready", placed: reasonPlaced, composed: reasonComposed, ready: reasonResourcesReady,
 		},
 		"suspended": {
 			outcome: outcome{instance: kroInstance(kroReady(1))}, suspend: true,
-			phase: "Suspended", placed: reasonPlaced, composed: reasonComposed, ready: reasonSuspended,
+			phase: "Suspended", placed: reasonPlaced, composed: reasonComposed, ready: reasonPodDeleted,
 		},
 		"being deleted": {
 			outcome: outcome{deleting: "waiting"},
@@ -159,7 +170,7 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 // The runner's Service is there in development mode only; an instance in production is Ready
 // without it, and one in development is not.
 func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {
-	for mode, want := range map[string]string{"": reasonReady, "production": reasonReady, "development": reasonAwaitingOutputs} {
+	for mode, want := range map[string]string{"": reasonResourcesReady, "production": reasonResourcesReady, "development": reasonAwaitingOutputs} {
 		t.Run("mode "+mode, func(t *testing.T) {
 			s := newScope()
 			s.dataPlane.Components = map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{

@@ -126,7 +126,7 @@ func (r *reconciler) schedule(ctx context.Context, s *scope) error {
 		s.lastUsed = u.last
 		s.decision = decide(t, u, r.now())
 	}
-	s.wasResting = u.resting
+	s.decided, s.wasResting = true, u.resting
 	return nil
 }
 

@@ -19,8 +19,8 @@ import (
 
 // watch makes a source of an informer that others use too. controller-runtime's own kind
 // source never takes its handler back, so that each stopped kind would leave two goroutines
-// and a growing buffer behind.
-func watch(informer cache.Informer, order *lanes, requestFor func(metav1.Object) (request, bool)) source.TypedSource[request] {
+// and a growing buffer behind. A change that does not matter is not looked at.
+func watch(informer cache.Informer, order *lanes, requestFor func(metav1.Object) (request, bool), matters func(before, after any) bool) source.TypedSource[request] {
 	return source.TypedFunc[request](func(ctx context.Context, q queue) error {
 		enqueue := func(obj any, initial bool) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -35,8 +35,12 @@ func watch(informer cache.Informer, order *lanes, requestFor func(metav1.Object)
 			}
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc:    enqueue,
-			UpdateFunc: func(_, obj any) { enqueue(obj, false) },
+			AddFunc: enqueue,
+			UpdateFunc: func(before, after any) {
+				if matters(before, after) {
+					enqueue(after, false)
+				}
+			},
 			DeleteFunc: func(obj any) { enqueue(obj, false) },
 		})
 		if err != nil {
@@ -46,6 +50,9 @@ func watch(informer cache.Informer, order *lanes, requestFor func(metav1.Object)
 		return nil
 	})
 }
+
+// always is for objects of which every change matters.
+func always(_, _ any) bool { return true }
 
 // requestForTenant is the request of a tenant's own object.
 func requestForTenant(obj metav1.Object) (request, bool) {

@@ -34,7 +34,7 @@ func TestASourceThatEndsTakesItsHandlerBack(t *testing.T) {
 	order := newLanes()
 	q := order.newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[request](time.Millisecond, time.Second))
 	ctx, stop := context.WithCancel(t.Context())
-	if err := watch(informer, order, requestForOwner("thing")).Start(ctx, q); err != nil {
+	if err := watch(informer, order, requestForOwner("thing"), always).Start(ctx, q); err != nil {
 		t.Fatal(err)
 	}
 	objects.Add(placementOf(1))

@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,7 @@ const kroOwnedLabel = "kro.run/owned"
 //
 // The cache holds, without managed fields:
 //   - objects of every kind that carry the label of an instance (placement.LabelInstanceUID),
+//   - of the pods in placements what a status is made of (keepOfPod),
 //   - all ResourceGraphDefinitions,
 //   - the CRDs that kro made,
 //   - the ConfigMap sandbar-platform and the Lease sandbar-dataplane in sandbar-system.
@@ -86,6 +88,8 @@ func cacheOptions() (cache.Options, error) {
 		DefaultLabelSelector: instances,
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
+			// Their labels are a graph's; their namespace tells whose they are.
+			&corev1.Pod{}:                          {Label: labels.Everything(), Transform: keepOfPod},
 			&krov1alpha1.ResourceGraphDefinition{}: {Label: labels.Everything()},
 			&apiextensionsv1.CustomResourceDefinition{}: {
 				Label: labels.SelectorFromSet(labels.Set{kroOwnedLabel: "true"}),
@@ -108,4 +112,43 @@ func cacheOptions() (cache.Options, error) {
 			},
 		},
 	}, nil
+}
+
+// keepOfPod drops what nobody reads of a pod, which is most of it: the cache holds every pod. Of
+// a pod outside of placements it keeps the name.
+func keepOfPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+	}}
+	if !placement.IsNamespace(pod.Namespace) {
+		return kept, nil
+	}
+	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
+	kept.OwnerReferences = pod.OwnerReferences
+	kept.Status = corev1.PodStatus{
+		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message,
+		InitContainerStatuses: keepOfContainers(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     keepOfContainers(pod.Status.ContainerStatuses),
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
+			kept.Status.Conditions = append(kept.Status.Conditions, condition)
+		}
+	}
+	return kept, nil
+}
+
+func keepOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	kept := make([]corev1.ContainerStatus, len(all))
+	for i, status := range all {
+		kept[i] = corev1.ContainerStatus{
+			Name: status.Name, Image: status.Image, Ready: status.Ready, RestartCount: status.RestartCount,
+			State: status.State, LastTerminationState: status.LastTerminationState,
+		}
+	}
+	return kept
 }

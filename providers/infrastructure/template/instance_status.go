@@ -72,12 +72,17 @@ func conditionSchema() *apiextensionsv1.JSONSchemaProps {
 	}
 }
 
-// printerColumns are what kubectl get shows of every kind, before the graph's own columns.
+// printerColumns are what kubectl get shows of every kind, before the graph's own columns. A
+// date is printed as the time since: right for what has been, and "<invalid>" for what is to
+// come, so that the end of an instance is printed as it is written.
 func printerColumns() []apiextensionsv1.CustomResourceColumnDefinition {
 	return []apiextensionsv1.CustomResourceColumnDefinition{
+		{Name: "State", Type: "string", JSONPath: ".status.phase", Description: "One word for people."},
 		{Name: "Ready", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].status`},
-		{Name: "Phase", Type: "string", JSONPath: ".status.phase"},
-		{Name: "URL", Type: "string", JSONPath: ".status.dataPlane.url", Priority: 1},
+		{Name: "Idle", Type: "date", JSONPath: ".status.activity.lastActiveTime", Description: "Since when nobody has used it."},
+		{Name: "Expires", Type: "string", JSONPath: ".spec.lifecycle.shutdownTime", Description: "When it ends, used or not."},
 		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
+		{Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].reason`, Priority: 1},
+		{Name: "URL", Type: "string", JSONPath: ".status.dataPlane.url", Priority: 1},
 	}
 }

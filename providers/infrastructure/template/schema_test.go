@@ -128,7 +128,7 @@ func TestASchemaIsNamedByItsContent(t *testing.T) {
 	for _, c := range version["v"].(map[string]any)["additionalPrinterColumns"].([]any) {
 		columns = append(columns, c.(map[string]any)["name"].(string))
 	}
-	if diff := cmp.Diff([]string{"Ready", "Phase", "URL", "Age", "Made"}, columns); diff != "" {
+	if diff := cmp.Diff([]string{"State", "Ready", "Idle", "Expires", "Age", "Reason", "URL", "Made"}, columns); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]any{"things", "sandbar"}, version["categories"]); diff != "" {

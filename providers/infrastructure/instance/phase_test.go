@@ -1,0 +1,169 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// history is an instance whose status follows what happens to it, step by step.
+type history struct {
+	t *testing.T
+	s *scope
+	o outcome
+}
+
+func newHistory(t *testing.T) *history {
+	return &history{t: t, s: newScope(), o: outcome{now: testNow, instance: kroInstance(kroReady(1))}}
+}
+
+// suspended changes the tenant's spec, and kro's instance follows.
+func (l *history) suspended(value bool) {
+	l.s.object.Object["spec"].(map[string]any)["suspended"] = value
+	l.s.object.SetGeneration(l.s.object.GetGeneration() + 1)
+	l.kro("composing")
+}
+
+func (l *history) kro(state string) {
+	generation := l.o.instance.GetGeneration()
+	switch state {
+	case "composing": // a new spec that kro has not seen
+		l.o.instance.SetGeneration(generation + 1)
+	case "waits": // for a readiness
+		l.o.instance.Object["status"] = map[string]any{
+			"state": "IN_PROGRESS", "conditions": []any{kroCondition("ResourcesReady", "False", generation, "waiting for node \"app\"")},
+		}
+	case "active":
+		l.o.instance.Object["status"] = kroReady(generation)
+	}
+}
+
+func (l *history) pods(pods ...corev1.Pod) { l.o.pods = summarize(pods, testNow) }
+
+// says reconciles and returns the phase, Ready's reason and Suspended's.
+func (l *history) says() string {
+	l.t.Helper()
+	status, err := buildStatus(l.s, l.o)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.s.object.Object["status"] = status
+	decoded, err := readStatus(l.s.object)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ready, suspended := conditionOf(l.t, l.s.object, "Ready"), conditionOf(l.t, l.s.object, "Suspended")
+	if (decoded.Suspension != nil) != meta.IsStatusConditionTrue(decoded.Conditions, "Suspended") {
+		l.t.Errorf("status.suspension is %v while Suspended is %s", decoded.Suspension, suspended.Status)
+	}
+	return string(decoded.Phase) + " " + string(ready.Status) + ":" + ready.Reason + " " + string(suspended.Status) + ":" + suspended.Reason
+}
+
+func TestAnInstanceGoesThroughItsStates(t *testing.T) {
+	starting, up := podOf("a", waitingFor("ContainerCreating", "")), podOf("a", running(time.Hour, true, 0))
+	crashing := podOf("a", ended(1, "Error"))
+	going := with(up, func(p *corev1.Pod) { now := before(0); p.DeletionTimestamp = &now })
+	full := with(podOf("a", corev1.ContainerStatus{}), unschedulable("Insufficient cpu"))
+	type step struct {
+		does func(*history)
+		want string
+	}
+	ready := []step{
+		{func(l *history) { l.kro("waits") }, "Materializing False:NotComposed False:NotSuspended"},
+		{func(l *history) { l.pods(starting) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+		{func(l *history) { l.pods(up); l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+	}
+	suspended := append(ready[2:3:3],
+		step{func(l *history) { l.suspended(true) }, "Suspending False:SandboxPodScalingDown True:ByUser"},
+		step{func(l *history) { l.pods(going); l.kro("waits") }, "Suspending False:SandboxPodScalingDown True:ByUser"},
+		step{func(l *history) { l.pods(); l.kro("active") }, "Suspended False:SandboxPodDeleted True:ByUser"},
+		step{func(l *history) { l.suspended(false) }, "Waking False:SandboxPodInitializing False:NotSuspended"},
+	)
+	for name, steps := range map[string][]step{
+		"it comes up": ready,
+		"it is suspended and resumes": append(suspended[:5:5],
+			step{func(l *history) { l.pods(starting); l.kro("waits") }, "Waking False:SandboxPodInitializing False:NotSuspended"},
+			step{func(l *history) { l.pods(up); l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+		),
+		"it crashes while it wakes": append(suspended[:5:5],
+			step{func(l *history) { l.pods(crashing); l.kro("waits") }, "Failed False:SandboxPodNotReady False:NotSuspended"},
+			step{func(l *history) { l.suspended(true) }, "Suspending False:SandboxPodScalingDown True:ByUser"},
+		),
+		"it finds no room as it wakes": append(suspended[:5:5],
+			step{func(l *history) { l.pods(full); l.kro("waits") }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
+			step{func(l *history) { l.pods(up); l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+		),
+		"what was ready and crashes is degraded until it is well": append(ready[2:3:3],
+			step{func(l *history) { l.pods(crashing) }, "Degraded False:SandboxPodNotReady False:NotSuspended"},
+			step{func(l *history) { l.kro("waits") }, "Degraded False:SandboxPodNotReady False:NotSuspended"},
+			step{func(l *history) { l.pods(starting) }, "Degraded False:SandboxPodInitializing False:NotSuspended"},
+			step{func(l *history) { l.pods(up) }, "Degraded False:SandboxPodInitializing False:NotSuspended"},
+			step{func(l *history) { l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+		),
+		"what never was ready and crashes has failed": {
+			{func(l *history) { l.kro("waits"); l.pods(crashing) }, "Failed False:SandboxPodNotReady False:NotSuspended"},
+			{func(l *history) { l.pods(starting) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+		},
+		"a changed spec begins anew": append(ready[2:3:3],
+			step{func(l *history) { l.suspended(false) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+			step{func(l *history) { l.pods(crashing) }, "Failed False:SandboxPodNotReady False:NotSuspended"},
+		),
+		"it waits for room": {
+			{func(l *history) { l.kro("waits"); l.pods(full) }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.pods(); l.o.finding = outOfQuota("x") }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.o.finding = nil; l.pods(starting) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+		},
+		"a kind without pods": {
+			{func(l *history) { l.kro("waits") }, "Materializing False:NotComposed False:NotSuspended"},
+			{func(l *history) { l.kro("active") }, "Ready True:ResourcesReady False:NotSuspended"},
+			{func(l *history) { l.suspended(true); l.kro("active") }, "Suspended False:SandboxPodDeleted True:ByUser"},
+			{func(l *history) { l.suspended(false); l.kro("active") }, "Ready True:ResourcesReady False:NotSuspended"},
+		},
+		"a graph that does not wait for its pods": {
+			{func(l *history) { l.kro("active"); l.pods(starting) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.pods(up) }, "Ready True:SandboxPodReady False:NotSuspended"},
+		},
+		"a Job that fails beside what serves": {
+			{func(l *history) {
+				l.kro("active")
+				l.pods(up, with(podOf("job", ended(1, "")), func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "Job" }))
+			}, "Ready True:SandboxPodReady False:NotSuspended"},
+			{func(l *history) { l.kro("waits") }, "Degraded False:SandboxPodNotReady False:NotSuspended"},
+		},
+		"deleted while suspended": append(suspended[:4:4],
+			step{func(l *history) { l.o = outcome{deleting: "waiting", now: testNow} }, "Deleting False:Deleting True:ByUser"},
+		),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newHistory(t)
+			l.kro("composing")
+			for i, step := range steps {
+				step.does(l)
+				if got := l.says(); got != step.want {
+					t.Errorf("step %d: %s, want %s", i, got, step.want)
+				}
+			}
+		})
+	}
+}
+
+func TestASuspensionKeepsItsTimeAndTellsWhatIsKept(t *testing.T) {
+	l := newHistory(t)
+	l.suspended(true)
+	l.o.volumes = true
+	l.says()
+	l.o.now, l.o.volumes = testNow.Add(time.Hour), false // what is known once is not asked again
+	l.pods()
+	l.kro("active")
+	l.says()
+	want := map[string]any{"since": "2026-01-02T03:04:05Z", "cause": "ByUser", "kept": []any{"Identity", "Volumes"}}
+	if diff := cmp.Diff(want, l.s.object.Object["status"].(map[string]any)["suspension"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -51,7 +51,7 @@ func (k *kind) declares(r route) bool {
 		return false
 	}
 	if r.verb == contract.ProxyURLVerb {
-		return k.previews(r.component)
+		return k.previews(r)
 	}
 	_, ok := k.endpoint(r)
 	return ok
@@ -67,13 +67,14 @@ func (k *kind) endpoint(r route) (sandbarv1alpha1.Endpoint, bool) {
 	return e, ok && (r.port == "" || contract.AnyPort(&e))
 }
 
-// previews tells whether an instance of the kind, or a component of it, can be seen in a browser.
-func (k *kind) previews(component string) bool {
+// previews tells whether an instance of the kind, or what the route names of it, can be seen in a
+// browser.
+func (k *kind) previews(r route) bool {
 	if k == nil {
 		return false
 	}
-	_, ok := contract.Preview(k.dataPlane(), component)
-	return ok
+	e, ok := contract.Preview(k.dataPlane(), r.component)
+	return ok && (r.port == "" || contract.AnyPort(&e))
 }
 
 // instances are the runtime instances of one kind, kept by an informer of their own that lives

@@ -83,10 +83,10 @@ func (h *handler) previewOf(x *exchange, claims *preview.Claims, name preview.Na
 	x.preview, x.authenticatedBy = claims, "preview"
 	x.route = route{
 		workspace: claims.Cluster, namespace: claims.Namespace, group: claims.Group, version: claims.Version,
-		resource: claims.Resource, name: claims.Name, component: claims.Component, verb: contract.ProxyVerb,
+		resource: claims.Resource, name: claims.Name, component: claims.Component, port: claims.Port, verb: contract.ProxyVerb,
 		previewHost: name.Host,
 	}
-	if x.kind = h.kinds.find(x.route); !x.kind.previews(x.route.component) {
+	if x.kind = h.kinds.find(x.route); !x.kind.previews(x.route) {
 		return noPreview() // its Template has changed
 	}
 	return nil
@@ -169,7 +169,7 @@ func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed strin
 		return nil, previewExpired()
 	case err != nil:
 		return nil, badLink(err)
-	case claims.ID().Namespace() != name.Namespace || claims.Component != name.Component:
+	case claims.ID().Namespace() != name.Namespace || claims.Component != name.Component || claims.Port != name.Port:
 		return nil, badLink(preview.ErrInvalid)
 	}
 	return claims, nil

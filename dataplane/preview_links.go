@@ -52,7 +52,10 @@ func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
 // givePreviewLink seals who the caller is, as kcp knows them, into a link. The caller's token is
 // no part of it: from here on kcp is asked what that subject may do.
 func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
-	host, refused := h.previews.host(id, x.route.component)
+	if e, _ := contract.Preview(x.kind.dataPlane(), x.route.component); contract.AnyPort(&e) && e.Port == "" && x.route.port == "" {
+		return malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb)
+	}
+	host, refused := h.previews.host(id, x.route)
 	if refused != nil {
 		return refused
 	}
@@ -73,7 +76,7 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	session := time.Duration(wanted.ExpirationSeconds) * time.Second
 	claims := &preview.Claims{
 		Subject: user, Cluster: id.Cluster, Group: x.route.group, Version: x.route.version, Resource: x.route.resource,
-		Namespace: x.route.namespace, Name: x.route.name, UID: id.UID, Component: x.route.component, Path: wanted.Path,
+		Namespace: x.route.namespace, Name: x.route.name, UID: id.UID, Component: x.route.component, Port: x.route.port, Path: wanted.Path,
 		IssuedAt: now.UnixNano(), Expires: now.Add(preview.LinkLifetime).Unix(), SessionExpires: now.Add(session).Unix(),
 	}
 	if refused := h.mayPreview(x, claims); refused != nil {
@@ -143,7 +146,7 @@ func (h *handler) revokePreviews(x *exchange, g grant) *refusal {
 }
 
 // host is the host name of an instance's preview, if there are previews.
-func (p *previews) host(id placement.ID, component string) (string, *refusal) {
+func (p *previews) host(id placement.ID, r route) (string, *refusal) {
 	domain := p.domain.Load()
 	if domain.IsZero() {
 		return "", &refusal{
@@ -151,9 +154,9 @@ func (p *previews) host(id placement.ID, component string) (string, *refusal) {
 			message: "there are no preview links here: the operator has not set spec.dataPlane.previewDomain of the InfrastructureProvider; the verb proxy works without",
 		}
 	}
-	host, err := domain.Host(id.Namespace(), component)
+	host, err := domain.Host(id.Namespace(), r.component, r.port)
 	if err != nil {
-		return "", malformed("this component cannot have a preview link: " + err.Error())
+		return "", malformed("this cannot have a preview link: " + err.Error())
 	}
 	return host, nil
 }

@@ -222,7 +222,7 @@ func (i *instance) twoAtOnce(t *testing.T) {
 		wg.Go(func() {
 			var out bytes.Buffer
 			// Each ends only when it has seen the other's file.
-			err := i.remote(t.Context(), t, i.tn.token, "exec", remotecommand.StreamOptions{Stdout: &out, Stderr: &out},
+			err := i.remote(t.Context(), t, i.tn.token, "exec", remotecommand.StreamOptions{Stdout: &out},
 				"sh", "-c", `touch /tmp/$0; until [ -e /tmp/$1 ]; do sleep 0.1; done; echo $0`, fmt.Sprint("at-once-", n), fmt.Sprint("at-once-", 1-n))
 			if want := fmt.Sprintf("at-once-%d\n", n); err != nil || out.String() != want {
 				t.Errorf("got %q (%v), want %q", out.String(), err, want)

@@ -24,6 +24,7 @@ const (
 	// punycode begins a label that browsers decode to something else.
 	punycode        = "xn" + separator
 	namespaceLength = 29
+	maxLabelLength  = 63
 	maxDomainLength = 190
 )
 
@@ -32,6 +33,8 @@ var (
 	ErrDomain = errors.New("not a domain with an optional port, such as preview.example.com or localhost:8443")
 	// ErrComponent means that a component's name cannot be part of a host name.
 	ErrComponent = fmt.Errorf("a component with a preview needs a name of at most %d characters that does not begin with xn", MaxComponentLength)
+	// ErrPort means that a port cannot be part of a host name, by itself or beside a component.
+	ErrPort = errors.New("a port with a preview is named by its number, and a component with it by at most 26 characters")
 )
 
 // Domain is the domain below which every instance has a host name. The zero value has no hosts.
@@ -79,15 +82,27 @@ func (d Domain) Isolates() bool {
 	return suffix == d.host
 }
 
-// Host is the host name of an instance, or of a component of it, with the public port if it is
-// not 443. It is what a link is sealed for, and with "https://" in front the preview's origin.
-func (d Domain) Host(namespace, component string) (string, error) {
+// Host is the host name of an instance, or of a component of it, at the port that its Template names
+// or at another, with the domain's public port if that is not 443. It is what a link is sealed for,
+// and with "https://" in front the preview's origin. Its first label is one of
+//
+//	<namespace>   <component>--<namespace>   <port>-<namespace>   <component>--<port>-<namespace>
+func (d Domain) Host(namespace, component, port string) (string, error) {
 	label := namespace
+	if port != "" {
+		if !isPort(port) {
+			return "", ErrPort
+		}
+		label = port + "-" + label
+	}
 	if component != "" {
 		if !isComponent(component) {
 			return "", ErrComponent
 		}
-		label = component + separator + namespace
+		label = component + separator + label
+	}
+	if len(label) > maxLabelLength {
+		return "", ErrPort // which alone can make it longer than MaxComponentLength allows
 	}
 	return label + "." + d.host + d.port, nil
 }
@@ -98,6 +113,8 @@ type Name struct {
 	Namespace string
 	// Component is empty for the instance itself.
 	Component string
+	// Port is the number of a port of its pod; empty for the one that the Template names.
+	Port string
 	// Host is the one way to write the host name, as Domain.Host does.
 	Host string
 }
@@ -123,18 +140,41 @@ func (d Domain) Match(host string) (name Name, below, valid bool) {
 		return Name{}, true, false
 	}
 	name.Namespace = label[len(label)-namespaceLength:]
-	if rest := label[:len(label)-namespaceLength]; rest != "" {
-		component, ok := strings.CutSuffix(rest, separator)
-		if !ok || !isComponent(component) {
-			return Name{}, true, false
-		}
-		name.Component = component
+	if !name.readPrefix(label[:len(label)-namespaceLength]) {
+		return Name{}, true, false
 	}
 	if !placement.IsNamespace(name.Namespace) {
 		return Name{}, true, false
 	}
 	name.Host = label + "." + d.host + d.port
 	return name, true, true
+}
+
+// readPrefix reads what a label has before the namespace: nothing, or one of the forms of Host. They
+// cannot be taken for each other: a component ends with two hyphens, a port with one.
+func (n *Name) readPrefix(prefix string) bool {
+	if before, ok := strings.CutSuffix(prefix, "-"); ok && !strings.HasSuffix(prefix, separator) {
+		digits := len(before)
+		for digits > 0 && '0' <= before[digits-1] && before[digits-1] <= '9' {
+			digits--
+		}
+		n.Port, prefix = before[digits:], before[:digits]
+		if !isPort(n.Port) {
+			return false
+		}
+	}
+	if prefix == "" {
+		return true
+	}
+	component, ok := strings.CutSuffix(prefix, separator)
+	n.Component = component
+	return ok && isComponent(component)
+}
+
+// isPort tells whether s is the number of a port, written in the one way.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
 
 // withoutPort cuts the port from a Host header's value. Which port it is does not matter: a

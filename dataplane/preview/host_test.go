@@ -83,7 +83,7 @@ func TestEachInstanceAndComponentHasAHost(t *testing.T) {
 		"a.b":    "",
 		"-a":     "",
 	} {
-		host, err := d.Host("sb-"+hash, component)
+		host, err := d.Host("sb-"+hash, component, "")
 		if host != want || (err != nil) != (want == "") {
 			t.Errorf("component %q has host %q, %v", component, host, err)
 		}
@@ -93,6 +93,42 @@ func TestEachInstanceAndComponentHasAHost(t *testing.T) {
 		name, below, valid := d.Match(host)
 		if diff := cmp.Diff(Name{Namespace: "sb-" + hash, Component: component, Host: host}, name); diff != "" || !below || !valid {
 			t.Errorf("%s is read back as (below %v, valid %v): %s", host, below, valid, diff)
+		}
+	}
+}
+
+func TestAPortHasAHostOfItsOwn(t *testing.T) {
+	d := domain(t, "localhost:8443")
+	for _, c := range []struct{ component, port, want string }{
+		{"", "80", "80-sb-" + hash},
+		{"", "65535", "65535-sb-" + hash},
+		{"api", "8080", "api--8080-sb-" + hash},
+		// Components that look like ports, and ports behind them, stay apart.
+		{"8080", "", "8080--sb-" + hash},
+		{"8080", "8080", "8080--8080-sb-" + hash},
+		{"a--80", "", "a--80--sb-" + hash},
+		{"a--80", "90", "a--80--90-sb-" + hash},
+		{strings.Repeat("a", 26), "65535", strings.Repeat("a", 26) + "--65535-sb-" + hash},
+		{strings.Repeat("a", 27), "65535", ""},
+		{"", "0", ""},
+		{"", "080", ""},
+		{"", "65536", ""},
+		{"", "http", ""},
+		{"", "-1", ""},
+	} {
+		host, err := d.Host("sb-"+hash, c.component, c.port)
+		if c.want == "" {
+			if !errors.Is(err, ErrPort) {
+				t.Errorf("port %q of %q has host %q, %v", c.port, c.component, host, err)
+			}
+			continue
+		}
+		if err != nil || host != c.want+".localhost:8443" {
+			t.Errorf("port %q of %q has host %q, %v; want %s", c.port, c.component, host, err, c.want)
+		}
+		name, _, valid := d.Match(host)
+		if diff := cmp.Diff(Name{Namespace: "sb-" + hash, Component: c.component, Port: c.port, Host: host}, name); diff != "" || !valid {
+			t.Errorf("%s is read back (valid %v): %s", host, valid, diff)
 		}
 	}
 }
@@ -114,6 +150,12 @@ func TestWhichHostsArePreviews(t *testing.T) {
 		"with two trailing dots":            {own + ".preview.example.com..:443", true, false},
 		"of a component":                    {"api--" + own + ".preview.example.com", true, true},
 		"of an empty component":             {"--" + own + ".preview.example.com", true, false},
+		"of a port":                         {"8080-" + own + ".preview.example.com", true, true},
+		"of a component's port":             {"api--8080-" + own + ".preview.example.com", true, true},
+		"of a port that is none":            {"65536-" + own + ".preview.example.com", true, false},
+		"of a port with a leading zero":     {"080-" + own + ".preview.example.com", true, false},
+		"of a port with one hyphen before":  {"api-8080-" + own + ".preview.example.com", true, false},
+		"of a hyphen alone":                 {"-" + own + ".preview.example.com", true, false},
 		"of a component with one hyphen":    {"api-" + own + ".preview.example.com", true, false},
 		"of a component like Punycode":      {"xn--" + own + ".preview.example.com", true, false},
 		"one label more":                    {"x." + own + ".preview.example.com", true, false},
@@ -148,6 +190,8 @@ func FuzzHost(f *testing.F) {
 	f.Add("localhost:8443", "api--sb-"+hash+".localhost:8443")
 	f.Add("preview.example.com", "SB-"+hash+".preview.example.com.")
 	f.Add("a", "sb-"+hash+".a:")
+	f.Add("a", "8080-sb-"+hash+".a")
+	f.Add("a", "api--8080-sb-"+hash+".a")
 	f.Fuzz(func(t *testing.T, configured, host string) {
 		d, err := ParseDomain(configured)
 		if err != nil {
@@ -167,7 +211,7 @@ func FuzzHost(f *testing.F) {
 			t.Fatalf("%q leads to namespace %q", host, name.Namespace)
 		}
 		// The one way to write it is what a link is sealed for.
-		back, err := d.Host(name.Namespace, name.Component)
+		back, err := d.Host(name.Namespace, name.Component, name.Port)
 		if err != nil || back != name.Host {
 			t.Fatalf("%q is %+v, whose host is %q, %v", host, name, back, err)
 		}

@@ -76,6 +76,8 @@ type Claims struct {
 	Name      string    `json:"n"`
 	UID       types.UID `json:"id"`
 	Component string    `json:"p,omitempty"`
+	// Port is the number of a port of the pod; empty for the one that the Template names.
+	Port string `json:"po,omitempty"`
 	// Path is where a link leads; empty in a session.
 	Path string `json:"to,omitempty"`
 	// IssuedAt is when the link was asked for, in nanoseconds since 1970; a session has that

@@ -12,8 +12,9 @@
 //	contract   chain.go       which endpoint the Template declares for the verb (kinds.go follows Templates)
 //	place      place.go       which placement stands for the object: by UID, from informers (runtime.go)
 //	limit      limits.go      in flight, streams, rate, body (before, in authorize: askers.go, what one caller asks of kcp)
-//	resolve    resolve.go     the endpoint's reference into a Service, Secret or Pod of the placement
-//	transport  forward.go     the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go)
+//	resolve    resolve.go     the endpoint's reference into a Service, Secret or Pod (pod.go) of the placement
+//	transport  forward.go     the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go),
+//	                          the subresources of a Pod (pod.go, podlog.go, podstream.go)
 //	response   headers.go     what may pass, both ways
 //
 // Two verbs end earlier: one with "from: instanceStatus" (status.go) and the catalogue of

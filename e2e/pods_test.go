@@ -264,7 +264,7 @@ func (i *instance) forward(t *testing.T, ports ...string) {
 		t.Fatal(err)
 	}
 	for n, port := range ports {
-		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/x", local[n].Local)) //nolint:noctx // a test's
+		res, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/x", local[n].Local))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func (i *instance) forward(t *testing.T, ports ...string) {
 			t.Errorf("port %s says %q (%v)", port, body, err)
 		}
 	}
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local[len(ports)].Local)) //nolint:noctx // a test's
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local[len(ports)].Local))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestRedisVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local[0].Local)) //nolint:noctx // a test's
+	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local[0].Local))
 	if err != nil {
 		t.Fatal(err)
 	}

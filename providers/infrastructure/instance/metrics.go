@@ -25,6 +25,10 @@ var (
 		Name: "sandbar_instance_kind_restarts_total",
 		Help: "How often the controller of a Template's kind was started again after it failed.",
 	}, []string{"template"})
+	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_lifecycle_total",
+		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
+	}, []string{"template", "change"})
 	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_sweep_rounds_total",
 		Help: "Sweeps by result (clean, deleted, skipped, refused).",
@@ -40,7 +44,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, kindRestartsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, lifecycleTotal, kindRestartsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
 }
 
 func countReconcile(k kind, err error) {
@@ -49,6 +53,18 @@ func countReconcile(k kind, err error) {
 		outcome = "error"
 	}
 	reconcilesTotal.WithLabelValues(k.template, outcome).Inc()
+}
+
+// countLifecycle counts a change that has been written.
+func countLifecycle(s *scope) {
+	switch {
+	case s.decision.deleted != "":
+		lifecycleTotal.WithLabelValues(s.template, "deleted").Inc()
+	case s.decision.rests && !s.wasResting:
+		lifecycleTotal.WithLabelValues(s.template, "slept").Inc()
+	case s.wasResting && !s.decision.rests && s.decision.suspended == "":
+		lifecycleTotal.WithLabelValues(s.template, "woke").Inc()
+	}
 }
 
 // placementCount counts placements from the cache when it is asked; it keeps no state that

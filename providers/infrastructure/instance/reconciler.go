@@ -91,7 +91,9 @@ func (r *reconciler) converge(ctx context.Context, req request, obj *unstructure
 		return reconcile.Result{}, r.expire(ctx, req, s)
 	}
 	if o.placing == nil && o.composing == nil {
-		o.instance, o.composing = r.compose(ctx, s)
+		if o.instance, o.composing = r.compose(ctx, s); o.composing == nil {
+			countLifecycle(s)
+		}
 	}
 	recheck, err := r.observe(ctx, s, &o)
 	if err != nil {

@@ -200,5 +200,6 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope) error {
 	if err := r.tenants.remove(ctx, req, live); err != nil {
 		return fmt.Errorf("deleting the instance: %w", err)
 	}
+	countLifecycle(s)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,10 @@ func (w *world) expect(what, cause string) {
 }
 
 func TestAnUnusedInstanceSleepsUntilItIsUsed(t *testing.T) {
+	before := map[string]float64{}
+	for _, change := range []string{"slept", "woke", "deleted"} {
+		before[change] = changes(t, change)
+	}
 	w := newLife(t, map[string]any{"sleepAfterUnused": "1h"})
 	w.expect("when it is made", "")
 	if _, found, _ := unstructured.NestedFieldNoCopy(w.kroInstance().Object, "spec", "lifecycle"); found {
@@ -119,6 +124,21 @@ func TestAnUnusedInstanceSleepsUntilItIsUsed(t *testing.T) {
 	w.expect("when it is used", "")
 	w.pass(2 * time.Hour)
 	w.expect("unused again", "Unused")
+	for change, want := range map[string]float64{"slept": 2, "woke": 1, "deleted": 0} {
+		if got := changes(t, change) - before[change]; got != want {
+			t.Errorf("%v %s, want %v", got, change, want)
+		}
+	}
+}
+
+// changes is how often the lifecycle has changed an instance so.
+func changes(t *testing.T, change string) float64 {
+	t.Helper()
+	var metric dto.Metric
+	if err := lifecycleTotal.WithLabelValues(thing.template, change).Write(&metric); err != nil {
+		t.Fatal(err)
+	}
+	return metric.GetCounter().GetValue()
 }
 
 func TestAnInstanceIsLookedAtAgainAtItsDeadlineOnly(t *testing.T) {

@@ -71,6 +71,29 @@ func readListing(body io.Reader) (*devsync.Listing, error) {
 	return listing, nil
 }
 
+// maxChangeLine bounds a line of the verb changes: a path and a symlink's target, escaped.
+const maxChangeLine = 64 << 10
+
+// Changes implements devsync.Remote.
+func (w workspace) Changes(ctx context.Context, exclude []string, tell func(syncwire.Change)) error {
+	res, err := w.instance.Do(ctx, Request{Verb: "changes", Query: url.Values{"exclude": exclude}})
+	if err != nil {
+		return remoteError(ctx, err)
+	}
+	defer res.Body.Close()
+	for in := bufio.NewReaderSize(res.Body, maxChangeLine); ; {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return remoteError(ctx, fmt.Errorf("reading the changes: %w", err))
+		}
+		var change syncwire.Change
+		if err := json.Unmarshal(line, &change); err != nil {
+			return remoteError(ctx, fmt.Errorf("reading the changes: %w", err))
+		}
+		tell(change)
+	}
+}
+
 // Read implements devsync.Remote.
 func (w workspace) Read(ctx context.Context, path string) (io.ReadCloser, error) {
 	res, err := w.instance.Do(ctx, Request{Verb: "files", Tail: path}) //nolint:bodyclose // the caller closes it

@@ -69,6 +69,22 @@ func TestDevelopFromATerminal(t *testing.T) {
 	if got := s.must("logs", "web", "--tail", "1"); got == "" {
 		t.Error("the log is empty")
 	}
+
+	_, notes, stop = s.begin("dev", "web", s.dir, "--two-way", "--no-logs")
+	await(t, notes, "in sync")
+	made := time.Now()
+	s.must("exec", "web", "--", "sh", "-c", "mkdir -p gen && echo generated > gen/code")
+	eventually(t, 30*time.Second, "what the sandbox made is here", func() error {
+		_, err := os.Stat(filepath.Join(s.dir, "gen", "code"))
+		return err
+	})
+	t.Logf("from the beginning of a command in the sandbox to its file here: %v (seen by polling every 100 ms)", time.Since(made).Round(time.Millisecond))
+	if strings.Contains(notes.String(), "asked every") {
+		t.Errorf("the sandbox is polled: %s", notes)
+	}
+	if code := stop(); code != 0 {
+		t.Errorf("dev ended with %d: %s", code, notes)
+	}
 }
 
 // terminal runs the real program as a tenant.

@@ -73,6 +73,7 @@ var workspaceStatus = map[workspace.Code]int{
 	workspace.CodeRevisionMismatch: http.StatusConflict,
 	workspace.CodeSourceChanged:    http.StatusConflict,
 	workspace.CodeNoSpace:          http.StatusInsufficientStorage,
+	workspace.CodeWatchLimit:       http.StatusUnprocessableEntity,
 	workspace.CodePartiallyApplied: http.StatusInternalServerError,
 	workspace.CodeFailed:           http.StatusInternalServerError,
 }

@@ -50,14 +50,9 @@ func (s *server) files(w http.ResponseWriter, r *http.Request) error {
 // listing sends the head and one line for each entry. A client that has the same
 // listing already is told so.
 func (s *server) listing(w http.ResponseWriter, r *http.Request) error {
-	exclude := r.URL.Query()["exclude"]
-	if len(exclude) > maxExcludes {
-		return malformed("exclude may be there %d times at most", maxExcludes)
-	}
-	for _, name := range exclude {
-		if workspace.CheckPath(name) != nil || strings.Contains(name, "/") {
-			return malformed("exclude must be one name, such as node_modules")
-		}
+	exclude, err := excludes(r)
+	if err != nil {
+		return err
 	}
 	list, err := s.workspace.List(exclude)
 	if err != nil {
@@ -80,6 +75,20 @@ func (s *server) listing(w http.ResponseWriter, r *http.Request) error {
 	_ = json.NewEncoder(out).Encode(list.Head) //nolint:errchkjson // as above
 	_, _ = io.Copy(out, list.Lines())
 	return nil
+}
+
+// excludes are the names that a caller wants to hear nothing of.
+func excludes(r *http.Request) ([]string, error) {
+	names := r.URL.Query()["exclude"]
+	if len(names) > maxExcludes {
+		return nil, malformed("exclude may be there %d times at most", maxExcludes)
+	}
+	for _, name := range names {
+		if workspace.CheckPath(name) != nil || strings.Contains(name, "/") {
+			return nil, malformed("exclude must be one name, such as node_modules")
+		}
+	}
+	return names, nil
 }
 
 // content sends a regular file, or a range of it. Its type is never guessed: what

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lateAfter is when a test gives up on a real process.
-const lateAfter = 20 * time.Second
+const lateAfter = 2 * time.Minute
 
 // sandbox is a running runner with a real app.
 type sandbox struct {

@@ -47,6 +47,9 @@ const (
 	maxLogs  = 128
 	maxSyncs = 4
 	maxReads = 16
+	// Each watch is an inotify instance, of which a user has 128 on a node by default, the
+	// apps' own included.
+	maxWatches = 4
 )
 
 // server answers the control contract.
@@ -89,6 +92,7 @@ func newServer(s server) *server {
 		"/exec":    {make(chan struct{}, maxExecs), get(s.exec)},
 		"/env":     {calls, map[string]handler{http.MethodGet: s.getEnv, http.MethodPost: s.postEnv}},
 		pathFiles:  {make(chan struct{}, maxReads), get(s.files)},
+		"/changes": {make(chan struct{}, maxWatches), get(s.changes)},
 		"/sync":    {make(chan struct{}, maxSyncs), post(s.sync)},
 		"/restart": {calls, post(s.restart)},
 	}

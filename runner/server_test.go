@@ -80,7 +80,7 @@ func TestOnlyTheTokenOpensAnythingButHealth(t *testing.T) {
 func TestOtherMethodsAreRefusedWithTheOneThatIsAllowed(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	for path, allowed := range map[string]string{
-		"/healthz": "GET", "/healthz/app": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/sync": "POST", "/restart": "POST", "/exec": "GET",
+		"/healthz": "GET", "/healthz/app": "GET", "/readyz": "GET", "/status": "GET", "/logs": "GET", "/files": "GET", "/files/a": "GET", "/changes": "GET", "/sync": "POST", "/restart": "POST", "/exec": "GET",
 	} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "NONSENSE"} {
 			if method == allowed {
@@ -230,7 +230,7 @@ func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 
 func TestMoreRequestsThanThereAreSlotsAreTurnedAway(t *testing.T) {
 	s := newServer(server{config: Config{Token: hash(t, testToken)}, logger: slog.New(slog.DiscardHandler), ring: ringlog.New(0)})
-	for path, slots := range map[string]int{"/status": maxCalls, "/logs": maxLogs, "/sync": maxSyncs, "/files": maxReads, "/exec": maxExecs} {
+	for path, slots := range map[string]int{"/status": maxCalls, "/logs": maxLogs, "/sync": maxSyncs, "/files": maxReads, "/changes": maxWatches, "/exec": maxExecs} {
 		target := s.routes[path]
 		for range slots {
 			select {

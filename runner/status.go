@@ -15,7 +15,7 @@ import (
 
 // capabilities lists what this runner can do beyond the first version of the
 // contract, for clients that meet several versions.
-var capabilities = []string{"env", "exec", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json"}
+var capabilities = []string{"changes", "env", "exec", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json"}
 
 // probeTimeout bounds one try to connect to the app, which is on this machine.
 const probeTimeout = 500 * time.Millisecond

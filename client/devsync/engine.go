@@ -43,7 +43,8 @@ type Options struct {
 	// notice changed files itself) or always. Default start.
 	Restart string
 
-	// PollInterval is how often a two-way Watch asks the sandbox what it changed. Default 2 s.
+	// PollInterval is how often a two-way Watch asks a sandbox that cannot tell by itself what
+	// changes in it. Default 2 s.
 	PollInterval time.Duration
 	// OnEvent is told what happens, by one goroutine at a time; nil for nobody.
 	OnEvent func(Event)
@@ -101,6 +102,10 @@ type Engine struct {
 	// settled are the counts that the last EventSettled told.
 	settled *[3]int
 	refresh chan struct{}
+
+	// revision is that of the newest batch that the workspace has taken.
+	revision int64
+	ears     *listener // of a two-way Watch
 
 	newWatcher func(dir string) *watcher
 	watching   bool
@@ -204,8 +209,9 @@ func (e *Engine) Watch(ctx context.Context) error {
 	if err := e.rescan(ctx); err != nil {
 		return orEnd(ctx, err)
 	}
-	ticks := pollers{every: e.opts.PollInterval, twoWay: e.opts.TwoWay}
+	ticks := pollers{every: e.opts.PollInterval}
 	defer ticks.stop()
+	defer e.unlisten()
 	lost, pause := false, firstPause
 	for {
 		var retry <-chan time.Time
@@ -230,6 +236,7 @@ func (e *Engine) Watch(ctx context.Context) error {
 		if ticks.watchFailed(e.watcher.failed) {
 			e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
 		}
+		e.listen(ctx, &ticks)
 		if err := e.await(ctx, &ticks, retry); err != nil {
 			return orEnd(ctx, err)
 		}
@@ -238,12 +245,18 @@ func (e *Engine) Watch(ctx context.Context) error {
 
 // await waits until there is something to do.
 func (e *Engine) await(ctx context.Context, ticks *pollers, retry <-chan time.Time) error {
+	var heard <-chan struct{}
+	if e.ears != nil {
+		heard = e.ears.wake
+	}
 	select {
+	case <-heard:
+		e.hear(ticks)
 	case <-ctx.Done():
 		return ctx.Err()
 	case n := <-e.watcher.changes:
 		return e.notice(ctx, n)
-	case <-ticks.remote():
+	case <-ticks.remote:
 		e.relist = true
 	case <-ticks.local:
 		return e.rescan(ctx)
@@ -326,6 +339,9 @@ func (e *Engine) changed(paths []string) {
 	slices.Sort(paths)
 	for _, path := range paths {
 		e.todo[path] = true
+		if _, ok := e.conflicts[path]; ok {
+			e.relist = true // one way nobody listens: the other side may have given way
+		}
 		e.emit(Event{Type: EventFile, Path: path, State: Pending, Deleted: e.local.entry(path).Type == syncwire.None})
 	}
 }

@@ -57,6 +57,7 @@ func (e *Engine) seen(now *remoteTree) {
 			e.base.set(path, syncwire.Entry{Type: syncwire.None})
 		}
 		clear(e.base.intents)
+		e.revision = 0 // a new volume counts anew
 		e.all = true
 	}
 	before := e.remote
@@ -107,7 +108,7 @@ func (e *Engine) tidy(ctx context.Context, changes []change) error {
 		if len(dirs) == 0 {
 			return nil
 		}
-		_, err := e.opts.Remote.Apply(ctx, "", func(out *syncwire.Encoder) error {
+		applied, err := e.opts.Remote.Apply(ctx, "", func(out *syncwire.Encoder) error {
 			for _, dir := range dirs {
 				if err := out.Entry(syncwire.Frame{Op: syncwire.OpDelete, Path: dir, Expect: &syncwire.Entry{Type: syncwire.Dir}}); err != nil {
 					return err
@@ -118,6 +119,7 @@ func (e *Engine) tidy(ctx context.Context, changes []change) error {
 		var remote *RemoteError
 		switch {
 		case err == nil:
+			e.revision = applied.Revision
 			for _, dir := range dirs {
 				delete(e.remote.dirs, dir)
 			}

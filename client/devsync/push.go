@@ -104,7 +104,7 @@ func (e *Engine) pushed(b *batch, applied *Applied) {
 		e.tell(c, FileApplied, "")
 		e.sent++
 	}
-	e.remote.tag = ""
+	e.remote.tag, e.revision = "", applied.Revision
 	e.bytes += b.bytes
 	e.whole = false
 	for _, path := range b.newer {

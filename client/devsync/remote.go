@@ -20,6 +20,10 @@ type Remote interface {
 	// List lists the workspace without what has one of the names in exclude, at any depth. It
 	// returns nil when the listing still is the one with the tag known.
 	List(ctx context.Context, exclude []string, known string) (*Listing, error)
+	// Changes tells what changes in the workspace, without what has one of the names in exclude,
+	// until the connection or the context ends. The first one, without an entry, comes when
+	// nothing is missed any more.
+	Changes(ctx context.Context, exclude []string, tell func(syncwire.Change)) error
 	// Read returns the content of a file. The caller closes it.
 	Read(ctx context.Context, path string) (io.ReadCloser, error)
 	// Chunks tells how a file is made up.

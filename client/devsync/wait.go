@@ -13,23 +13,16 @@ import (
 
 // pollers are the clocks of a Watch.
 type pollers struct {
-	every  time.Duration
-	twoWay bool
+	every time.Duration
 
-	there, here *time.Ticker
-	local       <-chan time.Time
+	there, here   *time.Ticker
+	remote, local <-chan time.Time
 }
 
-// remote ticks when the workspace is to be asked; never one way, so that an idle session costs
-// nothing on either side.
-func (p *pollers) remote() <-chan time.Time {
-	if !p.twoWay {
-		return nil
-	}
-	if p.there == nil {
-		p.there = time.NewTicker(p.every)
-	}
-	return p.there.C
+// poll begins to tick for a workspace that does not tell what changes in it.
+func (p *pollers) poll() {
+	p.there = time.NewTicker(p.every)
+	p.remote = p.there.C
 }
 
 // watchFailed begins to tick for a directory that cannot be watched. It is true the first time.

@@ -7,10 +7,15 @@ package devsync_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // watching is an engine that watches.
@@ -144,15 +150,106 @@ func TestALostConnectionIsToldAndWhatWasSavedMeanwhileArrives(t *testing.T) {
 	x.alike("after the runner was killed")
 }
 
+// The sandbox tells by itself: nothing is asked for every few seconds, and a changed file takes
+// no listing.
 func TestWhatTheSandboxMakesComesBack(t *testing.T) {
 	w := newWorld(t)
-	write(t, w.dir, files{"a": "a"})
-	x := w.watch(func(o *devsync.Options) { o.TwoWay, o.PollInterval = true, 10*time.Millisecond })
+	write(t, w.dir, files{"a": "a", "d/b": "b"})
+	listening := make(chan struct{}, 100)
+	var listings atomic.Int64
+	count := func(r *http.Request) fault {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/changes"):
+			listening <- struct{}{}
+		case strings.HasSuffix(r.URL.Path, "/files"):
+			listings.Add(1)
+		}
+		return fault{}
+	}
+	w.fault.Store(&count)
+	x := w.watch(func(o *devsync.Options) { o.TwoWay, o.PollInterval = true, time.Hour })
+	<-listening
 	write(t, w.workspace, files{"package-lock.json": "{}", "a": "formatted"})
 	x.await(state("package-lock.json", devsync.FileReceived))
 	x.alike("what the sandbox made")
 	write(t, w.dir, files{"a": "edited"})
 	x.alike("an edit of what came back")
+	before := listings.Load()
+	for i := range 5 {
+		write(t, w.workspace, files{"d/b": fmt.Sprint("formatted ", i)})
+		x.await(state("d/b", devsync.FileReceived))
+	}
+	if n := listings.Load() - before; n > 0 {
+		t.Errorf("five changed files took %d listings", n)
+	}
+	write(t, w.workspace, files{"new/dir/file": "1", "d/": "-", "link": "-> a"})
+	x.alike("directories that come and go, and a symlink")
+	w.kill()
+	w.start()
+	<-listening
+	write(t, w.workspace, files{"a": "after a crash of the runner"})
+	x.alike("a change after the runner was started anew")
+}
+
+// One way nobody listens, and yet an edit of a conflict looks at what the other side has now.
+func TestAConflictThatTheSandboxGaveUpEndsWithTheNextEdit(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	x := w.watch(nil)
+	write(t, w.workspace, files{"a": "there"})
+	write(t, w.dir, files{"a": "here"})
+	x.await(state("a", devsync.FileConflict))
+	write(t, w.workspace, files{"a": "-"})
+	write(t, w.dir, files{"a": "here again"})
+	x.alike("after the sandbox's version was removed")
+}
+
+// deaf is a workspace that does not tell what changes in it.
+type deaf struct{ devsync.Remote }
+
+func (deaf) Changes(context.Context, []string, func(syncwire.Change)) error {
+	return &devsync.RemoteError{Kind: devsync.Refused, Message: "too many directories"}
+}
+
+func TestASandboxThatCannotTellIsAskedAndThatIsSaid(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "b": "b"})
+	x := w.watch(func(o *devsync.Options) {
+		o.TwoWay, o.PollInterval, o.Remote = true, 10*time.Millisecond, deaf{o.Remote}
+	})
+	x.await(func(e devsync.Event) bool {
+		return e.Type == devsync.EventNote && strings.Contains(e.Reason, "too many directories") && strings.Contains(e.Reason, "10ms")
+	})
+	write(t, w.workspace, files{"a": "there"})
+	x.await(state("a", devsync.FileReceived))
+}
+
+// Both sides change, each its own files, while the connection breaks and the runner is killed;
+// the session that watches brings them together.
+func TestAWatchBringsBothSidesTogetherWhateverBreaks(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			p := &property{world: newWorld(t), random: rand.New(rand.NewPCG(seed, 3))}
+			write(t, p.dir, files{"here/a": "1", "there/a": "1"})
+			x := p.watch(twoWay)
+			for range 4 {
+				p.fail()
+				for range 10 {
+					side := p.random.IntN(2)
+					path := []string{"here/", "there/"}[side] + []string{"a", "b", "c/d", "c/e", "f"}[p.random.IntN(5)]
+					content := "-"
+					if p.counter++; p.random.IntN(4) > 0 {
+						content = strconv.Itoa(p.counter)
+					}
+					write(t, p.roots()[side], files{path: content})
+				}
+				p.fault.Store(nil)
+				p.kill() // it may live, or have been killed
+				p.start()
+				x.alike("after everything works again")
+			}
+		})
+	}
 }
 
 func TestAWatchLeavesNoGoroutine(t *testing.T) {

@@ -63,9 +63,12 @@ func developmentEndpoints(name string, component *sandbarv1alpha1.DevelopmentCom
 	}
 	log := at(ControlPort, "/logs", "GET")
 	log.Stream = true
+	changes := at(ControlPort, "/changes", "GET")
+	changes.Stream = true
 	exec := at(ControlPort, "/exec", "GET")
 	exec.Upgrade = true
 	endpoints := map[string]sandbarv1alpha1.Endpoint{
+		"changes": changes,
 		"env":     at(ControlPort, "/env", "GET", "POST"),
 		"exec":    exec,
 		"files":   at(ControlPort, "/files", "GET"),

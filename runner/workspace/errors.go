@@ -39,6 +39,9 @@ const (
 	// CodeNoSpace means that the volume is full, or its quota is, or that the
 	// workspace would exceed [Limits.TotalFiles] or [Limits.TotalBytes].
 	CodeNoSpace Code = "InsufficientStorage"
+	// CodeWatchLimit means that the workspace cannot be watched: it has too many
+	// directories, or the node has no watch left.
+	CodeWatchLimit Code = "WatchLimit"
 	// CodePartiallyApplied means that a commit failed in the middle and could not be
 	// undone; [Error.Applied] has the paths that remain changed.
 	CodePartiallyApplied Code = "PartiallyApplied"

@@ -40,6 +40,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if servePeer() {
+		return
+	}
 	ctrllog.SetLogger(logr.Discard()) // for the certificate watcher, which warns without
 	// The library of the audit log has one goroutine per file, for the life of the process.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"))

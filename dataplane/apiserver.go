@@ -83,14 +83,14 @@ func authenticate(tc *clienttransport.Config, rt http.RoundTripper) (http.RoundT
 }
 
 // address implements transport.
-func (a *apiServer) address(t *target) *url.URL {
+func (a *apiServer) address(t *target) url.URL {
 	u := a.base
 	of := "/services/" + t.service
 	if t.pod != nil {
 		of = "/pods/" + t.pod.Name
 	}
 	u.Path += "/api/v1/namespaces/" + t.namespace + of + ":" + t.port + "/proxy"
-	return &u
+	return u
 }
 
 // CloseIdleConnections lets go of the connections that no request uses.

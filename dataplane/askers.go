@@ -58,11 +58,11 @@ func newAskers(limits func() *Limits) (*askers, error) {
 // said.
 func (a *askers) enter(q question) (leave func(*refusal), refused *refusal) {
 	limits := a.limits()
-	credential := asker(sha256.Sum256([]byte("credential\x00" + q.caller.CredentialKey())))
+	credential := asker(q.caller.CredentialKey())
 	who := credential
 	// Who is known by name did not make the name up: a certificate or a seal of ours stands for it.
 	if _, vouched := q.caller.User(); !vouched && !a.known.Contains(credential) {
-		who = sha256.Sum256([]byte("address\x00" + q.from))
+		who = sha256.Sum256([]byte("address\x00" + addressOf(q.from)))
 	}
 	if bucket, ok := a.denials.Get(who); ok {
 		keepUp(bucket, limits.DeniedRate, limits.DeniedBurst)

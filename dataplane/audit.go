@@ -108,7 +108,7 @@ func (a *auditor) write(x *exchange, record auditRecord) {
 		// kcp has not accepted the token: another question would only be another refusal.
 		a.emit(&record, auditUser{unknown: unknownNotAsked})
 	default:
-		key := nameKey(x.question.caller)
+		key := cacheKey(x.question.caller.CredentialKey())
 		if user, ok := a.names.find(key); ok {
 			a.emit(&record, user)
 			return

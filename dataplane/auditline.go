@@ -105,7 +105,9 @@ func newAuditID() string {
 			b[i+j] = byte(v >> (8 * j))
 		}
 	}
-	return hex.EncodeToString(b[:])
+	var text [2 * len(b)]byte
+	hex.Encode(text[:], b[:])
+	return string(text[:])
 }
 
 func newAuditRecord(x *exchange, stage string, now time.Time, took time.Duration) auditRecord {

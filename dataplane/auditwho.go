@@ -5,7 +5,6 @@ package dataplane
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -59,9 +58,6 @@ func newNames(ask whoAmI, m *metrics) (*names, error) {
 	}
 	return &names{ask: ask, metrics: m, known: known, waiting: map[cacheKey][]func(auditUser){}}, nil
 }
-
-// nameKey is SHA-256 of the credential.
-func nameKey(caller tenant.Caller) cacheKey { return sha256.Sum256([]byte(caller.CredentialKey())) }
 
 // find returns who the caller with a key is, if that is known.
 func (n *names) find(key cacheKey) (auditUser, bool) {

@@ -25,6 +25,10 @@ const (
 	// auditBatchBytes is what is written at once; it must be well below the size at which a
 	// file is put away (1 MiB at least).
 	auditBatchBytes = 256 << 10
+	// auditLinger is how long the writer waits for more lines once there is one, unless there are
+	// auditBatchBytes already: to wake a thread and write for each line costs the request more
+	// than all else that is done for its line. What a crash loses grows by that much.
+	auditLinger = 10 * time.Millisecond
 	// auditFlushTimeout bounds how long the end of the server waits for the last lines.
 	auditFlushTimeout = 5 * time.Second
 )
@@ -76,18 +80,21 @@ type auditWriter struct {
 
 	mu      sync.Mutex
 	pending []byte // whole lines
+	// urgent is set from when lines are to be written at once until they are taken.
+	urgent  bool
 	spare   []byte // what was pending before, to be used again
 	dropped uint64 // since the last line
 	closing bool
 
-	wake chan struct{} // holds at most one
-	done chan struct{}
+	wake  chan struct{} // holds at most one, as does hurry: do not wait for more
+	hurry chan struct{}
+	done  chan struct{}
 	// failing and torn are the goroutine's: the last write failed, perhaps within a line.
 	failing, torn bool
 }
 
 func newAuditWriter(out io.WriteCloser, m *metrics, log *slog.Logger) *auditWriter {
-	return &auditWriter{out: out, metrics: m, log: log, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &auditWriter{out: out, metrics: m, log: log, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // add takes a line without its end. It does not wait.
@@ -100,15 +107,27 @@ func (w *auditWriter) add(line []byte) {
 		w.metrics.auditDropped.get(droppedQueue).Inc()
 		return
 	}
+	first := len(w.pending) == 0
 	w.pending = append(w.pending, line...)
 	if w.dropped > 0 {
 		w.pending = strconv.AppendUint(append(w.pending, `,"dropped":`...), w.dropped, 10)
 		w.dropped = 0
 	}
 	w.pending = append(w.pending, "}\n"...)
+	full := !w.urgent && len(w.pending) >= auditBatchBytes
+	w.urgent = w.urgent || full
 	w.mu.Unlock()
+	if first {
+		signal(w.wake)
+	}
+	if full {
+		signal(w.hurry)
+	}
+}
+
+func signal(c chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -124,16 +143,18 @@ func (w *auditWriter) drop(reason string) {
 // run writes until close is called and everything is written.
 func (w *auditWriter) run() {
 	defer close(w.done)
+	linger := time.NewTimer(auditLinger)
+	defer linger.Stop()
 	for range w.wake {
-		for {
-			lines, closing := w.take()
-			if len(lines) == 0 {
-				if closing {
-					return
-				}
-				break
-			}
-			w.write(lines)
+		linger.Reset(auditLinger)
+		select {
+		case <-linger.C:
+		case <-w.hurry:
+		}
+		lines, closing := w.take()
+		w.write(lines)
+		if closing {
+			return
 		}
 	}
 }
@@ -142,7 +163,7 @@ func (w *auditWriter) take() (lines []byte, closing bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lines = w.pending
-	w.pending, w.spare = w.spare[:0], lines
+	w.pending, w.spare, w.urgent = w.spare[:0], lines, false
 	return lines, w.closing
 }
 
@@ -201,12 +222,10 @@ func (w *auditWriter) failed(err error, lost []byte) {
 // close writes what waits, for a bounded time, and ends run.
 func (w *auditWriter) close() error {
 	w.mu.Lock()
-	w.closing = true
+	w.closing, w.urgent = true, true
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	signal(w.wake)
+	signal(w.hurry)
 	timeout := time.NewTimer(auditFlushTimeout)
 	defer timeout.Stop()
 	select {

@@ -263,7 +263,7 @@ func BenchmarkAuditLine(b *testing.B) {
 	x.question.caller = tenant.Bearer(strings.Repeat("t", 900))
 	x.status.Store(200)
 	user := newAuditUser(authenticationv1.UserInfo{Username: "alice", UID: "u-1", Groups: []string{"devs", "system:authenticated"}})
-	names.known.Add(nameKey(x.question.caller), knownName{user: user, expires: time.Now().Add(time.Hour)})
+	names.known.Add(x.question.caller.CredentialKey(), knownName{user: user, expires: time.Now().Add(time.Hour)})
 	b.ReportAllocs()
 	for b.Loop() {
 		a.begin(x)

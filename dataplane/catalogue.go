@@ -59,7 +59,7 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 	if x.request.Method != http.MethodGet && x.request.Method != http.MethodHead {
 		return methodNotAllowed([]string{http.MethodGet, http.MethodHead})
 	}
-	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true, from: addressOf(x.request.RemoteAddr)}
+	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true, from: x.request.RemoteAddr}
 	if _, refused := h.authorize(x); refused != nil {
 		return refused
 	}

@@ -118,12 +118,12 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	x.id = at.id
+	x.id = at.id.ID
 	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}
-	h.activity.begin(x, at.id)
+	h.activity.begin(x, at.id.ID)
 	to, refused := h.placer.resolve(at, x.route, endpoint)
 	if refused != nil {
 		return refused
@@ -153,7 +153,7 @@ func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
 	}
 	return question{
 		caller: caller, subresource: x.route.verb, verb: verb, declared: x.kind.declares(x.route), ref: x.route.ref(),
-		from: addressOf(x.request.RemoteAddr), linkIssued: x.preview.Issued(),
+		from: x.request.RemoteAddr, linkIssued: x.preview.Issued(),
 	}, nil
 }
 
@@ -219,7 +219,7 @@ func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
 		}
 		at, refused = h.placer.find(x.kind, x.route, g)
 	}
-	if refused == nil && x.preview != nil && at.id != x.preview.ID() {
+	if refused == nil && x.preview != nil && at.id.ID != x.preview.ID() {
 		return nil, notFound(causeNotPlaced) // the name is another instance's now
 	}
 	return at, refused
@@ -227,14 +227,14 @@ func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
 
 // locate is place for a verb that needs no runtime instance, only that there is a placement.
 func (h *handler) locate(x *exchange, g grant) (placement.ID, *refusal) {
-	id, _, refused := h.placer.locate(x.kind, x.route, g)
+	at, _, refused := h.placer.locate(x.kind, x.route, g)
 	if mayBeStale(g, refused) {
 		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
-			return id, refused
+			return at.ID, refused
 		}
-		id, _, refused = h.placer.locate(x.kind, x.route, g)
+		at, _, refused = h.placer.locate(x.kind, x.route, g)
 	}
-	return id, refused
+	return at.ID, refused
 }
 
 // admit counts the request, until it ends, against the limits of its instance and workspace.

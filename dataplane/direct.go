@@ -58,11 +58,11 @@ func newDirect(cache *runtimeCache) *direct {
 }
 
 // address implements transport. The host is no name that anybody could look up; Dial reads it.
-func (d *direct) address(t *target) *url.URL {
+func (d *direct) address(t *target) url.URL {
 	if t.pod != nil {
-		return &url.URL{Scheme: "http", Host: t.port + "." + t.pod.Name + "." + t.namespace + podSuffix}
+		return url.URL{Scheme: "http", Host: t.port + "." + t.pod.Name + "." + t.namespace + podSuffix}
 	}
-	return &url.URL{Scheme: "http", Host: t.port + "." + t.service + "." + t.namespace}
+	return url.URL{Scheme: "http", Host: t.port + "." + t.service + "." + t.namespace}
 }
 
 // Dial implements http1.Upstream: it reaches the Pod, or a ready endpoint of the Service, that host
@@ -202,7 +202,7 @@ func (e readyPod) is(id string) bool {
 // ready yields the ready pods of a Service that serve a port.
 func (d *direct) ready(namespace, service, port string) iter.Seq[readyPod] {
 	return func(yield func(readyPod) bool) {
-		for _, slice := range d.cache.endpointSlices(namespace, service) {
+		for slice := range d.cache.endpointSlices(namespace, service) {
 			number := portNumber(slice, port)
 			if number == 0 || slice.AddressType == discoveryv1.AddressTypeFQDN {
 				continue

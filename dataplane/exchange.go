@@ -32,8 +32,10 @@ type exchange struct {
 	http.ResponseWriter
 	request *http.Request
 	// control sets deadlines on, flushes and hijacks the connection.
-	control *http.ResponseController
+	control http.ResponseController
 	stall   time.Duration
+	// writeBy is the write deadline that is set; zero for none.
+	writeBy time.Time
 	started time.Time
 	// ends is what atEnd was told; its first ones lie in endsRoom.
 	ends     []func()
@@ -61,8 +63,8 @@ type exchange struct {
 	// err is more about cause, for the access line; it never holds a credential.
 	err error
 
-	// progress, if set, is called whenever the caller has sent some of the body.
-	progress func()
+	// supervisor ends the request, on its way to the pod, before its time.
+	supervisor supervisor
 	// stalled is set when the caller stopped in the middle of the body, or takes nothing of the
 	// answer.
 	stalled atomic.Bool
@@ -97,15 +99,16 @@ type exchange struct {
 }
 
 func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *exchange {
-	x := &exchange{ResponseWriter: w, request: r, control: http.NewResponseController(w), stall: stall, started: time.Now()}
+	x := &exchange{ResponseWriter: w, request: r, control: *http.NewResponseController(w), stall: stall, started: time.Now()}
 	x.ends = x.endsRoom[:0]
 	if isUpgrade(r.Header) {
 		x.outlive()
 		r = x.request
 	}
-	// A deadline that an earlier request left on the connection must not hit this one.
-	_ = x.control.SetWriteDeadline(time.Time{})
 	if r.Body != nil && r.Body != http.NoBody {
+		// A deadline that an earlier request left on the connection must not hit what net/http
+		// writes by itself when the body is read: 100 Continue.
+		_ = x.control.SetWriteDeadline(time.Time{})
 		// A copy: net/http must find its own body in its own request. With another there it
 		// does not notice that the body was left unread or broken, and reads the rest of the
 		// connection as the next request.
@@ -128,7 +131,7 @@ func (x *exchange) WriteHeader(code int) {
 	}
 	if x.status.CompareAndSwap(0, int64(code)) {
 		if x.auditID != "" {
-			x.Header().Set(headerAuditID, x.auditID)
+			x.Header()[headerAuditID] = []string{x.auditID}
 		}
 		x.ResponseWriter.WriteHeader(code)
 	}
@@ -170,20 +173,28 @@ func (x *exchange) noteStall(err error, deadline time.Time) {
 // when what is written must be taken.
 func (x *exchange) setDeadlines() time.Time {
 	write := time.Now().Add(x.stall)
+	if x.bodyRead.Load() && write.Sub(x.writeBy) < x.stall/8 {
+		return x.writeBy // near enough
+	}
 	if !x.bodyRead.Load() {
 		read := min(x.stall, unreadBody)
 		_ = x.control.SetReadDeadline(time.Now().Add(read))
 		write = write.Add(read) // net/http reads first and writes then
 	}
 	_ = x.control.SetWriteDeadline(write)
+	x.writeBy = write
 	return write
 }
 
 // clearDeadlines is called when something was written. A stream may be quiet after it for as
 // long as it likes: on HTTP/2 a write deadline that passes resets even a quiet stream, and
-// on HTTP/1 a read deadline that passes looks as if the caller had left.
+// on HTTP/1 a read deadline that passes looks as if the caller had left. A write deadline that
+// passes on a quiet HTTP/1 connection does nothing, and before the next write there is another.
 func (x *exchange) clearDeadlines() {
-	_ = x.control.SetWriteDeadline(time.Time{})
+	if x.request.ProtoMajor != 1 {
+		_ = x.control.SetWriteDeadline(time.Time{})
+		x.writeBy = time.Time{}
+	}
 	if !x.bodyRead.Load() {
 		_ = x.control.SetReadDeadline(time.Time{})
 	}
@@ -229,7 +240,10 @@ func (x *exchange) fail(e *refusal) {
 }
 
 // began notes that a pod has begun its answer.
-func (x *exchange) began() { x.firstByte = time.Since(x.sent) }
+func (x *exchange) began() {
+	x.supervisor.answered()
+	x.firstByte = time.Since(x.sent)
+}
 
 // countedBody counts a request's body and keeps a stalled client from holding the request.
 type countedBody struct {
@@ -264,9 +278,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		b.exchange.broken.Store(true)
 	}
-	if b.exchange.progress != nil {
-		b.exchange.progress()
-	}
+	b.exchange.supervisor.progress()
 	return n, err
 }
 

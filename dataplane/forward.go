@@ -46,15 +46,18 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	}
 	x.sent = time.Now()
 	ctx, cancel := context.WithCancelCause(x.request.Context())
-	x.atEnd(func() { cancel(nil) })
 	ctx, span := spanToPod(ctx, x)
-	x.atEnd(func() { span.End() })
-	x.atEnd(h.supervise(ctx, cancel, x, at))
-	x.atEnd(func() { x.noteCut(ctx) })
+	stop := h.supervise(ctx, cancel, x, at)
+	x.atEnd(func() {
+		x.noteCut(ctx)
+		stop()
+		span.End()
+		cancel(nil)
+	})
 	if isUpgrade(x.request.Header) {
-		return h.upgrade(ctx, cancel, x, to, up)
+		return h.upgrade(ctx, x, to, up)
 	}
-	return h.forward(ctx, cancel, x, to, up)
+	return h.forward(ctx, x, to, up)
 }
 
 func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
@@ -73,25 +76,16 @@ func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
 }
 
 // forward carries a plain request and its answer.
-func (h *handler) forward(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
+func (h *handler) forward(ctx context.Context, x *exchange, to *target, up upstream) *refusal {
 	out := outgoing(ctx, x, to, up)
 	if x.request.Body != nil && x.request.ContentLength != 0 {
 		out.Body = upload{http.MaxBytesReader(x.ResponseWriter, x.request.Body, h.settings.limits().BodyBytes), x}
-	}
-	answered := func() {}
-	if !x.isStream {
-		limit := h.settings.limits().ResponseTimeout
-		timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(limit, nil)) })
-		defer timer.Stop()
-		answered = func() { timer.Stop() }
-		x.progress = func() { timer.Reset(limit) }
 	}
 	res, err := up.rt.RoundTrip(out)
 	if err != nil {
 		return h.failed(ctx, x, to, err)
 	}
 	defer res.Body.Close()
-	answered()
 	x.began()
 	removeHopByHop(res.Header)
 	if err := h.answer(x, to, up, res); err != nil {

@@ -75,7 +75,7 @@ func filterRequest(h http.Header, in *http.Request, r route, t *target) {
 		}
 	}
 	if !t.proxy {
-		h.Del("Cookie") // cookies are a preview's; the runner has none
+		delete(h, "Cookie") // cookies are a preview's; the runner has none
 	}
 	if offers, ok := h[protocolHeader]; ok {
 		if kept := withoutBearerProtocol(offers); kept != nil {
@@ -85,15 +85,14 @@ func filterRequest(h http.Header, in *http.Request, r route, t *target) {
 		}
 	}
 	if token := t.token.reveal(); token != "" && !t.proxy {
-		h.Set(headerControlToken, token)
+		h[headerControlToken] = []string{token}
 	}
 	switch {
 	case t.proxy && r.previewHost != "":
 		forPreviewPod(h, r.previewHost)
 	case t.proxy:
-		h.Set(headerPrefix, r.prefix)
-		h.Set(headerHost, in.Host)
-		h.Set(headerProto, scheme(in))
+		values := [...]string{r.prefix, in.Host, scheme(in)}
+		h[headerPrefix], h[headerHost], h[headerProto] = values[0:1:1], values[1:2:2], values[2:3:3]
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // keeps net/http from adding its own
@@ -136,10 +135,10 @@ func filterResponse(h http.Header, r route, t *target, host string) {
 	}
 	if r.previewHost == "" {
 		// On a host that instances share, a service worker must not leave its folder.
-		h.Del("Service-Worker-Allowed")
+		delete(h, "Service-Worker-Allowed")
 	}
 	if !t.proxy {
-		h.Del("Set-Cookie")
+		delete(h, "Set-Cookie")
 		return
 	}
 	if r.previewHost != "" {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,7 +142,7 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 	}
 	defer l.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = l.Addr().String() })
-	dead := w.server.cache.endpointSlices(demoID.Namespace(), "preview")[0].DeepCopy()
+	dead := slices.Collect(w.server.cache.endpointSlices(demoID.Namespace(), "preview"))[0].DeepCopy()
 	// Another address of this machine on the same port, where nobody listens.
 	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}
 	if err := w.server.cache.slices.GetIndexer().Add(dead); err != nil {

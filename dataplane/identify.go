@@ -59,14 +59,15 @@ func identifyByToken(r *http.Request) (tenant.Caller, *refusal) {
 		}
 		return tenant.Bearer(token), nil
 	case isUpgrade(r.Header):
-		return identifyByProtocol(r.Header[protocolHeader])
+		token, refused := tokenInProtocol(r.Header[protocolHeader])
+		return tenant.Bearer(token), refused
 	}
 	return tenant.Caller{}, unauthorized(causeNoIdentity)
 }
 
-// identifyByProtocol finds the token among the WebSocket subprotocols that a client offers.
-func identifyByProtocol(offers []string) (tenant.Caller, *refusal) {
-	var caller tenant.Caller
+// tokenInProtocol finds the token among the WebSocket subprotocols that a client offers.
+func tokenInProtocol(offers []string) (string, *refusal) {
+	var found string
 	for _, offer := range offers {
 		for protocol := range strings.SplitSeq(offer, ",") {
 			encoded, ok := strings.CutPrefix(strings.TrimSpace(protocol), bearerProtocolPrefix)
@@ -74,16 +75,16 @@ func identifyByProtocol(offers []string) (tenant.Caller, *refusal) {
 				continue
 			}
 			token, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-			if err != nil || !isToken(string(token)) || !caller.IsZero() {
-				return tenant.Caller{}, unauthorized(causeBadIdentity)
+			if err != nil || !isToken(string(token)) || found != "" {
+				return "", unauthorized(causeBadIdentity)
 			}
-			caller = tenant.Bearer(string(token))
+			found = string(token)
 		}
 	}
-	if caller.IsZero() {
-		return tenant.Caller{}, unauthorized(causeNoIdentity)
+	if found == "" {
+		return "", unauthorized(causeNoIdentity)
 	}
-	return caller, nil
+	return found, nil
 }
 
 // withoutBearerProtocol removes the token from the subprotocols that go on to a pod; it

@@ -206,13 +206,26 @@ func (l *limiter) admit(workspace, instance string, stream bool) (release func()
 	}
 	l.inFlight[own]++
 	l.inFlight[all]++
-	return sync.OnceFunc(func() { l.leave(own, all) }), nil
+	return (&admission{limiter: l, slots: [2]slot{own, all}}).release, nil
 }
 
-func (l *limiter) leave(slots ...slot) {
+// admission holds the slots of one request.
+type admission struct {
+	limiter  *limiter
+	slots    [2]slot
+	released bool
+}
+
+// release gives the slots back; a second call must not give back another's.
+func (a *admission) release() {
+	l := a.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range slots {
+	if a.released {
+		return
+	}
+	a.released = true
+	for _, s := range a.slots {
 		if l.inFlight[s]--; l.inFlight[s] == 0 {
 			delete(l.inFlight, s)
 		}
@@ -229,6 +242,9 @@ func (l *limiter) wait(workspace string, limits *Limits) time.Duration {
 		}
 	}
 	keepUp(bucket, limits.WorkspaceRate, limits.WorkspaceBurst)
+	if bucket.Allow() {
+		return 0
+	}
 	reservation := bucket.Reserve()
 	delay := reservation.Delay()
 	if delay > 0 {

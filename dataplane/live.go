@@ -17,30 +17,37 @@ import (
 // live are the requests on their way to pods, by logical cluster, so that what happens to a
 // workspace or to an instance is looked at at once. The requests' own timers do the work.
 type live struct {
-	mu       sync.Mutex
-	clusters map[string]map[*rechecker]struct{}
+	mu sync.Mutex
+	// clusters hold the first of a list each: every request enters and leaves one.
+	clusters map[string]*supervisor
 }
 
-func newLive() *live { return &live{clusters: map[string]map[*rechecker]struct{}{}} }
+func newLive() *live { return &live{clusters: map[string]*supervisor{}} }
 
-func (l *live) add(c *rechecker) {
+func (l *live) add(c *supervisor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := l.clusters[c.id.Cluster]
-	if some == nil {
-		some = map[*rechecker]struct{}{}
-		l.clusters[c.id.Cluster] = some
+	if c.behind = l.clusters[c.id.Cluster]; c.behind != nil {
+		c.behind.before = c
 	}
-	some[c] = struct{}{}
+	l.clusters[c.id.Cluster] = c
 }
 
-func (l *live) remove(c *rechecker) {
+func (l *live) remove(c *supervisor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.clusters[c.id.Cluster], c)
-	if len(l.clusters[c.id.Cluster]) == 0 {
+	switch {
+	case c.before != nil:
+		c.before.behind = c.behind
+	case c.behind != nil:
+		l.clusters[c.id.Cluster] = c.behind
+	default:
 		delete(l.clusters, c.id.Cluster)
 	}
+	if c.behind != nil {
+		c.behind.before = c.before
+	}
+	c.before, c.behind = nil, nil
 }
 
 // recheck has requests in a cluster looked at again at once: those of one instance, or all.
@@ -50,11 +57,11 @@ func (l *live) recheck(cluster string, uid types.UID, since time.Time) {
 	}
 }
 
-func (l *live) of(cluster string, uid types.UID) []*rechecker {
+func (l *live) of(cluster string, uid types.UID) []*supervisor {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []*rechecker
-	for c := range l.clusters[cluster] {
+	var found []*supervisor
+	for c := l.clusters[cluster]; c != nil; c = c.behind {
 		if uid == "" || c.id.UID == uid {
 			found = append(found, c)
 		}

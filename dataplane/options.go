@@ -17,6 +17,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
+// GarbageHeadroom is what a process that serves should let its heap grow by before Go collects
+// (headroom.Keep). A data plane holds little: without, a fifth of its processor time went into
+// collections. Half of this gains nearly as much; twice of it gains nothing more.
+const GarbageHeadroom = 64 << 20
+
 // Options configure the data plane. The zero value of a field means its default.
 type Options struct {
 	// ListenAddress is where verbs are served. Defaults to ":8443".

@@ -29,7 +29,7 @@ func (x *exchange) outlive() {
 // handOver leaves the rest of the exchange to a relay, and lets go of what only an answer needs.
 func (x *exchange) handOver(r *relay) {
 	x.untie()
-	x.relay, x.ResponseWriter, x.control, x.progress = r, nil, nil, nil
+	x.relay, x.ResponseWriter, x.control = r, nil, http.ResponseController{}
 	kept := &http.Request{Method: x.request.Method, RemoteAddr: x.request.RemoteAddr}
 	if forwarded := x.request.Header["X-Forwarded-For"]; len(forwarded) > 0 { // see sourceIPs
 		kept.Header = http.Header{"X-Forwarded-For": forwarded}

@@ -54,13 +54,14 @@ func servePod() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// serveCallers does as it is told, line by line.
+// serveCallers does as it is told, an order at a time.
 func serveCallers() {
 	for orders := json.NewDecoder(os.Stdin); ; {
-		var s load.Subject
-		if orders.Decode(&s) != nil {
+		var o order
+		if orders.Decode(&o) != nil {
 			return
 		}
+		s := load.Subject{Name: "proxy", Address: o.Address, Path: o.Path, Header: o.Header}
 		got, err := load.Closed(context.Background(), s, "/x", 16, 100*time.Millisecond)
 		if err != nil {
 			fmt.Println(err)
@@ -69,6 +70,9 @@ func serveCallers() {
 		}
 	}
 }
+
+// order is what callers are told: a load.Subject.
+type order struct{ Address, Path, Header string }
 
 // peer is such a process.
 type peer struct {

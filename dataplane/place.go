@@ -12,7 +12,7 @@ import (
 
 // place is the placement of an authorized instance.
 type place struct {
-	id   placement.ID
+	id   placement.Located
 	kind *kind
 	// instance is the kro instance on the runtime cluster; nil when only the placement was
 	// asked for. It is shared: never write to it.
@@ -45,7 +45,7 @@ func (p *placer) find(k *kind, r route, g grant) (*place, *refusal) {
 	if err := id.Check(instance); err != nil {
 		return nil, notFound(causeForeignRef)
 	}
-	if instance.GetDeletionTimestamp() != nil {
+	if isDeleting(instance) {
 		return nil, notFound(causeDeleting)
 	}
 	return &place{id: id, kind: k, instance: instance}, nil
@@ -54,24 +54,31 @@ func (p *placer) find(k *kind, r route, g grant) (*place, *refusal) {
 // locate tells which placement, and which namespace, stands for an object, if this provider made
 // one. What it does
 // not find does not exist here, even if another provider has an instance of that name.
-func (p *placer) locate(k *kind, r route, g grant) (placement.ID, *corev1.Namespace, *refusal) {
-	claims := p.cache.claims(claimKey(g.id.Cluster, k.template.Name, r.namespace, r.name))
-	if len(claims) > 1 && g.cached {
+func (p *placer) locate(k *kind, r route, g grant) (placement.Located, *corev1.Namespace, *refusal) {
+	claim, claims := p.cache.claims(claimKey(g.id.Cluster, k.template.Name, r.namespace, r.name))
+	if claims > 1 && g.cached {
 		// The object was perhaps deleted and made again: a cached UID may be the old one's.
-		return placement.ID{}, nil, notFound(causeAmbiguous)
+		return placement.Located{}, nil, notFound(causeAmbiguous)
 	}
 	id := g.id
 	if id.UID == "" {
-		if len(claims) != 1 {
-			return placement.ID{}, nil, notFound(causeNotPlaced)
+		if claims != 1 {
+			return placement.Located{}, nil, notFound(causeNotPlaced)
 		}
-		id, _, _ = placement.Owner(claims[0])
+		id, _, _ = placement.Owner(claim)
 	}
-	namespace := lookup[corev1.Namespace](p.cache.namespaces, id.Namespace())
+	at := id.Locate()
+	namespace := lookup[corev1.Namespace](p.cache.namespaces, at.Namespace())
 	if namespace == nil || !owns(id, namespace) {
-		return placement.ID{}, nil, notFound(causeNotPlaced)
+		return placement.Located{}, nil, notFound(causeNotPlaced)
 	}
-	return id, namespace, nil
+	return at, namespace, nil
+}
+
+// isDeleting tells whether a runtime instance has a deletion timestamp, without reading the time.
+func isDeleting(instance *unstructured.Unstructured) bool {
+	at, found, err := unstructured.NestedFieldNoCopy(instance.Object, "metadata", "deletionTimestamp")
+	return err != nil || found && at != nil
 }
 
 // owns tells whether a namespace is labelled as the placement of id. A namespace that somebody

@@ -307,7 +307,7 @@ func FuzzResolve(f *testing.F) {
 	f.Add(own, "foreign", other.Namespace(), "foreign")
 	f.Add(own+"/..", "../kube-system/control", "", "control")
 	f.Fuzz(func(t *testing.T, serviceNamespace, service, secretNamespace, secret string) {
-		at := &place{id: demoID, kind: &kind{template: runnerTemplate()}, instance: kroInstance(demoID, "demo", map[string]any{
+		at := &place{id: demoID.Locate(), kind: &kind{template: runnerTemplate()}, instance: kroInstance(demoID, "demo", map[string]any{
 			"controlServiceRef": map[string]any{"namespace": serviceNamespace, "name": service},
 			"controlSecretRef":  map[string]any{"namespace": secretNamespace, "name": secret},
 		})}

@@ -26,7 +26,7 @@ type question struct {
 	declared bool
 	// workspaceOnly asks for access to the workspace instead of the object.
 	workspaceOnly bool
-	// from is the address that the request comes from. It is for askers, and alone no part of
+	// from is the address and port that the request comes from. It is for askers, and alone no part of
 	// the key: the answer does not depend on it.
 	from string
 	// linkIssued is when the preview link was issued that the caller is known by; zero if by
@@ -38,13 +38,14 @@ type question struct {
 var keyBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // key is SHA-256 over everything that the answer depends on, each part with its length in
-// front. Without the lengths, a workspace "a" with resource "bc" would share an answer with
+// front but the first, whose length is fixed. Without the lengths, a workspace "a" with resource "bc" would share an answer with
 // "ab" and "c"; without the credential, callers would share answers (Traefik, CVE-2026-71326).
 func (q question) key() cacheKey {
 	buffer, _ := keyBuffers.Get().(*[]byte)
-	b := (*buffer)[:0]
+	credential := q.caller.CredentialKey()
+	b := append((*buffer)[:0], credential[:]...)
 	for _, part := range [...]string{
-		q.caller.CredentialKey(), q.ref.Workspace, q.ref.Group, q.ref.Version, q.ref.Resource,
+		q.ref.Workspace, q.ref.Group, q.ref.Version, q.ref.Resource,
 		q.ref.Namespace, q.ref.Name, q.subresource, q.verb,
 	} {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(part)))
@@ -57,8 +58,8 @@ func (q question) key() cacheKey {
 	if q.workspaceOnly {
 		flags |= 2
 	}
-	key := cacheKey(sha256.Sum256(append(b, flags)))
-	clear(b) // the credential does not lie about
+	b = append(b, flags)
+	key := cacheKey(sha256.Sum256(b))
 	*buffer = b
 	keyBuffers.Put(buffer)
 	return key

@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: prefix %q and tail %q are not the path", raw, r.prefix, r.tail)
 		}
 		for _, base := range []*url.URL{{Scheme: "http", Host: "p.s.n"}, {Scheme: "http", Host: "api", Path: "/api/v1/namespaces/n/services/s:p/proxy"}} {
-			up := upstreamURL(base, &target{upstreamPath: "/logs"}, r.tail, "")
+			up := upstreamURL(*base, &target{upstreamPath: "/logs"}, r.tail, "")
 			want := base.Path + "/logs"
 			for s, round := up.EscapedPath(), 0; round < 3; round++ {
 				for _, form := range []string{s, strings.ReplaceAll(s, "\\", "/")} {

@@ -6,6 +6,7 @@ package dataplane
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 
@@ -96,34 +97,28 @@ func lookup[T any](informer cache.SharedIndexInformer, key string) *T {
 	return typed
 }
 
-// claims returns the namespaces that stand for instances of a Template under one name.
-func (c *runtimeCache) claims(claim string) []*corev1.Namespace {
-	objs, err := c.namespaces.GetIndexer().ByIndex(indexClaim, claim)
-	if err != nil {
-		return nil // only for an index that does not exist
-	}
-	found := make([]*corev1.Namespace, 0, len(objs))
+// claims counts the namespaces that stand for instances of a Template under one name, and
+// returns one of them.
+func (c *runtimeCache) claims(claim string) (one *corev1.Namespace, n int) {
+	objs, _ := c.namespaces.GetIndexer().ByIndex(indexClaim, claim) // fails only without the index
 	for _, obj := range objs {
 		if ns, ok := obj.(*corev1.Namespace); ok {
-			found = append(found, ns)
+			one, n = ns, n+1
 		}
 	}
-	return found
+	return one, n
 }
 
-// endpointSlices returns the slices of a Service.
-func (c *runtimeCache) endpointSlices(namespace, service string) []*discoveryv1.EndpointSlice {
-	objs, err := c.slices.GetIndexer().ByIndex(indexService, namespace+"/"+service)
-	if err != nil {
-		return nil // only for an index that does not exist
-	}
-	found := make([]*discoveryv1.EndpointSlice, 0, len(objs))
-	for _, obj := range objs {
-		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok {
-			found = append(found, slice)
+// endpointSlices yields the slices of a Service.
+func (c *runtimeCache) endpointSlices(namespace, service string) iter.Seq[*discoveryv1.EndpointSlice] {
+	return func(yield func(*discoveryv1.EndpointSlice) bool) {
+		objs, _ := c.slices.GetIndexer().ByIndex(indexService, namespace+"/"+service) // as above
+		for _, obj := range objs {
+			if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && !yield(slice) {
+				return
+			}
 		}
 	}
-	return found
 }
 
 // claimKey is what two placements must not share: cluster, Template, namespace and name. None

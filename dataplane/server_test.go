@@ -153,10 +153,10 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 			w := newWorld(t, recorder())
 			h := w.server.handler
 			r := route{workspace: "cluster1", namespace: "default", group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners", name: "demo", verb: "log"}
-			stream := &rechecker{
-				h: h, ctx: t.Context(), route: r, kind: h.kinds.find(r), id: demoID, lastGood: time.Now(),
+			stream := &supervisor{h: h, ctx: t.Context(), id: demoID, lastGood: time.Now(), x: &exchange{
+				route: r, kind: h.kinds.find(r),
 				question: question{caller: tenant.Bearer(adminToken), ref: r.ref(), subresource: "log", verb: "get", declared: true},
-			}
+			}}
 			look := func() *refusal { return stream.verdict(stream.stillAllowed(time.Now())) }
 			if cut := look(); cut != nil {
 				t.Fatalf("cut while the right stands: %v", cut)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -27,61 +28,76 @@ const (
 
 var errCut = errors.New("the caller's right, or the instance, has ended")
 
-// supervise ends a request that lasts when the caller's right or the instance ends; a stream also
-// when the server drains, so that it is opened elsewhere, and at the ceiling. It looks after plain
-// requests too, because server-sent events and long downloads look like them at the beginning.
-// The returned function must be called when the request has ended. There is no goroutine per
-// request: timers run what there is to do.
+// supervise ends a request whose pod does not begin its answer in time, and one that lasts when the
+// caller's right or the instance ends; a stream also when the server drains, so that it is opened
+// elsewhere, and at the ceiling. It looks after plain requests too, because server-sent events and
+// long downloads look like them at the beginning. The returned function must be called when the
+// request has ended. There is no goroutine per request: one timer runs what there is to do.
 func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *place) (stop func()) {
-	c := &rechecker{h: h, ctx: ctx, cancel: cancel, question: x.question, route: x.route, kind: x.kind, id: at.id, lastGood: time.Now()}
-	c.begin()
+	c := &x.supervisor
+	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.id.ID, x.sent
+	limits := h.settings.limits()
+	if !x.isStream || isUpgrade(x.request.Header) {
+		c.patience = limits.ResponseTimeout
+		c.answerBy.Store(x.sent.Add(c.patience).UnixNano())
+	}
 	if !x.isStream {
+		c.begin(x.sent)
 		return c.stop
 	}
-	longest := h.settings.limits().StreamDuration
-	ceiling := time.AfterFunc(longest, func() {
-		cancel(unavailable(causeStreamCeiling, fmt.Sprintf("the stream has lasted %s, which is its limit: open it again", longest), 0, nil))
-	})
+	c.longest, c.ceiling = limits.StreamDuration, x.sent.Add(limits.StreamDuration)
+	c.begin(x.sent)
 	undrain := context.AfterFunc(h.draining, func() {
 		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", 0, nil))
 	})
 	return func() {
 		c.stop()
-		ceiling.Stop()
 		undrain()
 	}
 }
 
-// rechecker looks at a request's right again and again.
-type rechecker struct {
-	h        *handler
-	ctx      context.Context //nolint:containedctx // the request's life
-	cancel   context.CancelCauseFunc
-	question question
-	route    route
-	kind     *kind
-	id       placement.ID
+// supervisor looks at a request's limits and, again and again, at its right.
+type supervisor struct {
+	h *handler
+	// x is read for what does not change any more: its question, route and kind.
+	x      *exchange
+	ctx    context.Context //nolint:containedctx // the request's life
+	cancel context.CancelCauseFunc
+	id     placement.ID
 	// lastGood is when the right stood last; only check uses it, which runs once at a time.
 	lastGood time.Time
+	// answerBy is until when the pod must begin its answer, in Unix nanoseconds; zero for no
+	// limit, and once it has begun. patience is how long that is.
+	answerBy atomic.Int64
+	patience time.Duration
+	// ceiling is when a stream ends after it has lasted for longest; zero for no limit.
+	ceiling time.Time
+	longest time.Duration
 
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
+	// due is when the right is looked at next.
+	due time.Time
 	// checking is set while check runs, and again when it has to run once more after that.
 	checking, again bool
 	// since is the last event after which an older answer of kcp does not count.
 	since time.Time
+
+	// before and behind are the others of the same logical cluster; see live.
+	before, behind *supervisor
 }
 
 // begin has the request looked at from time to time, and when something happens.
-func (c *rechecker) begin() {
+func (c *supervisor) begin(now time.Time) {
 	c.mu.Lock()
-	c.timer = time.AfterFunc(jittered(), c.check)
+	c.due = now.Add(jittered())
+	c.timer = time.AfterFunc(c.next().Sub(now), c.tick)
 	c.mu.Unlock()
 	c.h.live.add(c)
 }
 
-func (c *rechecker) stop() {
+func (c *supervisor) stop() {
 	c.h.live.remove(c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,53 +105,103 @@ func (c *rechecker) stop() {
 	c.timer.Stop()
 }
 
+// answered ends the wait for the pod's answer.
+func (c *supervisor) answered() { c.answerBy.Store(0) }
+
+// progress gives the pod its time anew: it has just got some more of the request. Never once it
+// has answered, or a long answer would be cut.
+func (c *supervisor) progress() {
+	if by := c.answerBy.Load(); by != 0 {
+		c.answerBy.CompareAndSwap(by, time.Now().Add(c.patience).UnixNano())
+	}
+}
+
 // now has the request looked at at once, with answers that kcp gave after a point in time.
-func (c *rechecker) now(since time.Time) {
+func (c *supervisor) now(since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.since = since
 	if c.checking {
 		c.again = true
 	} else if !c.stopped {
+		c.due = time.Now()
 		c.timer.Reset(0)
 	}
 }
 
 func jittered() time.Duration { return recheckAfter + rand.N(recheckSpread) } //nolint:gosec // jitter
 
-// check runs on a timer's goroutine.
-func (c *rechecker) check() {
+// next is when there is something to do. c.mu is held.
+func (c *supervisor) next() time.Time {
+	next := c.due
+	if c.checking { // until that has ended there are only limits to look at
+		next = time.Now().Add(recheckAfter)
+	}
+	if by := c.answerBy.Load(); by != 0 && next.UnixNano() > by {
+		next = time.Unix(0, by)
+	}
+	if !c.ceiling.IsZero() && next.After(c.ceiling) {
+		next = c.ceiling
+	}
+	return next
+}
+
+// tick runs on a timer's goroutine.
+func (c *supervisor) tick() {
+	now := time.Now()
+	if cut := c.overdue(now); cut != nil {
+		c.cancel(cut)
+		return
+	}
 	c.mu.Lock()
-	if c.stopped || c.checking {
+	if c.stopped {
 		c.mu.Unlock()
 		return
 	}
-	c.checking = true
-	oldest := time.Now().Add(-recheckAge)
+	look := !c.checking && !now.Before(c.due)
+	c.checking = c.checking || look
+	oldest := now.Add(-recheckAge)
 	if c.since.After(oldest) {
 		oldest = c.since
 	}
+	c.timer.Reset(time.Until(c.next()))
 	c.mu.Unlock()
+	if look {
+		c.check(oldest)
+	}
+}
 
+// overdue tells which limit in time has been reached.
+func (c *supervisor) overdue(now time.Time) *refusal {
+	if by := c.answerBy.Load(); by != 0 && now.UnixNano() >= by {
+		return gatewayTimeout(c.patience, nil)
+	}
+	if !c.ceiling.IsZero() && !now.Before(c.ceiling) {
+		return unavailable(causeStreamCeiling, fmt.Sprintf("the stream has lasted %s, which is its limit: open it again", c.longest), 0, nil)
+	}
+	return nil
+}
+
+func (c *supervisor) check(oldest time.Time) {
 	if cut := c.verdict(c.stillAllowed(oldest)); cut != nil {
 		c.cancel(cut)
 		return // checking stays set: there is nothing left to check
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	after := jittered()
-	if c.again {
-		after = 0
+	c.due = time.Now()
+	if !c.again {
+		c.due = c.due.Add(jittered())
 	}
 	c.checking, c.again = false, false
 	if !c.stopped {
-		c.timer.Reset(after)
+		c.timer.Reset(time.Until(c.next()))
 	}
 }
 
 // verdict turns what was found into the reason for a cut; nil lets the request go on. A kcp that
 // does not answer, or a caller who asks too much elsewhere, ends nothing for a while.
-func (c *rechecker) verdict(refused *refusal) *refusal {
+func (c *supervisor) verdict(refused *refusal) *refusal {
 	if refused == nil {
 		c.lastGood = time.Now()
 		return nil
@@ -155,22 +221,22 @@ func (c *rechecker) verdict(refused *refusal) *refusal {
 	return cut
 }
 
-func (c *rechecker) stillAllowed(oldest time.Time) *refusal {
-	g, refused := c.h.authorizer.since(c.ctx, c.question, oldest)
+func (c *supervisor) stillAllowed(oldest time.Time) *refusal {
+	g, refused := c.h.authorizer.since(c.ctx, c.x.question, oldest)
 	if refused != nil {
 		return refused
 	}
-	at, refused := c.h.placer.find(c.kind, c.route, g)
+	at, refused := c.h.placer.find(c.x.kind, c.x.route, g)
 	if mayBeStale(g, refused) {
-		if g, refused = c.h.authorizer.again(c.ctx, c.question); refused != nil {
+		if g, refused = c.h.authorizer.again(c.ctx, c.x.question); refused != nil {
 			return refused
 		}
-		at, refused = c.h.placer.find(c.kind, c.route, g)
+		at, refused = c.h.placer.find(c.x.kind, c.x.route, g)
 	}
 	if refused != nil {
 		return refused
 	}
-	if at.id != c.id {
+	if at.id.ID != c.id {
 		return notFound(causeNotPlaced) // the name is another instance's now
 	}
 	return nil

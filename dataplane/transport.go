@@ -45,15 +45,14 @@ var errNoEndpoint = errors.New("no endpoint of the service is ready")
 type transport interface {
 	// address is the URL under which the target's port is reached; the request's path is
 	// appended to its path.
-	address(t *target) *url.URL
+	address(t *target) url.URL
 	http.RoundTripper
 }
 
-// upstreamURL is the URL of a request: the address of the target, the endpoint's path and the
+// upstreamURL is the URL of a request: the target's address u, the endpoint's path and the
 // tail as it came. The tail has no segment that climbs (see climbs), so that nothing leaves the
 // endpoint's path.
-func upstreamURL(address *url.URL, t *target, tail, query string) *url.URL {
-	u := *address
+func upstreamURL(u url.URL, t *target, tail, query string) *url.URL {
 	escaped := strings.TrimSuffix(u.EscapedPath(), "/") + joinTail(t.upstreamPath, tail)
 	if path, err := url.PathUnescape(escaped); err == nil {
 		u.Path, u.RawPath = path, escaped

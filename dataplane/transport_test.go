@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -180,7 +181,7 @@ func TestAPodThatRefusesIsSkipped(t *testing.T) {
 	pod := httptest.NewServer(recorder())
 	defer pod.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = pod.Listener.Addr().String() })
-	slices := w.server.cache.endpointSlices(demoID.Namespace(), "preview")
+	slices := slices.Collect(w.server.cache.endpointSlices(demoID.Namespace(), "preview"))
 	dead := slices[0].DeepCopy()
 	// Another address of this machine on the same port, where nobody listens.
 	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}

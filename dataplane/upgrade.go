@@ -61,16 +61,12 @@ func headerHasToken(values []string, token string) bool {
 
 // upgrade carries a WebSocket handshake to the pod and, if the pod switches, leaves a relay in the
 // exchange that has both connections.
-func (h *handler) upgrade(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, to *target, up upstream) *refusal {
-	limit := h.settings.limits().ResponseTimeout
-	timer := time.AfterFunc(limit, func() { cancel(gatewayTimeout(limit, nil)) })
-	defer timer.Stop()
+func (h *handler) upgrade(ctx context.Context, x *exchange, to *target, up upstream) *refusal {
 	var pod net.Conn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
 	})
 	res, err := up.rt.RoundTrip(handshake(traced, x, to, up)) //nolint:bodyclose // at the exchange's end
-	timer.Stop()
 	if err != nil {
 		return h.failed(ctx, x, to, err)
 	}

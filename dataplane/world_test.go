@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -398,7 +399,7 @@ func (w *world) newPlacement(id placement.ID, name, address string) {
 	}
 	eventually(w.t, "the data plane knows the placement", func() bool {
 		k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
-		return k.instances.get(id.Namespace(), name) != nil && len(w.server.cache.endpointSlices(id.Namespace(), "preview")) > 0 &&
+		return k.instances.get(id.Namespace(), name) != nil && len(slices.Collect(w.server.cache.endpointSlices(id.Namespace(), "preview"))) > 0 &&
 			lookup[corev1.Namespace](w.server.cache.namespaces, id.Namespace()) != nil
 	})
 }

@@ -4,6 +4,7 @@
 package tenant
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
@@ -28,7 +29,7 @@ type Caller struct {
 
 // identity is either a token or a user, and never changes.
 type identity struct {
-	key   string
+	key   [sha256.Size]byte
 	token string
 	user  *authenticationv1.UserInfo
 }
@@ -38,7 +39,9 @@ func Bearer(token string) Caller {
 	if token == "" {
 		return Caller{}
 	}
-	return Caller{&identity{key: "bearer\x00" + token, token: token}}
+	var room [2 << 10]byte // for most tokens; each request with one comes by here
+	key := sha256.Sum256(append(append(room[:0], "bearer\x00"...), token...))
+	return Caller{&identity{key: key, token: token}}
 }
 
 // Subject is a caller whose name somebody trustworthy has verified, without a credential: kcp
@@ -54,7 +57,7 @@ func Subject(user authenticationv1.UserInfo) Caller {
 
 // subjectKey has each part with its length in front: without, the groups "a" and "bc" would be
 // the groups "ab" and "c". Groups keep their order; extra keys have none, so they are sorted.
-func subjectKey(user *authenticationv1.UserInfo) string {
+func subjectKey(user *authenticationv1.UserInfo) [sha256.Size]byte {
 	key := []byte("subject\x00")
 	list := func(parts ...string) {
 		key = binary.AppendUvarint(key, uint64(len(parts)))
@@ -69,18 +72,18 @@ func subjectKey(user *authenticationv1.UserInfo) string {
 		list(name)
 		list(user.Extra[name]...)
 	}
-	return string(key)
+	return sha256.Sum256(key)
 }
 
 // IsZero tells whether there is no caller.
 func (c Caller) IsZero() bool { return c.is == nil }
 
-// CredentialKey is what tells one caller from another, for keys of caches. Hash it before you
-// keep it: it contains the credential. The first byte tells bearer callers from subjects, so
-// that no token can be made to look like a subject.
-func (c Caller) CredentialKey() string {
+// CredentialKey is what tells one caller from another, for keys of caches: SHA-256 of the
+// credential, or of all that is known of who it is. What is hashed begins with which of them it
+// is, so that no token can be made to look like a subject. The key of nobody is zero.
+func (c Caller) CredentialKey() [sha256.Size]byte {
 	if c.IsZero() {
-		return ""
+		return [sha256.Size]byte{}
 	}
 	return c.is.key
 }

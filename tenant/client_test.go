@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -188,7 +189,7 @@ func TestACallerPrintsAsNothing(t *testing.T) {
 			t.Errorf("printed %s", got)
 		}
 	}
-	if Bearer("a").CredentialKey() == Bearer("b").CredentialKey() || (Caller{}).CredentialKey() != "" {
+	if Bearer("a").CredentialKey() == Bearer("b").CredentialKey() || (Caller{}).CredentialKey() != [sha256.Size]byte{} {
 		t.Error("callers share a key")
 	}
 }

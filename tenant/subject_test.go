@@ -4,6 +4,7 @@
 package tenant
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -29,7 +30,7 @@ func TestTwoSubjectsShareAKeyOnlyIfTheyAreTheSame(t *testing.T) {
 		change(u)
 		return *u
 	}
-	seen := map[string]string{Bearer("alice").CredentialKey(): "a token that is the name"}
+	seen := map[[sha256.Size]byte]string{Bearer("alice").CredentialKey(): "a token that is the name"}
 	for name, u := range map[string]authenticationv1.UserInfo{
 		"alice":                   alice,
 		"another name":            user(func(u *authenticationv1.UserInfo) { u.Username = "alic" }),

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/dataplane"
+	"github.com/sandbar-dev/sandbar/pkg/headroom"
 )
 
 func newServeCommand() *cobra.Command {
@@ -81,6 +82,7 @@ func prepareServe(conn *connections, opts *dataplane.Options) (kcp, rt *rest.Con
 }
 
 func serve(ctx context.Context, opts dataplane.Options, kcp, rt *rest.Config) error {
+	defer headroom.Keep(dataplane.GarbageHeadroom)()
 	server, err := dataplane.New(opts, kcp, rt)
 	if err != nil {
 		return err

@@ -53,6 +53,8 @@ func AnyPort(e *sandbarv1alpha1.Endpoint) bool { return e.PodRef != "" && e.PodS
 // ErrNotReady means that the runtime instance does not say yet where the verb leads.
 var ErrNotReady = errors.New("instance is not ready")
 
+var errNoObject = errors.New("it is not an object")
+
 // Ref is a reference that a graph's status holds.
 type Ref struct {
 	Namespace string
@@ -133,9 +135,13 @@ func RefPaths(dp *sandbarv1alpha1.DataPlane) []string {
 // Resolve reads the reference at a path such as "status.controlServiceRef" of a runtime
 // instance. It returns ErrNotReady when the path is not filled in yet.
 func Resolve(runtimeInstance map[string]any, path string) (Ref, error) {
-	fields, found, err := unstructured.NestedMap(runtimeInstance, strings.Split(path, ".")...)
+	value, found, err := unstructured.NestedFieldNoCopy(runtimeInstance, strings.Split(path, ".")...)
 	if err != nil {
 		return Ref{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	fields, isObject := value.(map[string]any)
+	if found && !isObject {
+		return Ref{}, fmt.Errorf("reading %s: %w", path, errNoObject)
 	}
 	if !found {
 		return Ref{}, fmt.Errorf("%w: %s is not set yet", ErrNotReady, path)

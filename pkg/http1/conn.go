@@ -32,6 +32,9 @@ type conn struct {
 	host, endpoint string
 	// raw looks at the connection without reading from it; nil for what is no TCP, as in tests.
 	raw syscall.RawConn
+	// look is what raw looks with, made once, and found what it found.
+	look  func(fd uintptr) bool
+	found bool
 	// since is when it became idle.
 	since time.Time
 
@@ -50,6 +53,7 @@ func newConn(t *Transport, nc net.Conn, host, endpoint string) *conn {
 	}
 	if s, ok := under.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()
+		c.look = c.poll
 	}
 	return c
 }
@@ -60,14 +64,17 @@ func (c *conn) quiet() bool {
 	if c.raw == nil {
 		return true
 	}
-	quiet := false
-	err := c.raw.Read(func(fd uintptr) bool {
-		var b [1]byte
-		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		quiet = errors.Is(err, unix.EAGAIN)
-		return true
-	})
-	return err == nil && quiet
+	c.found = true
+	return c.raw.Read(c.look) == nil && !c.found
+}
+
+// poll asks without waiting. What can be read is a byte or an end, and POLLERR and POLLHUP are
+// told in any case.
+func (c *conn) poll(fd uintptr) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
+	n, err := unix.Poll(fds[:], 0)
+	c.found = n != 0 || err != nil
+	return true
 }
 
 // Read reads for c.in. While a header is read it counts.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -102,7 +103,7 @@ type ID struct {
 // characters of SHA-256(cluster, 0x00, UID). It is computed and never read from an object, so
 // that nothing a tenant can write decides where a request goes.
 func (id ID) Namespace() string {
-	// Every request asks several times; the arrays keep it to one allocation.
+	// Every request asks; the arrays keep it to one allocation.
 	var input [256]byte
 	sum := sha256.Sum256(append(append(append(input[:0], id.Cluster...), 0), id.UID...))
 	var name [len(namespacePrefix) + sha256.Size*8/5 + 1]byte
@@ -130,17 +131,40 @@ func (id ID) Labels(template string) map[string]string {
 // ErrForeign is the error of Check: the object is not part of the placement.
 var ErrForeign = errors.New("object does not belong to this instance")
 
+// Located is an ID with its namespace, which is computed once: a request asks for it again and
+// again.
+type Located struct {
+	ID
+
+	namespace string
+}
+
+// Locate computes the namespace.
+func (id ID) Locate() Located { return Located{ID: id, namespace: id.Namespace()} }
+
+// Namespace is that of the ID.
+func (l Located) Namespace() string { return l.namespace }
+
 // Check tells whether an object is part of the instance's placement: it lies in the computed
 // namespace and carries the instance's UID. Without it, a graph's status that points at
 // another namespace, or at a Service that somebody else made, would lead the data plane there.
-func (id ID) Check(obj metav1.Object) error {
-	if ns := obj.GetNamespace(); ns != id.Namespace() {
+func (l Located) Check(obj metav1.Object) error {
+	if ns := obj.GetNamespace(); ns != l.namespace {
 		return fmt.Errorf("%w: it lies in namespace %q", ErrForeign, ns)
 	}
-	if uid := obj.GetLabels()[LabelInstanceUID]; uid != string(id.UID) {
+	if uid := labelOf(obj, LabelInstanceUID); uid != string(l.UID) {
 		return fmt.Errorf("%w: label %s is missing or another's", ErrForeign, LabelInstanceUID)
 	}
 	return nil
+}
+
+// labelOf reads one label. GetLabels of an unstructured object copies all of them.
+func labelOf(obj metav1.Object, name string) string {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		value, _, _ := unstructured.NestedString(u.Object, "metadata", "labels", name)
+		return value
+	}
+	return obj.GetLabels()[name]
 }
 
 // Owner tells which instance an object on the runtime cluster belongs to, by its labels and

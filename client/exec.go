@@ -52,7 +52,8 @@ type TerminalSize struct {
 type ExecOptions struct {
 	// Command is the program and its arguments; no shell is in between.
 	Command []string
-	// Dir is a directory of the workspace; its top if empty.
+	// Dir is a directory of the runner's workspace; its top if empty. A pod without a runner has
+	// none.
 	Dir string
 	// Stdin is the command's input; nil for none. Reading it goes on for one more read when the
 	// command has ended.
@@ -63,8 +64,12 @@ type ExecOptions struct {
 	TTY    bool
 	Size   TerminalSize
 	Resize <-chan TerminalSize
-	// Signals are names such as SIGINT, for the command's process group.
+	// Signals are names such as SIGINT, for the command's process group. A pod without a runner
+	// takes none: the first ends the connection, and Exec returns *InterruptedError.
 	Signals <-chan string
+	// Container is the container of a pod without a runner; its first, or the one that the
+	// Template names, if empty. It means nothing to a runner.
+	Container string
 	// OnState is told of a lost connection and its end; nil for nobody.
 	OnState func(ExecState)
 }
@@ -82,7 +87,8 @@ type ExecState struct {
 
 // Exec runs a command in the sandbox, beside its process, and returns its exit code: 128 and the
 // signal's number for one that a signal ended. A connection that breaks is made again, and the
-// command is attached to; it is ended by the runner when nobody comes back for five minutes.
+// command is attached to; it is ended by the runner when nobody comes back for five minutes. In a pod
+// without a runner, whose exec is Kubernetes' own, nobody comes back: a broken connection is an error.
 func (i *Instance) Exec(ctx context.Context, opts ExecOptions) (int, error) {
 	if len(opts.Command) == 0 {
 		return 0, errors.New("running a command: there is none")
@@ -120,7 +126,12 @@ type execution struct {
 	input    chan []byte // closed at the end of the input
 	ended    bool        // the end of the input was read
 
-	id     string // empty until the command runs
+	// pod is set when there is no runner: the other side is a pod's own exec.
+	pod bool
+	// signal is the one that ended the connection to a pod.
+	signal string
+
+	id     string // empty until the command runs, and for good in a pod
 	offset int64  // of the next byte of output
 	lost   bool
 	tries  pauses
@@ -172,15 +183,10 @@ func (x *execution) query() url.Values {
 // once attaches to the command until it ends, or the connection does.
 func (x *execution) once(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	conn, res, err := websocket.Dial(ctx, x.instance.URL("exec", "", x.query()).String(), &websocket.DialOptions{ //nolint:bodyclose // the package has read it, and gives a copy
-		HTTPClient: x.instance.plane.http, Subprotocols: []string{execProtocol}, CompressionMode: websocket.CompressionDisabled,
-	})
+	conn, err := x.dial(ctx)
 	if err != nil {
 		cancel()
-		if res != nil && res.StatusCode >= http.StatusBadRequest {
-			return 0, fmt.Errorf("calling exec: %w", readError(res))
-		}
-		return 0, fmt.Errorf("calling exec: %w", err)
+		return 0, err
 	}
 	conn.SetReadLimit(maxExecOutput)
 	sent := make(chan struct{})
@@ -192,6 +198,9 @@ func (x *execution) once(ctx context.Context) (int, error) {
 	cancel()
 	_ = conn.CloseNow()
 	<-sent
+	if err != nil && x.signal != "" {
+		err = &InterruptedError{x.signal}
+	}
 	return code, err
 }
 
@@ -199,6 +208,9 @@ func (x *execution) once(ctx context.Context) (int, error) {
 func (x *execution) send(ctx context.Context, conn *websocket.Conn) {
 	ping := time.NewTicker(execPing)
 	defer ping.Stop()
+	if x.pod && x.opts.TTY && x.opts.Size.Width > 0 && writeJSON(ctx, conn, channelResize, x.opts.Size) != nil {
+		return
+	}
 	if x.ended && write(ctx, conn, channelClose, []byte{channelStdin}) != nil {
 		return
 	}
@@ -221,6 +233,11 @@ func (x *execution) send(ctx context.Context, conn *websocket.Conn) {
 		case size := <-x.opts.Resize:
 			err = writeJSON(ctx, conn, channelResize, size)
 		case name := <-x.opts.Signals:
+			if x.pod {
+				x.signal = name
+				_ = conn.CloseNow()
+				return
+			}
 			err = writeJSON(ctx, conn, channelSignal, map[string]string{"signal": name})
 		case <-ping.C:
 			err = alive(ctx, conn)
@@ -251,10 +268,15 @@ func writeJSON(ctx context.Context, conn *websocket.Conn, channel byte, value an
 	return write(ctx, conn, channel, text)
 }
 
-// receive takes output until the command ends.
+// receive takes output until the command ends. A runner says so last; in a pod output may come
+// behind it, until the connection ends.
 func (x *execution) receive(ctx context.Context, conn *websocket.Conn) (int, error) {
+	var status []byte
 	for {
 		_, p, err := conn.Read(ctx)
+		if err != nil && status != nil {
+			return exitCode(status)
+		}
 		if err != nil {
 			return 0, fmt.Errorf("reading from the command: %w", err)
 		}
@@ -273,7 +295,9 @@ func (x *execution) receive(ctx context.Context, conn *websocket.Conn) (int, err
 				return 0, err
 			}
 		case channelStatus:
-			return exitCode(p)
+			if status = p; !x.pod {
+				return exitCode(status)
+			}
 		}
 	}
 }

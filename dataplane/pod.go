@@ -88,8 +88,9 @@ func (a *apiServer) subresource(x *exchange, to *target) (upstream, *refusal) {
 	)
 	if to.subresource == contract.PodLog {
 		query, refused = podLogQuery(x.request.URL.Query(), to)
-	} else if query, refused = podStreamQuery(x.request.URL.RawQuery, to); refused == nil {
-		refused = podHandshake(up.header, x.request.Header, to.subresource)
+	} else if refused = podHandshake(up.header, x.request.Header, to.subresource); refused == nil {
+		// Only now: parameters in the form of another protocol are to be told the protocol.
+		query, refused = podStreamQuery(x.request.URL.RawQuery, to)
 	}
 	if refused != nil {
 		return upstream{}, refused

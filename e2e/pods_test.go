@@ -361,7 +361,29 @@ func TestRedisVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", local[0].Local))
+	askRedis(t, fmt.Sprintf("127.0.0.1:%d", local[0].Local))
+
+	t.Run("and with sandbar's own", func(t *testing.T) {
+		s := newTerminal(t, tn)
+		s.must("trust", world.URL, "--ca-file", world.CAFile)
+		if got := s.must("--resource", "redis.sandbar.dev", "exec", "cache", "--", "redis-cli", "GET", "key"); got != "a value\n" {
+			t.Errorf("redis-cli says %q", got)
+		}
+		if code, _, _ := s.run("--resource", "redis.sandbar.dev", "exec", "cache", "--", "sh", "-c", "exit 7"); code != 7 {
+			t.Errorf("a command that exits with 7 makes sandbar exit with %d", code)
+		}
+		out, _, stop := s.begin("--resource", "redis.sandbar.dev", "port-forward", "cache", "0:6379")
+		defer stop()
+		await(t, out, " to port 6379\n")
+		address, _, _ := strings.Cut(out.String(), " ")
+		askRedis(t, address)
+	})
+}
+
+// askRedis asks for what TestRedisVerbs has set.
+func askRedis(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

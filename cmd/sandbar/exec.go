@@ -40,7 +40,10 @@ func newExecCommand(s *session) *cobra.Command {
 		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code.
 
 A lost connection is told, and made again; the command goes on meanwhile, and its output is not
-lost. An interrupt goes to the command; while the connection is lost, it ends sandbar.`,
+lost. An interrupt goes to the command; while the connection is lost, it ends sandbar.
+
+In a kind whose exec is its pod's own, like redis, it works as kubectl exec does: a lost connection
+ends it, and so does an interrupt without -t.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return &usageError{fmt.Errorf("exec takes NAME, -- and a command; see %s --help", cmd.CommandPath())}
@@ -63,6 +66,7 @@ lost. An interrupt goes to the command; while the connection is lost, it ends sa
 	cmd.Flags().BoolVarP(&withInput, "stdin", "i", false, "pass stdin to the command")
 	cmd.Flags().BoolVarP(&withScreen, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory of the sandbox's files to run it in")
+	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "container of a pod without a runner; its first if empty")
 	return cmd
 }
 
@@ -119,8 +123,9 @@ func runCommand(ctx context.Context, i *client.Instance, opts client.ExecOptions
 		}
 	}
 	code, err := i.Exec(ctx, opts)
+	var interrupted *client.InterruptedError
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case err != nil && (ctx.Err() != nil || errors.As(err, &interrupted)):
 		return &exitError{exitInterrupted}
 	case err != nil:
 		return err

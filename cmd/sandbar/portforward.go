@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/portforward"
+
+	"github.com/sandbar-dev/sandbar/client"
 )
 
 // shutdownTimeout is how long requests may take to finish after an interrupt.
@@ -21,17 +24,28 @@ const shutdownTimeout = 3 * time.Second
 func newPortForwardCommand(s *session) *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
-		Use:   "port-forward NAME",
+		Use:   "port-forward NAME [[LOCAL:]PORT...]",
 		Short: "Serve what a sandbox serves on a port of this machine, as yourself, until interrupted",
 		Long: `Serve what a sandbox serves on a port of this machine, until interrupted.
 
 HTTP, server-sent events and WebSockets pass. Every program on this machine that reaches the
-port acts as you on this sandbox; the port is on the loopback address alone.`,
-		Args: named("NAME"),
+port acts as you on this sandbox; the port is on the loopback address alone.
+
+With ports, which takes a kind with the verb port-forward, each one is carried as it is, whatever
+is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return named("NAME")(cmd, args)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			i, err := s.instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if ports := args[1:]; len(ports) > 0 {
+				return forwardPorts(cmd, i, ports)
 			}
 			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 			listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", address)
@@ -44,6 +58,18 @@ port acts as you on this sandbox; the port is on the loopback address alone.`,
 	}
 	cmd.Flags().Uint16VarP(&port, "port", "p", 0, "local port; a free one if zero")
 	return cmd
+}
+
+// forwardPorts carries connections to ports of the instance's pod.
+func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error {
+	if !i.Has(client.PortForwardVerb) {
+		return &usageError{fmt.Errorf("this kind has no verb %s: without ports, what it serves over HTTP is on a port of this machine", client.PortForwardVerb)}
+	}
+	return i.ForwardPorts(cmd.Context(), ports, func(forwarded []portforward.ForwardedPort) {
+		for _, p := range forwarded {
+			fmt.Fprintf(cmd.OutOrStdout(), "127.0.0.1:%d to port %d\n", p.Local, p.Remote)
+		}
+	}, cmd.ErrOrStderr())
 }
 
 func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {

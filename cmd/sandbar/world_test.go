@@ -31,6 +31,8 @@ type world struct {
 	kubeconfig, trust string
 	// plane gets requests with the verb and what follows as path.
 	plane http.HandlerFunc
+	// verbs are those in the status.
+	verbs []string
 	// conns are those to the runner; cut breaks them.
 	mu    sync.Mutex
 	conns []net.Conn
@@ -64,7 +66,7 @@ func newWorld(t *testing.T) *world {
 		_ = json.NewEncoder(rw).Encode(map[string]any{
 			"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
 			"metadata": map[string]any{"name": "web", "namespace": "default", "uid": "7b5c0a1e-0000-4000-8000-000000000001"},
-			"status":   map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": plane.URL + base}},
+			"status":   map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": plane.URL + base, "verbs": w.verbs}},
 		})
 	}))
 	t.Cleanup(workspace.Close)

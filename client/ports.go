@@ -1,0 +1,94 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+const (
+	// PortForwardVerb is the verb of kinds whose pod's ports can be forwarded.
+	PortForwardVerb = "port-forward"
+	// tunnelPrefix begins the subprotocols that are SPDY in a WebSocket.
+	tunnelPrefix = "SPDY/3.1+"
+	// tunnelPing is how often a silent tunnel is asked whether it is there.
+	tunnelPing = 10 * time.Second
+)
+
+// ForwardPorts listens on the loopback address and carries each connection to a port of the pod, as
+// kubectl port-forward does, until the context ends or the way to the pod is lost. Each port is
+// "LOCAL:REMOTE", or one number for both; local port 0 takes a free one. ready gets the ports once
+// they listen; what keeps one from it is written to notes. Errors of single connections are logged
+// with klog.
+//
+// A pod that refuses one connection ends them all, as with kubectl.
+func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func([]portforward.ForwardedPort), notes io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	listening := make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesForStreaming(tunnel{ctx, i}, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, notes)
+	if err != nil {
+		return fmt.Errorf("reading the ports: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case err = <-ended:
+	case <-listening:
+		var forwarded []portforward.ForwardedPort
+		if forwarded, err = forwarder.GetPorts(); err == nil {
+			ready(forwarded)
+			err = <-ended
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("forwarding ports: %w", err)
+	}
+	return nil
+}
+
+// tunnel makes the connection in which ports are forwarded. It implements httpstream.Dialer.
+type tunnel struct {
+	ctx context.Context //nolint:containedctx // the interface has none
+	*Instance
+}
+
+// Dial implements httpstream.Dialer.
+func (t tunnel) Dial(protocols ...string) (httpstream.Connection, string, error) {
+	offers := make([]string, 0, len(protocols))
+	for _, protocol := range protocols {
+		offers = append(offers, tunnelPrefix+protocol)
+	}
+	conn, res, err := websocket.Dial(t.ctx, t.URL(PortForwardVerb, "", nil).String(), &websocket.DialOptions{ //nolint:bodyclose // the package has read it, and gives a copy
+		HTTPClient: t.plane.http, Subprotocols: offers, CompressionMode: websocket.CompressionDisabled,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode >= http.StatusBadRequest {
+			return nil, "", fmt.Errorf("calling %s: %w", PortForwardVerb, readError(res))
+		}
+		return nil, "", fmt.Errorf("calling %s: %w", PortForwardVerb, err)
+	}
+	protocol, ok := strings.CutPrefix(conn.Subprotocol(), tunnelPrefix)
+	if !ok {
+		_ = conn.CloseNow()
+		return nil, "", fmt.Errorf("calling %s: the data plane speaks none of %q", PortForwardVerb, offers)
+	}
+	conn.SetReadLimit(-1) // what is in it is one stream, in messages of any size
+	streams, err := spdy.NewClientConnectionWithPings(websocket.NetConn(t.ctx, conn, websocket.MessageBinary), tunnelPing)
+	if err != nil {
+		_ = conn.CloseNow()
+		return nil, "", fmt.Errorf("opening the tunnel: %w", err)
+	}
+	return streams, protocol, nil
+}

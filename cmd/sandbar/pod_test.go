@@ -1,0 +1,178 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+const (
+	podExec    = "v5.channel.k8s.io"
+	podForward = "SPDY/3.1+portforward.k8s.io"
+)
+
+// podVerb answers a verb as the data plane does where it is a pod's own.
+func podVerb(t *testing.T, protocol string, serve func(*http.Request, *websocket.Conn)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Websocket-Protocol") != protocol {
+			rw.Header().Set("Sec-Websocket-Protocol", protocol)
+			rw.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		conn, err := websocket.Accept(rw, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.CloseNow()
+		conn.SetReadLimit(-1)
+		serve(r, conn)
+	}
+}
+
+func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
+	w := newWorld(t)
+	say := func(r *http.Request, conn *websocket.Conn, channel byte, text string) {
+		_ = conn.Write(r.Context(), websocket.MessageBinary, append([]byte{channel}, text...))
+	}
+	for name, c := range map[string]struct {
+		args, wantQuery string
+		input           string
+		serve           func(*http.Request, *websocket.Conn)
+		code            int
+		stdout, stderr  string
+	}{
+		"output behind the exit code is not lost": {
+			args: "exec web -- sh -c x", wantQuery: "command=sh&command=-c&command=x&stderr=true&stdout=true",
+			serve: func(r *http.Request, conn *websocket.Conn) {
+				say(r, conn, 1, "out")
+				say(r, conn, 3, `{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}`)
+				say(r, conn, 2, "err")
+				say(r, conn, 1, "late")
+				_ = conn.Close(websocket.StatusNormalClosure, "")
+			},
+			code: 7, stdout: "outlate", stderr: "err",
+		},
+		"input and its end arrive": {
+			args: "exec web -i -c side -- cat", wantQuery: "command=cat&container=side&stderr=true&stdin=true&stdout=true", input: "hello\n",
+			serve: func(r *http.Request, conn *websocket.Conn) {
+				for {
+					_, p, err := conn.Read(r.Context())
+					if err != nil || p[0] == 255 {
+						say(r, conn, 1, string(p))
+						break
+					}
+					say(r, conn, 1, string(p[1:]))
+				}
+				say(r, conn, 3, `{"status":"Success"}`)
+				_ = conn.Close(websocket.StatusNormalClosure, "")
+			},
+			stdout: "hello\n\xff\x00",
+		},
+		"a connection that is lost is an error and not a success": {
+			args: "exec web -- sh", wantQuery: "command=sh&stderr=true&stdout=true",
+			serve: func(r *http.Request, conn *websocket.Conn) { say(r, conn, 1, "out") },
+			code:  exitFailure, stdout: "out", stderr: "sandbar: running the command",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var query string
+			w.plane = podVerb(t, podExec, func(r *http.Request, conn *websocket.Conn) {
+				query = r.URL.RawQuery
+				c.serve(r, conn)
+			})
+			code, stdout, stderr := w.runWith(t, strings.NewReader(c.input), strings.Fields(c.args)...)
+			if code != c.code || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			if query != c.wantQuery {
+				t.Errorf("asked with %s, want %s", query, c.wantQuery)
+			}
+		})
+	}
+	t.Run("a directory of a workspace that is not there is refused", func(t *testing.T) {
+		w.plane = podVerb(t, podExec, func(*http.Request, *websocket.Conn) { t.Error("the command was run") })
+		if code, _, _ := w.run(t, "exec", "web", "--dir", "x", "--", "ls"); code != exitFailure {
+			t.Errorf("exit code %d", code)
+		}
+	})
+}
+
+// echoPorts is a pod whose every port answers with its number and what it is sent.
+func echoPorts(r *http.Request, conn *websocket.Conn) {
+	streams := make(chan httpstream.Stream)
+	server, err := spdy.NewServerConnection(websocket.NetConn(r.Context(), conn, websocket.MessageBinary), func(s httpstream.Stream, replied <-chan struct{}) error {
+		go func() { <-replied; streams <- s }()
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	for {
+		select {
+		case <-server.CloseChan():
+			return
+		case s := <-streams:
+			if s.Headers().Get("streamType") == "error" {
+				_ = s.Close()
+				continue
+			}
+			go func() {
+				line, _ := bufio.NewReader(s).ReadString('\n')
+				_, _ = io.WriteString(s, s.Headers().Get("port")+" "+line)
+				_ = s.Close()
+			}()
+		}
+	}
+}
+
+func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
+	w := newWorld(t)
+	w.verbs = []string{"port-forward"}
+	gone := make(chan struct{})
+	w.plane = podVerb(t, podForward, func(r *http.Request, conn *websocket.Conn) {
+		go func() { <-gone; _ = conn.CloseNow() }()
+		echoPorts(r, conn)
+	})
+	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:6379", "0:80")
+	await(t, out, "to port 80\n")
+	for line := range strings.Lines(out.String()) {
+		address, port, _ := strings.Cut(strings.TrimSpace(line), " to port ")
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(conn, "PING\n")
+		if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || got != port+" PING\n" {
+			t.Errorf("port %s says %q (%v); %s", port, got, err, errs)
+		}
+		conn.Close()
+	}
+	close(gone)
+	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "lost connection") {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+func TestPortForwardNeedsTheVerb(t *testing.T) {
+	w := newWorld(t)
+	if code, _, stderr := w.run(t, "port-forward", "web", "80"); code != exitUsage || !strings.Contains(stderr, "no verb port-forward") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if code, _, _ := w.run(t, "port-forward"); code != exitUsage {
+		t.Errorf("without a name: exit code %d", code)
+	}
+}

@@ -8,9 +8,15 @@
 //	GET /ws        an upgrade; bytes come back as they are
 //	GET /source    an upgrade; sends zeros until the peer has gone
 //	GET /idle      an upgrade; waits until the peer has gone
+//
+// and, for the benchmark of logs, on the standard output:
+//
+//	POST /lines/N?every=10ms  N lines, each "line NUMBER NANOSECONDS"
+//	POST /flood/N?from=M      N lines of 200 bytes, each "line NUMBER …" counted from M, at once
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,6 +40,8 @@ func main() {
 		}
 	}))
 	mux.HandleFunc("GET /idle", switched(func(conn io.ReadWriter) { _, _ = io.ReadFull(conn, make([]byte, 1)) }))
+	mux.HandleFunc("POST /lines/{n}", printing(printLines))
+	mux.HandleFunc("POST /flood/{n}", printing(flood))
 	server := &http.Server{Addr: ":" + os.Getenv("PORT"), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
 	os.Exit(1)
@@ -75,4 +83,48 @@ func switched(then func(io.ReadWriter)) http.HandlerFunc {
 		}
 		then(conn)
 	}
+}
+
+// printing answers when all is written.
+func printing(write func(out io.Writer, n int, r *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(r.PathValue("n"))
+		if err != nil || n < 0 {
+			http.Error(w, "how many?", http.StatusBadRequest)
+			return
+		}
+		if err := write(os.Stdout, n, r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+func printLines(out io.Writer, n int, r *http.Request) error {
+	every, err := time.ParseDuration(r.URL.Query().Get("every"))
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for i := range n {
+		<-tick.C
+		if _, err := fmt.Fprintf(out, "line %d %d\n", i, time.Now().UnixNano()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flood(out io.Writer, n int, r *http.Request) error {
+	from, err := strconv.Atoi(r.URL.Query().Get("from"))
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriterSize(out, 64<<10)
+	for i := from; i < from+n; i++ {
+		if _, err := fmt.Fprintf(buffered, "line %-13d %180s\n", i, "x"); err != nil {
+			return err
+		}
+	}
+	return buffered.Flush()
 }

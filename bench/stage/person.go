@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +31,14 @@ type Person struct {
 	Env           []string
 	Instance      *client.Instance
 
-	client *client.Client
+	connect func(ctx context.Context) (*client.Client, *client.Instance, error)
+	client  *client.Client
+}
+
+// Connect is another program of the same person: the sandbox, by connections of its own. The
+// caller closes the client.
+func (p *Person) Connect(ctx context.Context) (*client.Client, *client.Instance, error) {
+	return p.connect(ctx)
 }
 
 // Person builds the command line and trusts the provider's data plane.
@@ -70,11 +79,16 @@ func (p *Person) prepare(ctx context.Context, s *Stage) error {
 	if err != nil {
 		return fmt.Errorf("reading the data plane's CA: %w", err)
 	}
-	if p.client, err = client.New(config, client.DataPlane{URL: s.provider.URL, CABundle: ca}); err != nil {
-		return err
+	p.connect = func(ctx context.Context) (*client.Client, *client.Instance, error) {
+		c, err := client.New(config, client.DataPlane{URL: s.provider.URL, CABundle: ca})
+		if err != nil {
+			return nil, nil, err
+		}
+		i, err := c.Instance(ctx, client.SandboxRunners, "default", box)
+		return c, i, err
 	}
 	return Insist(ctx, func(ctx context.Context) (err error) {
-		p.Instance, err = p.client.Instance(ctx, client.SandboxRunners, "default", box)
+		p.client, p.Instance, err = p.connect(ctx)
 		return err
 	})
 }
@@ -120,4 +134,25 @@ func (s *Stage) Runner(ctx context.Context) (*Runner, error) {
 		}
 	}
 	return nil, errors.New("finding the runner: no process of its pod is sandbar-runner")
+}
+
+// Tell calls what bench/pod serves, straight at the pod.
+func (s *Stage) Tell(ctx context.Context, path string) error { return TellAt(ctx, s.Pod, path) }
+
+// TellAt calls what bench/pod serves at an address.
+func TellAt(ctx context.Context, address, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("telling the pod: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10)) //nolint:forbidigo // 4 KiB
+		return fmt.Errorf("telling the pod: POST %s: %d %s", path, res.StatusCode, said)
+	}
+	return nil
 }

@@ -215,9 +215,12 @@ func (s *Stage) limits(ctx context.Context, limits map[string]any) error {
 	return nil
 }
 
+// PodBinary is where bench/pod lies when it is built.
+func (s *Stage) PodBinary() string { return filepath.Join(s.Stack.Dir, "bench-pod") }
+
 // sync is the body of the sync verb that puts bench/pod into the sandbox and starts it.
 func (s *Stage) sync(ctx context.Context) (string, error) {
-	binary := filepath.Join(s.Stack.Dir, "bench-pod")
+	binary := s.PodBinary()
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "./bench/pod")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

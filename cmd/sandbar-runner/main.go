@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/sandbar-dev/sandbar/runner"
@@ -66,6 +67,10 @@ func run(args []string) error {
 	}
 }
 
+// workingMemory is what the runner may take beside the log before the collector works harder: the
+// container's memory is the app's, and a burst of files leaves garbage of many times what is held.
+const workingMemory = 20 << 20
+
 func serve() error {
 	// First, while no other program of this user runs in the container.
 	if err := runner.HideMemory(); err != nil {
@@ -76,6 +81,9 @@ func serve() error {
 		return err
 	}
 	config.Version = version
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(config.LogBytes) + workingMemory)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return runner.Run(ctx, config, slog.New(slog.NewJSONHandler(os.Stderr, nil)))

@@ -12,7 +12,9 @@
 package logwire
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"strconv"
 	"time"
 	"unicode/utf8"
 )
@@ -50,7 +52,7 @@ type Record struct {
 // Next is the offset from which a reader that has the record goes on.
 func (r *Record) Next() int64 { return r.Offset + int64(len(r.Data)) }
 
-// record is the JSON of a Record.
+// record is the JSON of a Record, as it is read.
 type record struct {
 	Offset  int64     `json:"offset"`
 	Time    time.Time `json:"time,omitzero"`
@@ -64,14 +66,58 @@ type record struct {
 }
 
 // MarshalJSON implements json.Marshaler.
-func (r Record) MarshalJSON() ([]byte, error) {
-	out := record{Offset: r.Offset, Time: r.Time, Stream: r.Stream, Attempt: r.Attempt, Lost: r.Lost}
-	if utf8.Valid(r.Data) {
-		out.Text = string(r.Data)
-	} else {
-		out.Data = r.Data
+func (r Record) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
+
+// AppendJSON adds the record to dst, as UnmarshalJSON reads it. A log is many small records, of
+// which package json would make several allocations each.
+func (r *Record) AppendJSON(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"offset":`...), r.Offset, 10)
+	if !r.Time.IsZero() {
+		dst = r.Time.AppendFormat(append(dst, `,"time":"`...), time.RFC3339Nano)
+		dst = append(dst, '"')
 	}
-	return json.Marshal(out)
+	if r.Stream != "" {
+		dst = appendString(append(dst, `,"stream":`...), r.Stream)
+	}
+	if r.Attempt != 0 {
+		dst = strconv.AppendUint(append(dst, `,"attempt":`...), uint64(r.Attempt), 10)
+	}
+	switch {
+	case len(r.Data) == 0:
+	case utf8.Valid(r.Data):
+		dst = appendString(append(dst, `,"text":`...), r.Data)
+	default:
+		dst = base64.StdEncoding.AppendEncode(append(dst, `,"data":"`...), r.Data)
+		dst = append(dst, '"')
+	}
+	if r.Lost != 0 {
+		dst = strconv.AppendInt(append(dst, `,"lost":`...), r.Lost, 10)
+	}
+	return append(dst, '}')
+}
+
+// appendString adds a JSON string. What is not ASCII stands for itself; s has to be UTF-8.
+func appendString[T string | []byte](dst []byte, s T) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	begin := 0
+	for i := range len(s) {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[begin:i]...)
+		begin = i + 1
+		switch c {
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(dst, s[begin:]...), '"')
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

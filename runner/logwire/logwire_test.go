@@ -15,6 +15,10 @@ import (
 )
 
 func TestARecordComesBackAsItWas(t *testing.T) {
+	ascii := make([]byte, 128)
+	for i := range ascii {
+		ascii[i] = byte(i)
+	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	for name, r := range map[string]logwire.Record{
 		"a line":               {Offset: 7, Time: at, Stream: "stdout", Attempt: 1, Data: []byte("héllo\n")},
@@ -22,6 +26,7 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 		"half a character":     {Time: at, Stream: "stdout", Attempt: 2, Data: []byte("x\xc3")},
 		"a literal U+FFFD":     {Time: at, Stream: "stdout", Attempt: 2, Data: []byte("\ufffd")},
 		"control characters":   {Time: at, Stream: "stdout", Attempt: 2, Data: []byte("\x1b[2J\x00")},
+		"all of ASCII":         {Time: at, Stream: "stdout", Attempt: 2, Data: ascii},
 		"a gap":                {Offset: 9, Lost: 12},
 		"separators, brackets": {Time: at, Stream: "stdout", Attempt: 2, Data: []byte("\u2028<&>")},
 	} {

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// batchBytes is how much a reader copies at most in one turn, and so what a
-	// reader costs in memory, give or take one entry.
-	batchBytes = 64 << 10
+	// batchBytes is how much a reader copies at most in one turn, unless one entry is
+	// longer, and so what a reader costs in memory: a hundred of them read a log.
+	batchBytes = 32 << 10
 
 	// batchEntries bounds the entries of a batch likewise.
-	batchEntries = 4096
+	batchEntries = 512
 )
 
 // Entry is one line with its newline, or a piece of a line without one.
@@ -77,20 +77,20 @@ func (rd *Reader) Fill(b *Batch, limit int64) bool {
 		return b.Lost > 0
 	}
 	if cap(b.data) == 0 {
-		// An entry is added only while fewer than batchBytes are held, so the
-		// buffer never moves and the slices into it stay valid.
-		b.data = make([]byte, 0, batchBytes+MaxEntryBytes)
+		b.data = make([]byte, 0, batchBytes)
 	}
 	i := sort.Search(r.count, func(i int) bool {
 		e := r.at(i)
 		return e.offset+int64(e.length) > rd.next
 	})
-	for ; i < r.count && len(b.Entries) < batchEntries && len(b.data) < batchBytes; i++ {
+	for ; i < r.count && len(b.Entries) < batchEntries; i++ {
 		e := r.at(i)
-		if e.offset >= limit {
+		from := max(e.offset, rd.next)
+		// Only the first entry may make the buffer grow, and so move: the slices of
+		// those before stay valid.
+		if e.offset >= limit || len(b.Entries) > 0 && len(b.data)+int(e.offset+int64(e.length)-from) > cap(b.data) {
 			break
 		}
-		from := max(e.offset, rd.next)
 		rd.next = e.offset + int64(e.length)
 		if e.stream&rd.streams == 0 {
 			continue

@@ -62,7 +62,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-fairness ## All benchmarks
+bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -87,6 +87,19 @@ bench-memory: up ## Memory of a serve process: at rest, per stream, per thousand
 .PHONY: bench-fairness
 bench-fairness: ## A tenant's p99 while another is attacking, against its p99 without, on loopback
 	@SANDBAR_FAIRNESS=1 $(GO) test -count=1 -v -timeout 10m -run '^TestFairness$$' ./dataplane | grep -E '^(BENCH|FAIL|ok|panic)'
+
+.PHONY: bench-sync
+bench-sync: up ## From a saved file to the sandbox, next to mutagen and to tar through the pod's exec, in one run
+	@$(GO) build -o bin/bench-sync ./bench/sync && bin/bench-sync --stack $(STACK) && \
+		bin/bench-sync --stack $(STACK) --files 50000 --turns 1 --large 0 --checkout 0 --skip tar,mutagen-poll
+
+.PHONY: bench-logs
+bench-logs: up ## From a printed line to its reader, throughput, and a hundred followers across a killed runner
+	@$(GO) build -o bin/bench-logs ./bench/logs && bin/bench-logs --stack $(STACK)
+
+.PHONY: bench-exec
+bench-exec: up ## From asking for a command to its exit code, next to the exec of the pod
+	@$(GO) build -o bin/bench-exec ./bench/exec && bin/bench-exec --stack $(STACK)
 
 ##@ Development
 .PHONY: build

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -186,7 +185,7 @@ func (f *follow) records(body io.Reader) error {
 			return fmt.Errorf("reading a record: %w", err)
 		}
 		e := LogEvent{Type: LogOutput}
-		if err := json.Unmarshal(line, &e.Record); err != nil {
+		if e.Record, err = logwire.Parse(line); err != nil {
 			return fmt.Errorf("reading a record: %w", err)
 		}
 		if e.Record.Lost > 0 {

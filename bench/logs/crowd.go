@@ -40,8 +40,9 @@ type follower struct {
 	gap         bool // told since the last line
 }
 
-// follow lets n followers read while the app writes, the runner is killed, and its next one goes on.
-func follow(ctx context.Context, s *stage.Stage, person *stage.Person, n int) (*crowd, error) {
+// follow lets n followers read while the app writes, the runner is killed, and its next one goes
+// on. half is called before the runner is killed.
+func follow(ctx context.Context, s *stage.Stage, person *stage.Person, n int, half func()) (*crowd, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*limit)
 	defer cancel()
 	var (
@@ -73,7 +74,7 @@ func follow(ctx context.Context, s *stage.Stage, person *stage.Person, n int) (*
 	if err := s.Tell(ctx, fmt.Sprintf("/flood/%d?from=0", crowdLines/2)); err != nil {
 		return nil, err
 	}
-	if err := replace(ctx, s); err != nil {
+	if err := replace(ctx, s, half); err != nil {
 		return nil, err
 	}
 	if err := s.Tell(ctx, fmt.Sprintf("/flood/%d?from=%d", crowdLines/2, crowdLines/2)); err != nil {
@@ -142,7 +143,7 @@ func (f *follower) line(text []byte) {
 }
 
 // replace kills the runner and returns when the next one's app answers.
-func replace(ctx context.Context, s *stage.Stage) error {
+func replace(ctx context.Context, s *stage.Stage, before func()) error {
 	runner, err := s.Runner(ctx)
 	if err != nil {
 		return err
@@ -156,6 +157,7 @@ func replace(ctx context.Context, s *stage.Stage) error {
 	if err := sleep(ctx, time.Second); err != nil {
 		return err
 	}
+	before()
 	if err := process.Kill(); err != nil {
 		return fmt.Errorf("killing the runner: %w", err)
 	}

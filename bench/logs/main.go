@@ -71,6 +71,10 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
+	runner, err := s.Runner(ctx)
+	if err != nil {
+		return err
+	}
 	samples := map[string][]float64{}
 	add := func(key string, values ...float64) { samples[key] = append(samples[key], values...) }
 	for turn := range o.turns {
@@ -90,7 +94,13 @@ func run(ctx context.Context, o options) (err error) {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "%d followers\n", o.followers)
-	crowd, err := follow(ctx, s, person, o.followers)
+	// The first of two runners; the second has half of the followers' reading alone.
+	crowd, err := follow(ctx, s, person, o.followers, func() {
+		mib, err := stage.Memory(runner.PID, "VmHWM")
+		if err == nil {
+			add("runner/mib", mib)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -107,6 +117,7 @@ func write(o options, samples map[string][]float64, c *crowd) error {
 		{Key: fmt.Sprintf("followers%d_lost", o.followers), Value: c.lost},
 		{Key: "followers_with_gaps", Value: c.withGaps},
 		{Key: "twice", Value: c.twice},
+		{Key: "runner_mib", Value: report.Median(samples["runner/mib"])},
 		{Key: "n", Value: len(samples["sandbar/line_ms"])},
 	}}, {Name: "logs-pod", Fields: []report.Field{
 		{Key: "line_p50_ms", Value: percentile(samples["pod_log/line_ms"], 50)},

@@ -15,6 +15,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +30,7 @@ type options struct {
 	cold, files      int
 	checkout, larges int
 	idle             time.Duration
-	only             string
+	skip             string
 }
 
 func main() {
@@ -42,7 +44,7 @@ func main() {
 	flag.IntVar(&o.checkout, "checkout", 3000, "files of a checkout")
 	flag.IntVar(&o.larges, "large", 1, "changes of 50 MB files of each subject and turn; 0 leaves them out")
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long nothing happens")
-	flag.StringVar(&o.only, "only", "", "one subject alone")
+	flag.StringVar(&o.skip, "skip", "", "subjects to leave out, with commas between them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -156,7 +158,7 @@ func prepare(ctx context.Context, s *stage.Stage, person *stage.Person, runner *
 	kept := subjects[:0]
 	files := tree(o.files, o.larges > 0)
 	for _, subject := range subjects {
-		if o.only != "" && o.only != subject.name {
+		if slices.Contains(strings.Split(o.skip, ","), subject.name) {
 			continue
 		}
 		kept = append(kept, subject)

@@ -47,6 +47,9 @@ func writeResults(o options, samples map[string][]float64) error {
 		}},
 	}
 	for _, other := range []string{"mutagen", "tar"} {
+		if len(samples[other+"/edit_ms"]) == 0 {
+			continue
+		}
 		lines = append(lines, report.Line{Name: name + "-" + other, Fields: []report.Field{
 			{Key: "edit_p50_ms", Value: p50(other + "/edit_ms")},
 			{Key: "edit_p99_ms", Value: p99(other + "/edit_ms")},

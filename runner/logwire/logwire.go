@@ -13,7 +13,6 @@ package logwire
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -121,14 +120,7 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (r *Record) UnmarshalJSON(b []byte) error {
-	var in record
-	if err := json.Unmarshal(b, &in); err != nil {
-		return err
-	}
-	*r = Record{Offset: in.Offset, Time: in.Time, Stream: in.Stream, Attempt: in.Attempt, Data: in.Data, Lost: in.Lost}
-	if in.Text != "" {
-		r.Data = []byte(in.Text)
-	}
-	return nil
+func (r *Record) UnmarshalJSON(b []byte) (err error) {
+	*r, err = Parse(b)
+	return err
 }

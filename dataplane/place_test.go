@@ -173,7 +173,7 @@ func TestAnInstanceThatIsNotReadyIs409WithItsPhase(t *testing.T) {
 	}{
 		"before kro has begun":     {nil, "Materializing"},
 		"while kro is composing":   {map[string]any{"state": "IN_PROGRESS"}, "Materializing"},
-		"active without reference": {map[string]any{"state": "ACTIVE"}, "Ready"},
+		"active without reference": {map[string]any{"state": "ACTIVE"}, "Degraded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder(), func(s *setup) { s.status = c.status })

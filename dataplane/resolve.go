@@ -146,7 +146,7 @@ func notReadyMessage(at *place) string {
 	phase := sandbarv1alpha1.InstanceMaterializing
 	status, _ := at.instance.Object["status"].(map[string]any)
 	if status["state"] == "ACTIVE" {
-		phase = sandbarv1alpha1.InstanceReady
+		phase = sandbarv1alpha1.InstanceDegraded // all is made, and no pod answers
 	}
 	return "the instance is not ready (phase " + string(phase) + "): wait for its condition Ready"
 }

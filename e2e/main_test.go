@@ -19,6 +19,9 @@ import (
 // something (kills the provider, restarts kcp) leaves it whole again.
 var world *local.Provider
 
+// recorded keeps every status of the run; each is checked at its end.
+var recorded *recorder
+
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -44,5 +47,13 @@ func run(m *testing.M) int {
 		return 2
 	}
 	defer world.Stop()
-	return m.Run()
+	recorded = startRecorder()
+	code := m.Run()
+	wrong, statuses, instances := recorded.check()
+	fmt.Fprintf(os.Stderr, "e2e: recorded %d statuses of %d instances, %d impossible\n", statuses, instances, len(wrong))
+	for _, line := range wrong {
+		fmt.Fprintln(os.Stderr, "e2e: impossible:", line)
+		code = max(code, 1)
+	}
+	return code
 }

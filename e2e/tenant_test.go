@@ -131,6 +131,14 @@ func reviewsClaim(state string) map[string]any {
 	}
 }
 
+// eventsClaim lets the provider write events about instances.
+func eventsClaim() map[string]any {
+	return map[string]any{
+		"group": "", "resource": "events", "verbs": []any{"create"},
+		"selector": map[string]any{"matchAll": true}, "state": "Accepted",
+	}
+}
+
 // bind binds the API as the person and waits until the kind is served in the workspace.
 func (tn *tenant) bind() {
 	tn.t.Helper()
@@ -140,7 +148,7 @@ func (tn *tenant) bind() {
 		"metadata": map[string]any{"name": "sandbar.dev"},
 		"spec": map[string]any{"reference": map[string]any{"export": map[string]any{
 			"path": world.Workspace, "name": "sandbar.dev",
-		}}, "permissionClaims": []any{reviewsClaim("Accepted")}},
+		}}, "permissionClaims": []any{reviewsClaim("Accepted"), eventsClaim()}},
 	}}
 	eventually(tn.t, time.Minute, "binding the API", func() error {
 		_, err := tn.dyn.Resource(apibindings).Create(ctx, binding, metav1.CreateOptions{})

@@ -260,6 +260,9 @@ func TestEventsTellWhatNoPodTells(t *testing.T) {
 			if c.reason != test.reason || c.capacity != test.capacity || c.failing != test.failing {
 				t.Errorf("%+v", *c)
 			}
+			if strings.Contains(c.message, "app-") {
+				t.Errorf("the message names a pod that was never made: %q", c.message)
+			}
 		})
 	}
 }

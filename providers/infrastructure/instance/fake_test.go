@@ -34,6 +34,7 @@ type world struct {
 	inCache    *unstructured.Unstructured
 	inKCP      *unstructured.Unstructured
 	liveErr    error
+	events     []*corev1.Event
 	patches    []string // subresource or "main", in order; "removed" for a deletion
 	runtime    client.Client
 	writes     []string // verb and kind, in order
@@ -102,8 +103,8 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
 		kind: thing, settings: func() settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime},
-		now:     func() time.Time { return w.now() },
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime}, teller: newTeller(w.record),
+		now: func() time.Time { return w.now() },
 	}
 	if w.liveRuntime != nil {
 		r.runtime.live = w.liveRuntime
@@ -169,6 +170,11 @@ func (w *world) live(context.Context, request) (*unstructured.Unstructured, erro
 		return nil, apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
 	}
 	return w.inKCP.DeepCopy(), nil
+}
+
+func (w *world) record(_ context.Context, _ request, event *corev1.Event) error {
+	w.events = append(w.events, event)
+	return nil
 }
 
 func (w *world) workspacePath(context.Context, string) string { return "root:team-a" }

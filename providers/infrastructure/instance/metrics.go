@@ -29,6 +29,10 @@ var (
 		Name: "sandbar_instance_lifecycle_total",
 		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
 	}, []string{"template", "change"})
+	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_events_total",
+		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed).",
+	}, []string{"outcome"})
 	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_sweep_rounds_total",
 		Help: "Sweeps by result (clean, deleted, skipped, refused).",
@@ -44,7 +48,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, lifecycleTotal, kindRestartsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, lifecycleTotal, kindRestartsTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
 }
 
 func countReconcile(k kind, err error) {

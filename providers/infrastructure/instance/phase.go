@@ -5,6 +5,7 @@ package instance
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,13 +32,13 @@ func phase(s *scope, o outcome, old sandbarv1alpha1.InstanceStatus, v verdicts) 
 	case cause != nil && cause.capacity, v.composed.reason == reasonQuota:
 		return sandbarv1alpha1.InstancePendingCapacity
 	case cause != nil && cause.failing, v.composed.reason == reasonGraphFailed:
-		if wasReady(s, old) {
+		if wasReady(s, o, old) {
 			return sandbarv1alpha1.InstanceDegraded
 		}
 		return sandbarv1alpha1.InstanceFailed
 	case resuming(old):
 		return sandbarv1alpha1.InstanceWaking
-	case wasReady(s, old) && o.instance != nil && observed(o.instance):
+	case wasReady(s, o, old) && o.instance != nil && observed(o.instance):
 		return sandbarv1alpha1.InstanceDegraded
 	default:
 		return sandbarv1alpha1.InstanceMaterializing
@@ -56,11 +57,19 @@ func suspendedPhase(s *scope, v verdicts) sandbarv1alpha1.InstancePhase {
 	}
 }
 
+// momentTime is how long an instance must have been ready to have been ready at all: without a
+// readiness probe, a program that ends as soon as it begins is ready in between.
+const momentTime = 10 * time.Second
+
 // wasReady tells whether the instance has been ready with the spec that it has now. A changed
 // spec begins anew: what it breaks has failed.
-func wasReady(s *scope, old sandbarv1alpha1.InstanceStatus) bool {
-	return old.ObservedGeneration == s.object.GetGeneration() &&
-		(old.Phase == sandbarv1alpha1.InstanceReady || old.Phase == sandbarv1alpha1.InstanceDegraded)
+func wasReady(s *scope, o outcome, old sandbarv1alpha1.InstanceStatus) bool {
+	if old.ObservedGeneration != s.object.GetGeneration() {
+		return false
+	}
+	ready := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+	return old.Phase == sandbarv1alpha1.InstanceDegraded ||
+		old.Phase == sandbarv1alpha1.InstanceReady && ready != nil && o.now.Sub(ready.LastTransitionTime.Time) >= momentTime
 }
 
 // resuming tells whether the instance was suspended and has not become ready since.

@@ -46,7 +46,7 @@ func (l *history) kro(state string) {
 
 func (l *history) pods(pods ...corev1.Pod) { l.o.pods = summarize(pods, testNow) }
 
-// says reconciles and returns the phase, Ready's reason and Suspended's.
+// says reconciles, lets a minute pass and returns the phase, Ready's reason and Suspended's.
 func (l *history) says() string {
 	l.t.Helper()
 	status, err := buildStatus(l.s, l.o)
@@ -54,6 +54,7 @@ func (l *history) says() string {
 		l.t.Fatal(err)
 	}
 	l.s.object.Object["status"] = status
+	l.o.now = l.o.now.Add(time.Minute)
 	decoded, err := readStatus(l.s.object)
 	if err != nil {
 		l.t.Fatal(err)
@@ -105,6 +106,9 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 			step{func(l *history) { l.pods(starting) }, "Degraded False:SandboxPodInitializing False:NotSuspended"},
 			step{func(l *history) { l.pods(up) }, "Degraded False:SandboxPodInitializing False:NotSuspended"},
 			step{func(l *history) { l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+		),
+		"what was ready for a moment and crashes has failed": append(ready[2:3:3],
+			step{func(l *history) { l.o.now = l.o.now.Add(time.Second - time.Minute); l.pods(crashing) }, "Failed False:SandboxPodNotReady False:NotSuspended"},
 		),
 		"what never was ready and crashes has failed": {
 			{func(l *history) { l.kro("waits"); l.pods(crashing) }, "Failed False:SandboxPodNotReady False:NotSuspended"},

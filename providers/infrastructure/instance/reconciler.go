@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,6 +34,8 @@ type tenantObjects interface {
 	patch(ctx context.Context, req request, data []byte, subresources ...string) (*unstructured.Unstructured, error)
 	// remove deletes the object if it still is as it was read.
 	remove(ctx context.Context, req request, read *unstructured.Unstructured) error
+	// record writes an event beside the object.
+	record(ctx context.Context, req request, event *corev1.Event) error
 	// workspacePath is the path of a workspace, for people; empty when it is not known.
 	workspacePath(ctx context.Context, cluster string) string
 }
@@ -43,6 +46,7 @@ type reconciler struct {
 	settings func() settings
 	tenants  tenantObjects
 	runtime  runtimeCluster
+	teller   *teller
 	now      func() time.Time
 }
 
@@ -195,7 +199,8 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope, o outcom
 	if err != nil {
 		return err
 	}
-	if old, err := readStatus(s.object); err != nil || keepStatus(old, o) {
+	old, err := readStatus(s.object)
+	if err != nil || keepStatus(old, o) {
 		return err
 	}
 	before, _ := s.object.Object["status"].(map[string]any)
@@ -204,14 +209,21 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope, o outcom
 	}
 	changed := s.object.DeepCopy()
 	changed.Object["status"] = status
-	data, err := client.MergeFrom(s.object).Data(changed)
+	// Under the version that was read: a cache that is behind would give a condition that
+	// changed a moment ago the time of a second change.
+	data, err := client.MergeFromWithOptions(s.object, client.MergeFromWithOptimisticLock{}).Data(changed)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	if _, err := r.tenants.patch(ctx, req, data, "status"); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	log.FromContext(ctx).V(1).Info("wrote the status", "phase", status["phase"])
+	written, err := readStatus(changed)
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
+	r.tellPhase(ctx, req, s, old, written)
 	return nil
 }
 

@@ -116,6 +116,7 @@ func (r *runner) build(concurrency int) error {
 			settings: func() settings { return *r.settings.Load() },
 			tenants:  r.tenants,
 			runtime:  runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader()},
+			teller:   newTeller(r.tenants.record),
 			now:      time.Now,
 		},
 	})

@@ -64,7 +64,7 @@ func buildStatus(s *scope, o outcome) (map[string]any, error) {
 		DataPlane:          dataPlaneOf(s),
 		Activity:           activity(old.Activity, s),
 		Suspension:         suspensionOf(s, o, old),
-		Conditions: conditions(old.Conditions, generation, []metav1.Condition{
+		Conditions: conditions(old.Conditions, generation, o.now, []metav1.Condition{
 			v.placed.condition(sandbarv1alpha1.InstancePlaced),
 			v.composed.condition(sandbarv1alpha1.InstanceComposed),
 			v.suspended.condition(sandbarv1alpha1.InstanceSuspendedCondition),
@@ -130,13 +130,14 @@ func (v verdict) condition(name string) metav1.Condition {
 }
 
 // conditions keeps the time of a condition whose status did not change.
-func conditions(old []metav1.Condition, generation int64, wanted []metav1.Condition) []metav1.Condition {
+func conditions(old []metav1.Condition, generation int64, now time.Time, wanted []metav1.Condition) []metav1.Condition {
 	var kept []metav1.Condition
 	for _, condition := range wanted {
 		if before := meta.FindStatusCondition(old, condition.Type); before != nil {
 			kept = append(kept, *before)
 		}
 		condition.ObservedGeneration = generation
+		condition.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&kept, condition)
 	}
 	return kept

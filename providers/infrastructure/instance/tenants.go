@@ -13,9 +13,11 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/kcp-dev/sdk/apis/core"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -171,6 +173,28 @@ func (t *tenants) remove(ctx context.Context, req request, read *unstructured.Un
 		err = client.Namespace(req.Namespace).Delete(ctx, req.Name, options)
 		if err == nil || (!apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)) {
 			return err
+		}
+		answer = worse(answer, err)
+	}
+	return answer
+}
+
+// record writes an event beside the object. Where the workspace has not accepted the permission
+// claim on events, the answer is Forbidden or NotFound.
+func (t *tenants) record(ctx context.Context, req request, event *corev1.Event) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(event)
+	if err != nil {
+		return fmt.Errorf("encoding an event: %w", err)
+	}
+	answer := errNoEndpoint
+	for _, e := range t.holding(req) {
+		client, err := e.resource(req.cluster, corev1.SchemeGroupVersion.WithResource("events"))
+		if err != nil {
+			return err
+		}
+		_, err = client.Namespace(event.Namespace).Create(ctx, &unstructured.Unstructured{Object: fields}, metav1.CreateOptions{FieldManager: fieldOwner})
+		if err == nil {
+			return nil
 		}
 		answer = worse(answer, err)
 	}

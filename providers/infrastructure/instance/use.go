@@ -201,5 +201,6 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope) error {
 		return fmt.Errorf("deleting the instance: %w", err)
 	}
 	countLifecycle(s)
+	r.teller.tell(ctx, req, s, string(s.decision.deleted), deletionMessages[s.decision.deleted], r.now())
 	return nil
 }

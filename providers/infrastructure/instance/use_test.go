@@ -148,6 +148,8 @@ func TestAnInstanceIsLookedAtAgainAtItsDeadlineOnly(t *testing.T) {
 	}{{0, 61 * time.Minute}, {21 * time.Minute, 40 * time.Minute}, {40 * time.Minute, 0}, {time.Hour, 0}} {
 		w.pass(step.passes)
 		w.settle()
+		w.kroSays(kroReady(w.kroInstance().GetGeneration())) // what is not ready is looked at more often
+		w.settle()
 		result, err := w.reconciler().Reconcile(t.Context(), testRequest)
 		if err != nil || result.RequeueAfter != step.want {
 			t.Errorf("after %v: again in %v, want %v; error %v", step.passes, result.RequeueAfter, step.want, err)

@@ -53,6 +53,11 @@ func lastSeen(event corev1.Event) time.Time {
 // refused tells why the API server takes no pod. It answers the workload's controller, which
 // leaves a text and nothing to decide by but its words.
 func refused(message string) *cause {
+	// The name of the pod that was not made is another one each time, and a status that changes
+	// with it would be written again and again.
+	if _, why, ok := strings.Cut(message, "is forbidden: "); ok {
+		message = why
+	}
 	said := detail(message)
 	switch {
 	case exceedsQuota(message):

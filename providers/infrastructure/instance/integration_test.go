@@ -412,7 +412,7 @@ func (p *provider) checkPlacement(t *testing.T, instance *unstructured.Unstructu
 		instance.GetName():      p.kind.newObject(),
 	} {
 		p.getRuntime(t, ns, name, obj)
-		if err := id.Check(obj); err != nil {
+		if err := id.Locate().Check(obj); err != nil {
 			t.Errorf("%T %s: %v", obj, name, err)
 		}
 	}

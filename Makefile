@@ -109,6 +109,7 @@ build: ## Build the binaries into bin/
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
 	@$(TOOL) controller-gen object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
+	@$(TOOL) controller-gen crd:maxDescLen=0 paths=./pkg/podtemplate/ output:crd:dir=pkg/podtemplate/schema
 	@rm -f install/rbac/*/zz_generated.role.yaml
 	@for role in $(notdir $(wildcard install/rbac/*)); do $(TOOL) controller-gen rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
 		paths=./install/rbac/$$role/ output:rbac:dir=install/rbac/$$role || exit 1; done

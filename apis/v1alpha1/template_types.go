@@ -87,6 +87,18 @@ type TemplateSpec struct {
 	// +optional
 	Development *Development `json:"development,omitempty"`
 
+	// PodTemplate says that tenants write a pod template for instances of this kind, and where
+	// the graph takes it from. Nil means that they do not.
+	//
+	// +optional
+	PodTemplate *PodTemplateFields `json:"podTemplate,omitempty"`
+
+	// Base is a pod template that instances of kinds with a pod template may begin with, by
+	// templateRef. Nil means that this Template offers none.
+	//
+	// +optional
+	Base *PodTemplateBase `json:"base,omitempty"`
+
 	// Agent is guidance for programs that choose a Template.
 	//
 	// +optional

@@ -66,6 +66,7 @@ func Check(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	problems = append(problems, checkSchema(schema)...)
 	problems = append(problems, checkDataPlane(&spec.DataPlane, schema.Status)...)
 	problems = append(problems, checkDevelopment(spec, schema)...)
+	problems = append(problems, checkPodTemplate(spec, schema)...)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }

@@ -41,3 +41,8 @@ package controllers
 // The platform's values for graphs (platform/controller.go). A creation has no name to restrict.
 // +kubebuilder:rbac:groups=core,resources=configmaps,verbs=create,namespace=sandbar-system
 // +kubebuilder:rbac:groups=core,resources=configmaps,resourceNames=sandbar-platform,verbs=get;list;watch;update;patch,namespace=sandbar-system
+
+// Tried in a dry run and never made (instance/podtemplate.go); RBAC has one verb for both. It
+// adds nothing to what a graph may contain, which is any workload.
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=create
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get

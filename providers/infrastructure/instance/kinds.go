@@ -157,6 +157,13 @@ func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		// A Secret in every placement would be one object more for each, used or not.
 		wantsPassword: bytes.Contains(template.Spec.Graph.Raw, []byte(placement.PasswordSecret)),
 	}
+	if fields := template.Spec.PodTemplate; fields != nil {
+		var list sandbarv1alpha1.TemplateList
+		if err := k.client.List(ctx, &list); err != nil {
+			return s, fmt.Errorf("listing the Templates: %w", err)
+		}
+		s.pod = &podWords{Fields: *fields, Offers: podOffers(list.Items)}
+	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {

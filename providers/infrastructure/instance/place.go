@@ -69,14 +69,30 @@ func (r *reconciler) place(ctx context.Context, s *scope) error {
 	return group.Wait()
 }
 
-// compose makes the kro instance and returns it as it now is.
+// compose makes the kro instance and returns it as it now is. With a refusal it returns the
+// instance that there is, if any, which keeps the pod that it has.
 func (r *reconciler) compose(ctx context.Context, s *scope) (*unstructured.Unstructured, error) {
-	current := s.newObject()
-	written, err := r.runtime.apply(ctx, buildInstance(s), current)
-	if err != nil || written != nil {
-		return written, err
+	desired, current := buildInstance(s), s.newObject()
+	var refused error
+	if s.pod != nil {
+		var existing *unstructured.Unstructured
+		err := r.runtime.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
+		if err == nil {
+			existing = current
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading the instance: %w", err)
+		}
+		refused = r.composePod(ctx, s, desired, existing)
+		var refusal *refusal
+		if refused != nil && (existing == nil || !errors.As(refused, &refusal)) {
+			return nil, refused
+		}
 	}
-	return current, nil
+	written, err := r.runtime.apply(ctx, desired, current)
+	if err != nil || written != nil {
+		return written, errors.Join(err, refused)
+	}
+	return current, refused
 }
 
 // apply makes an object what it should be. It compares with the cache, reading into current,

@@ -133,6 +133,8 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 	return builder.ControllerManagedBy(mgr).
 		Named("instance-kinds").
 		For(&sandbarv1alpha1.Template{}).
+		// A kind with a pod template follows the Templates that offer one.
+		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(k.everyPodKind)).
 		// Its address, isolation and quota are part of every placement.
 		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
 		// Shards come and go with the first and the last binding on them.
@@ -149,15 +151,29 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		Complete(k)
 }
 
+// everyPodKind wakes the kinds with a pod template when a Template that offers one changes.
+func (k *kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile.Request {
+	if template, ok := obj.(*sandbarv1alpha1.Template); !ok || template.Spec.Base == nil {
+		return nil
+	}
+	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.PodTemplate != nil })
+}
+
 func (k *kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
+	return k.templates(ctx, func(*sandbarv1alpha1.Template) bool { return true })
+}
+
+func (k *kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Template) bool) []reconcile.Request {
 	var list sandbarv1alpha1.TemplateList
 	if err := k.client.List(ctx, &list); err != nil {
 		k.config.log.Error(err, "could not list the Templates")
 		return nil
 	}
-	requests := make([]reconcile.Request, len(list.Items))
+	var requests []reconcile.Request
 	for i := range list.Items {
-		requests[i].Name = list.Items[i].Name
+		if wanted(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
 	}
 	return requests
 }

@@ -50,13 +50,15 @@ type settings struct {
 	dataPlane sandbarv1alpha1.DataPlane
 	// wantsPassword tells that the graph uses the Secret placement.PasswordSecret.
 	wantsPassword bool
+	// pod is nil unless tenants write a pod template for instances of the kind.
+	pod *podWords
 	// infrastructure is nil until the operator has created the InfrastructureProvider.
 	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
 }
 
 func (s settings) equal(other settings) bool {
 	return s.provider == other.provider && s.wantsPassword == other.wantsPassword &&
-		equality.Semantic.DeepEqual(s.dataPlane, other.dataPlane) &&
+		equality.Semantic.DeepEqual(s.dataPlane, other.dataPlane) && equality.Semantic.DeepEqual(s.pod, other.pod) &&
 		equality.Semantic.DeepEqual(s.infrastructure, other.infrastructure)
 }
 

@@ -38,7 +38,7 @@ type plan struct {
 	dataPlane *sandbarv1alpha1.DataPlane
 	// schema is the part of the graph that tenants see, parsed.
 	schema krov1alpha1.Schema
-	// spec is the OpenAPI schema of the instances' spec.
+	// spec is the OpenAPI schema of the instances' spec as tenants see it.
 	spec *apiextensionsv1.JSONSchemaProps
 }
 
@@ -134,6 +134,7 @@ func newPlan(tmpl *sandbarv1alpha1.Template) (*plan, error) {
 	if p.spec, err = simpleschema.ToOpenAPISpec(fields, customTypes); err != nil {
 		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
 	}
+	p.spec = withPodTemplate(p.spec, tmpl.Spec.PodTemplate)
 	return p, nil
 }
 

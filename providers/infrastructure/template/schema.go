@@ -71,7 +71,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	version := crd.Spec.Versions[at]
 	root := version.Schema.OpenAPIV3Schema
 	spec := root.Properties["spec"]
-	root.Properties["spec"] = *withLifecycle(&spec)
+	root.Properties["spec"] = *withLifecycle(withPodTemplate(&spec, tmpl.Spec.PodTemplate))
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
 	demandSpec(root)
 	version.Served, version.Storage = true, true

@@ -1,0 +1,277 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+const (
+	// MaxPatchBytes bounds a patch. Merging costs up to the product of both sides' lists.
+	MaxPatchBytes = 64 << 10
+	// MaxGraceSeconds bounds how long a pod may take to end: it holds up suspending and deleting.
+	MaxGraceSeconds = 300
+	// fieldVolumes is the name of the volumes among Pod.Fields.
+	fieldVolumes = "volumeClaimTemplates"
+	// maxProblems is how many problems a Refusal tells of.
+	maxProblems = 8
+)
+
+// Refusal says why there can be no pod of what was written.
+type Refusal struct {
+	// Problems each begin with the field that has to change.
+	Problems []string
+}
+
+func (r *Refusal) Error() string {
+	if more := len(r.Problems) - maxProblems; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(r.Problems[:maxProblems], "; "), more)
+	}
+	return strings.Join(r.Problems, "; ")
+}
+
+func refuse(format string, args ...any) error {
+	return &Refusal{Problems: []string{fmt.Sprintf(format, args...)}}
+}
+
+// Rules are the operator's words about every pod.
+type Rules struct {
+	// Labels are put on the pod and win.
+	Labels map[string]string
+	// RuntimeClassName is that of sandboxes; empty means the cluster's default.
+	RuntimeClassName string
+	// LabelPrefixes and AnnotationPrefixes are what a tenant's keys may begin with.
+	LabelPrefixes, AnnotationPrefixes []string
+}
+
+// Base is the pod template that a Template offers. It is the operator's: what it says of
+// nodes, priorities and volumes holds.
+type Base struct {
+	Template             corev1.PodTemplateSpec
+	VolumeClaimTemplates []sandbarv1alpha1.VolumeClaimTemplate
+}
+
+// Pod is the pod of an instance with its volumes.
+type Pod struct {
+	Template             corev1.PodTemplateSpec
+	VolumeClaimTemplates []sandbarv1alpha1.VolumeClaimTemplate
+}
+
+// NewSource reads what a tenant wrote. The API server has checked it against Schema.
+func NewSource(field map[string]any) (*sandbarv1alpha1.PodTemplateSource, error) {
+	source := &sandbarv1alpha1.PodTemplateSource{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, source); err != nil {
+		return nil, refuse("the template cannot be read: %v", err)
+	}
+	return source, nil
+}
+
+// NewBase reads the pod template that a Template offers, strictly.
+func NewBase(offer *sandbarv1alpha1.PodTemplateBase) (*Base, error) {
+	base := &Base{VolumeClaimTemplates: offer.VolumeClaimTemplates}
+	fields := map[string]any{}
+	if err := json.Unmarshal(offer.PodTemplate.Raw, &fields); err != nil {
+		return nil, refuse("podTemplate: %v", err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, &base.Template, true); err != nil {
+		return nil, refuse("podTemplate: %v", err)
+	}
+	spec := &base.Template.Spec
+	switch {
+	case spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != "" || isTrue(spec.AutomountServiceAccountToken):
+		return nil, refuse("podTemplate.spec: a sandbox has no identity on the runtime cluster; remove serviceAccountName and automountServiceAccountToken")
+	case len(spec.Containers) == 0:
+		return nil, refuse("podTemplate.spec.containers: must have at least one container")
+	}
+	return base, nil
+}
+
+// Build makes the pod: the tenant's template or the base, the patch on it, what is the
+// operator's forced, and what is left out of the security context filled in. base is that of
+// the source's TemplateRef, nil when it has none; former are the volumes that the instance has
+// already, nil when it has not been made. The error is a *Refusal when another source could be
+// built.
+func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandbarv1alpha1.VolumeClaimTemplate, rules Rules) (*Pod, error) {
+	theirs := Base{} // of a tenant's own template nothing is the operator's
+	pod := &Pod{VolumeClaimTemplates: source.VolumeClaimTemplates}
+	switch {
+	case source.PodTemplate != nil:
+		pod.Template.Labels = source.PodTemplate.Metadata.Labels
+		pod.Template.Annotations = source.PodTemplate.Metadata.Annotations
+		pod.Template.Spec = *source.PodTemplate.Spec.DeepCopy()
+	case base != nil:
+		theirs = *base
+		pod.Template = *base.Template.DeepCopy()
+		pod.VolumeClaimTemplates = withBaseVolumes(source.VolumeClaimTemplates, base.VolumeClaimTemplates)
+	default:
+		return nil, refuse("podTemplate or templateRef: one must be set")
+	}
+	if former != nil {
+		// A StatefulSet cannot change its volumes, and they hold the tenant's data.
+		pod.VolumeClaimTemplates = former
+	}
+	if err := pod.patch(source.Patch); err != nil {
+		return nil, err
+	}
+	if problems := check(&pod.Template, &theirs.Template, rules); len(problems) > 0 {
+		return nil, &Refusal{Problems: problems}
+	}
+	pod.force(rules)
+	return pod, nil
+}
+
+// withBaseVolumes adds the base's volumes to the tenant's, whose size wins.
+func withBaseVolumes(own, base []sandbarv1alpha1.VolumeClaimTemplate) []sandbarv1alpha1.VolumeClaimTemplate {
+	all := append([]sandbarv1alpha1.VolumeClaimTemplate(nil), own...)
+	taken := map[string]bool{}
+	for _, v := range own {
+		taken[v.Metadata.Name] = true
+	}
+	for _, v := range base {
+		if !taken[v.Metadata.Name] {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func (p *Pod) patch(patch *runtime.RawExtension) error {
+	if patch == nil || len(patch.Raw) == 0 {
+		return nil
+	}
+	if len(patch.Raw) > MaxPatchBytes {
+		return refuse("patch: is %d bytes long, and %d is the most", len(patch.Raw), MaxPatchBytes)
+	}
+	before, err := json.Marshal(&p.Template)
+	if err != nil {
+		return fmt.Errorf("encoding the pod template: %w", err)
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch.Raw, corev1.PodTemplateSpec{})
+	if err != nil {
+		return refuse("patch: does not apply to the pod template: %v", err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(after, &fields); err != nil {
+		return refuse("patch: does not leave a pod template: %v", err)
+	}
+	// Strictly, so that a misspelt field is told and not dropped.
+	p.Template = corev1.PodTemplateSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, &p.Template, true); err != nil {
+		return refuse("patch: does not leave a pod template: %v", err)
+	}
+	return nil
+}
+
+// Fields are the pod and its volumes as a graph takes them: template and volumeClaimTemplates,
+// both of a StatefulSet's form.
+func (p *Pod) Fields() (map[string]any, error) {
+	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&p.Template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod template: %w", err)
+	}
+	if metadata, ok := template["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	claims := make([]any, len(p.VolumeClaimTemplates))
+	for i := range p.VolumeClaimTemplates {
+		claims[i] = claimFields(&p.VolumeClaimTemplates[i], p.Template.Labels)
+	}
+	return map[string]any{"template": template, fieldVolumes: claims}, nil
+}
+
+// FormerVolumes reads the volumes back from what Fields gave; nil when there is nothing.
+func FormerVolumes(fields map[string]any) ([]sandbarv1alpha1.VolumeClaimTemplate, error) {
+	claims, ok := fields[fieldVolumes].([]any)
+	if !ok {
+		return nil, nil
+	}
+	volumes := make([]sandbarv1alpha1.VolumeClaimTemplate, len(claims))
+	for i := range claims {
+		claim, _ := claims[i].(map[string]any)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(claim, &volumes[i]); err != nil {
+			return nil, fmt.Errorf("reading the volumes of the instance: %w", err)
+		}
+	}
+	return volumes, nil
+}
+
+// claimFields are of a StatefulSet's form. The API server's own defaults are spelled out, or kro
+// would find a difference each time it compares.
+func claimFields(v *sandbarv1alpha1.VolumeClaimTemplate, labels map[string]string) map[string]any {
+	mode := "ReadWriteOnce"
+	if len(v.Spec.AccessModes) > 0 {
+		mode = v.Spec.AccessModes[0]
+	}
+	spec := map[string]any{
+		"accessModes": []any{mode},
+		"volumeMode":  string(corev1.PersistentVolumeFilesystem),
+		"resources":   map[string]any{"requests": map[string]any{"storage": v.Spec.Resources.Requests.Storage}},
+	}
+	if v.Spec.StorageClassName != "" {
+		spec["storageClassName"] = v.Spec.StorageClassName
+	}
+	own := map[string]any{}
+	for key, value := range labels {
+		if strings.HasPrefix(key, reservedDomain+"/") {
+			own[key] = value
+		}
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+		"metadata": map[string]any{"name": v.Metadata.Name, "labels": own},
+		"spec":     spec,
+	}
+}
+
+// Sample is a pod as the template's StatefulSet would make it, to ask the API server about.
+func (p *Pod) Sample(namespace string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *p.Template.ObjectMeta.DeepCopy(), Spec: *p.Template.Spec.DeepCopy()}
+	pod.Namespace, pod.GenerateName = namespace, "sandbar-check-"
+	for _, v := range p.VolumeClaimTemplates {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: v.Metadata.Name,
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: v.Metadata.Name},
+			},
+		})
+	}
+	return pod
+}
+
+// WithoutDemands makes a pod ask for nothing, so that no quota counts it.
+func WithoutDemands(pod *corev1.Pod) {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			demands := &containers[i].Resources
+			demands.Requests = corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}}
+			demands.Limits = demands.Requests.DeepCopy()
+		}
+	}
+}
+
+func (p *Pod) force(rules Rules) {
+	labels := map[string]string{}
+	maps.Copy(labels, p.Template.Labels)
+	maps.Copy(labels, rules.Labels) // ours last: they win
+	p.Template.Labels = labels
+
+	spec, no := &p.Template.Spec, false
+	spec.AutomountServiceAccountToken = &no
+	spec.EnableServiceLinks = &no
+	if spec.RuntimeClassName == nil && rules.RuntimeClassName != "" {
+		spec.RuntimeClassName = &rules.RuntimeClassName
+	}
+	secure(spec)
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

@@ -1,0 +1,29 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+)
+
+// withPodTemplate is the spec as tenants see it: with the field for their pod template in the
+// place of the one that the graph takes the result from. A tenant that could write the latter
+// would get a pod that nobody has checked; the API server drops it because no schema has it.
+func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alpha1.PodTemplateFields) *apiextensionsv1.JSONSchemaProps {
+	if fields == nil {
+		return spec
+	}
+	spec = spec.DeepCopy()
+	delete(spec.Properties, fields.To)
+	spec.Properties[fields.From] = *podtemplate.Schema()
+	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == fields.To })
+	spec.Required = append(spec.Required, fields.From)
+	slices.Sort(spec.Required)
+	return spec
+}

@@ -252,6 +252,9 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 		"another-runtime-class":  {pod(`{spec: {runtimeClassName: unconfined}}`), []string{"SpecRefused", "runtimeClassName"}},
 		"privileged":             {pod(`{spec: {containers: [{name: main, securityContext: {privileged: true}}]}}`), []string{"PodRefused", "privileged"}},
 		"root":                   {pod(`{spec: {securityContext: {runAsNonRoot: false}}}`), []string{"PodRefused", "runAsNonRoot"}},
+		"more-than-the-quota":    {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "400"}, limits: {cpu: "400"}}}]}}`), []string{"uota"}},
+		"an-image-of-nobody":     {pod(`{spec: {containers: [{name: main, image: "localhost/nobody/nothing:1"}]}}`), []string{"ImageNotPullable"}},
+		"more-than-a-node-has":   {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "3"}, limits: {cpu: "3"}}}]}}`), []string{"NoNodeHasRoom"}},
 		"mount-of-nothing":       {pod(`{spec: {containers: [{name: main, volumeMounts: [{name: none, mountPath: /x}]}]}}`), []string{"PodRefused", "none"}},
 		"a-template-that-is-not": {`{template: {templateRef: {name: nosuch}}}`, []string{"TemplateNotUsable", "nosuch"}},
 	} {

@@ -23,17 +23,17 @@ const (
 	MaxGraceSeconds = 300
 	// fieldVolumes is the name of the volumes among Pod.Fields.
 	fieldVolumes = "volumeClaimTemplates"
-	// maxProblems is how many problems a Refusal tells of.
+	// maxProblems is how many problems a RefusedError tells of.
 	maxProblems = 8
 )
 
-// Refusal says why there can be no pod of what was written.
-type Refusal struct {
+// RefusedError says why there can be no pod of what was written.
+type RefusedError struct {
 	// Problems each begin with the field that has to change.
 	Problems []string
 }
 
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	if more := len(r.Problems) - maxProblems; more > 0 {
 		return fmt.Sprintf("%s; and %d more", strings.Join(r.Problems[:maxProblems], "; "), more)
 	}
@@ -41,7 +41,7 @@ func (r *Refusal) Error() string {
 }
 
 func refuse(format string, args ...any) error {
-	return &Refusal{Problems: []string{fmt.Sprintf(format, args...)}}
+	return &RefusedError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
 // Rules are the operator's words about every pod.
@@ -99,7 +99,7 @@ func NewBase(offer *sandbarv1alpha1.PodTemplateBase) (*Base, error) {
 // Build makes the pod: the tenant's template or the base, the patch on it, what is the
 // operator's forced, and what is left out of the security context filled in. base is that of
 // the source's TemplateRef, nil when it has none; former are the volumes that the instance has
-// already, nil when it has not been made. The error is a *Refusal when another source could be
+// already, nil when it has not been made. The error is a *RefusedError when another source could be
 // built.
 func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandbarv1alpha1.VolumeClaimTemplate, rules Rules) (*Pod, error) {
 	theirs := Base{} // of a tenant's own template nothing is the operator's
@@ -124,7 +124,7 @@ func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandb
 		return nil, err
 	}
 	if problems := check(&pod.Template, &theirs.Template, rules); len(problems) > 0 {
-		return nil, &Refusal{Problems: problems}
+		return nil, &RefusedError{Problems: problems}
 	}
 	pod.force(rules)
 	return pod, nil

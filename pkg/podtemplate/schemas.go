@@ -12,7 +12,7 @@ import (
 // Schemas is no kind: it makes controller-gen write the schema of PodTemplateSource, see Schema.
 type Schemas struct {
 	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.ObjectMeta `json:"metadata"`
 
 	Spec sandbarv1alpha1.PodTemplateSource `json:"spec"`
 }

@@ -5,6 +5,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -42,6 +43,10 @@ func (r *reconciler) observe(ctx context.Context, s *scope, o *outcome) (time.Du
 	o.pods = summarize(pods.Items, now)
 	if _, suspended := s.intent(); suspended {
 		return 0, r.observeVolumes(ctx, s, o)
+	}
+	var refused *refusal
+	if errors.As(o.composing, &refused) {
+		return sooner(refused.recheck, o.pods.recheck), nil
 	}
 	if o.instance == nil || o.pods.cause != nil {
 		return o.pods.recheck, nil

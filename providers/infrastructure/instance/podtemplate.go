@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -24,6 +25,10 @@ import (
 
 // reasonTemplateRef is a reason of Composed: spec.….templateRef leads to nothing that can be used.
 const reasonTemplateRef = "TemplateNotUsable"
+
+// triedAgain is how often a pod is tried that the API server refuses: neither a RuntimeClass
+// that comes nor another quota tells an instance of it.
+const triedAgain = 10 * time.Second
 
 // podWords are what the operator says of a kind whose tenants write a pod template.
 type podWords struct {
@@ -101,7 +106,7 @@ func buildPod(s *scope, field, former map[string]any) (*podtemplate.Pod, error) 
 			AnnotationPrefixes: s.infrastructure.InstanceMetadata.AnnotationPrefixes,
 		})
 	}()
-	var wrong *podtemplate.Refusal
+	var wrong *podtemplate.RefusedError
 	if errors.As(err, &wrong) {
 		return nil, &refusal{reason: reasonSpecRefused, message: "correct spec." + s.pod.Fields.From + ": " + wrong.Error()}
 	}
@@ -167,13 +172,13 @@ func (r *reconciler) refusedPod(ctx context.Context, s *scope, sample *corev1.Po
 	if class := sample.Spec.RuntimeClassName; class != nil {
 		err := r.runtime.live.Get(ctx, types.NamespacedName{Name: *class}, &nodev1.RuntimeClass{})
 		if apierrors.IsNotFound(err) {
-			return &refusal{reason: reasonRuntimeClass, message: fmt.Sprintf(
+			return &refusal{recheck: triedAgain, reason: reasonRuntimeClass, message: fmt.Sprintf(
 				"the runtime cluster has no RuntimeClass %q; the operator has to create it or to set another in spec.isolation.runtimeClassName of the InfrastructureProvider", *class)}
 		}
 		if err != nil {
 			return fmt.Errorf("looking for RuntimeClass %s: %w", *class, err)
 		}
 	}
-	return &refusal{reason: reasonPodRefused, message: fmt.Sprintf(
+	return &refusal{recheck: triedAgain, reason: reasonPodRefused, message: fmt.Sprintf(
 		"the runtime cluster refuses the pod; correct spec.%s: %v", s.pod.Fields.From, refused)}
 }

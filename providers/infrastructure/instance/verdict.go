@@ -5,6 +5,7 @@ package instance
 
 import (
 	"errors"
+	"time"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,10 +50,12 @@ const reasonNotSuspended = "NotSuspended"
 // errNotConfigured means that the operator has not created the InfrastructureProvider.
 var errNotConfigured = errors.New("the provider is not configured")
 
-// refusal is an error of composing that only another spec mends.
+// refusal is an error of composing that only another spec, or the operator, mends.
 type refusal struct {
 	// reason is that of Composed; message tells what is wrong and what to do.
 	reason, message string
+	// recheck is after which time to look again for what no event tells of; zero means never.
+	recheck time.Duration
 }
 
 func (r *refusal) Error() string { return r.message }

@@ -51,6 +51,15 @@ type plane struct {
 	pool *http.Transport
 }
 
+// Check tells whether the data plane can be one that gets a credential: by its URL and its bundle.
+func (d DataPlane) Check() error {
+	if _, err := originOf(d.URL); err != nil {
+		return fmt.Errorf("reading the address of a trusted data plane: %w", err)
+	}
+	_, err := rootsOf(d.CABundle)
+	return err
+}
+
 // New makes a Client. workspace leads to the tenant's workspace with the caller's credential: a
 // bearer token, a token file or an exec plugin. Client certificates are no credential for a data
 // plane, since they do not reach kcp through it.
@@ -81,11 +90,9 @@ func (c *Client) Close() {
 
 func newPlane(workspace *rest.Config, caBundle []byte) (*plane, error) {
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
-	if len(caBundle) > 0 {
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM(caBundle) {
-			return nil, errors.New("the CA bundle holds no PEM certificate")
-		}
+	var err error
+	if tlsConfig.RootCAs, err = rootsOf(caBundle); err != nil {
+		return nil, err
 	}
 	pool := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -108,6 +115,18 @@ func newPlane(workspace *rest.Config, caBundle []byte) (*plane, error) {
 		// A redirect would take the credential with it, or the body of a POST.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// rootsOf are the roots of a bundle; nil, the system's, for an empty one.
+func rootsOf(caBundle []byte) (*x509.CertPool, error) {
+	if len(caBundle) == 0 {
+		return nil, nil //nolint:nilnil // what package tls takes for the system's roots
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(caBundle) {
+		return nil, errors.New("the CA bundle holds no PEM certificate")
+	}
+	return roots, nil
 }
 
 // credentialOf is the configuration with the credential alone.

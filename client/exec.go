@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/sandbar-dev/sandbar/client/internal/pause"
 )
 
 // execProtocol is the runner's subprotocol: that of Kubernetes' exec (v5.channel.k8s.io), and two
@@ -110,10 +112,10 @@ func (i *Instance) Exec(ctx context.Context, opts ExecOptions) (int, error) {
 		case x.id == "" || !Temporary(err):
 			return 0, fmt.Errorf("running the command: %w", err)
 		}
-		pause := x.tries.next(err)
-		x.tell(ExecState{Lost: true, Err: err, Retry: pause})
+		retry := x.tries.next(err)
+		x.tell(ExecState{Lost: true, Err: err, Retry: retry})
 		x.lost = true
-		if err := wait(ctx, pause); err != nil {
+		if err := pause.For(ctx, retry); err != nil {
 			return 0, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/client/internal/pause"
 	"github.com/sandbar-dev/sandbar/runner/logwire"
 )
 
@@ -116,11 +117,11 @@ func (f *follow) run(ctx context.Context) error {
 		case err != nil && (!Temporary(err) || !f.began && !f.opts.Wait):
 			return err
 		}
-		pause := f.tries.next(err)
-		if err := f.emit(LogEvent{Type: LogDisconnected, Err: err, Retry: pause}); err != nil {
+		retry := f.tries.next(err)
+		if err := f.emit(LogEvent{Type: LogDisconnected, Err: err, Retry: retry}); err != nil {
 			return err
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := pause.For(ctx, retry); err != nil {
 			return err
 		}
 	}

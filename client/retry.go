@@ -56,15 +56,3 @@ func (p *pauses) next(err error) time.Duration {
 
 // reset begins anew, after a success.
 func (p *pauses) reset() { p.last = 0 }
-
-// wait sleeps, or returns the context's error.
-func wait(ctx context.Context, pause time.Duration) error {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -38,7 +38,7 @@ func (s *server) changes(w http.ResponseWriter, r *http.Request) error {
 	told := []syncwire.Change{{Revision: s.workspace.Revision()}}
 	for {
 		for i := range told {
-			if err := lines.Encode(&told[i]); err != nil { //nolint:errchkjson // a time of a file
+			if err := lines.Encode(&told[i]); err != nil {
 				return nil // a client that is gone is nobody to tell
 			}
 		}

@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -139,7 +141,7 @@ func checkVariableName(name string) error {
 	switch {
 	case !valid:
 		return malformed("the name %q must have letters, digits and underscores, not begin with a digit, and be at most %d long",
-			shorten(name), maxVariableName)
+			syncwire.Shorten(name), maxVariableName)
 	case strings.HasPrefix(name, envPrefix) || name == "PORT":
 		return malformed("%s is the runner's own", name)
 	}
@@ -189,7 +191,7 @@ func (s *server) postEnv(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err != nil {
 		// Not the decoder's message: it may quote a value.
-		return or(body.failure, malformed("the body must be {\"set\": {NAME: value}, \"unset\": [NAME], \"restart\": …}"))
+		return cmp.Or[error](body.failure, malformed("the body must be {\"set\": {NAME: value}, \"unset\": [NAME], \"restart\": …}"))
 	}
 	mode, err := parseRestart(request.Restart)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
+	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -192,7 +193,7 @@ func (e *execConn) receive(ctx context.Context, client *execs.Client) {
 			continue
 		}
 		if err := e.accept(client, p[0], p[1:]); err != nil {
-			_ = e.conn.Close(websocket.StatusPolicyViolation, shorten(err.Error()))
+			_ = e.conn.Close(websocket.StatusPolicyViolation, syncwire.Shorten(err.Error()))
 			return
 		}
 	}
@@ -264,7 +265,7 @@ func parseSignal(p []byte) (unix.Signal, error) {
 	}
 	sig := unix.SignalNum(message.Signal)
 	if sig == 0 {
-		return 0, malformed("there is no signal %q", shorten(message.Signal))
+		return 0, malformed("there is no signal %q", syncwire.Shorten(message.Signal))
 	}
 	return sig, nil
 }

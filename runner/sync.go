@@ -162,7 +162,7 @@ func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
 		case syncwire.OpCopy:
 			err = file.Copy(piece.Path, piece.Offset, piece.Length)
 		default:
-			return malformed("the file %q lacks %d bytes", shorten(f.Path), left)
+			return malformed("the file %q lacks %d bytes", syncwire.Shorten(f.Path), left)
 		}
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@
 package runner
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,7 @@ func decodeJSON(body io.Reader, to changes) (restartMode, error) {
 		return "", d.refuse(err)
 	}
 	if _, err := d.json.Token(); !errors.Is(err, io.EOF) {
-		return "", d.refuse(or(err, malformed("there is more after the JSON object")))
+		return "", d.refuse(cmp.Or[error](err, malformed("there is more after the JSON object")))
 	}
 	return mode, nil
 }
@@ -83,7 +84,7 @@ func (d *syncDecoder) object() (restartMode, error) {
 		}
 		key, _ := token.(string) // within an object it is one
 		if seen[key] {
-			return "", malformed("the field %q is there twice", shorten(key))
+			return "", malformed("the field %q is there twice", syncwire.Shorten(key))
 		}
 		seen[key] = true
 		switch key {
@@ -94,7 +95,7 @@ func (d *syncDecoder) object() (restartMode, error) {
 		case "restart":
 			mode, err = d.restart()
 		default:
-			err = malformed("the field %q is unknown", shorten(key))
+			err = malformed("the field %q is unknown", syncwire.Shorten(key))
 		}
 		if err != nil {
 			return "", err
@@ -136,10 +137,10 @@ func (d *syncDecoder) file() error {
 	case "base64":
 		var err error
 		if content, err = base64.StdEncoding.Strict().DecodeString(f.Content); err != nil {
-			return malformed("the content of %q is not valid base64", shorten(f.Path))
+			return malformed("the content of %q is not valid base64", syncwire.Shorten(f.Path))
 		}
 	default:
-		return malformed("the encoding of %q must be utf-8 or base64", shorten(f.Path))
+		return malformed("the encoding of %q must be utf-8 or base64", syncwire.Shorten(f.Path))
 	}
 	return d.to.Write(f.Path, content, f.Executable)
 }
@@ -206,28 +207,11 @@ func (d *syncDecoder) refuse(err error) error {
 	case errors.As(err, &syntax):
 		return malformed("the body is not valid JSON at byte %d: %v", syntax.Offset, syntax)
 	case errors.As(err, &wrongType):
-		return malformed("the field %q must not be a JSON %s", shorten(wrongType.Field), wrongType.Value)
+		return malformed("the field %q must not be a JSON %s", syncwire.Shorten(wrongType.Field), wrongType.Value)
 	default:
 		// A field that is not known has no type of its own.
-		return malformed("the body does not have the right form: %s", shorten(err.Error()))
+		return malformed("the body does not have the right form: %s", syncwire.Shorten(err.Error()))
 	}
-}
-
-// or returns err, unless it is nil.
-func or(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
-
-// shorten bounds what is repeated of a body in a message.
-func shorten(s string) string {
-	const most = 100
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 var errNotUTF8 = errors.New("not valid UTF-8")

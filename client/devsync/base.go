@@ -102,7 +102,7 @@ func (b *base) read() error {
 			return err
 		}
 		var l line
-		if json.Unmarshal(text, &l) != nil || checkName(l.Path) != "" {
+		if json.Unmarshal(text, &l) != nil || CheckName(l.Path) != "" {
 			return nil
 		}
 		b.take(l)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sandbar-dev/sandbar/client/internal/pause"
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
@@ -68,9 +69,9 @@ func (l *listener) take() heard {
 
 func (l *listener) run(ctx context.Context) {
 	defer close(l.done)
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := l.remote.Changes(ctx, l.exclude, func(c syncwire.Change) {
-			pause = firstPause
+			wait = firstPause
 			l.note(func(h *heard) { h.add(c) })
 		})
 		if ctx.Err() != nil {
@@ -82,7 +83,7 @@ func (l *listener) run(ctx context.Context) {
 		}
 		// A listing tells whether the sandbox is away, or this connection was just at its end.
 		l.note(func(h *heard) { h.relist = true })
-		if sleep(ctx, max(pause, retryAfter(err))) != nil {
+		if pause.For(ctx, max(wait, retryAfter(err))) != nil {
 			return
 		}
 	}
@@ -155,13 +156,13 @@ func (e *Engine) adopt(c syncwire.Change) bool {
 	entry.Path, entry.ModTime = "", nil
 	known, isDir := e.remote.entry(c.Path), e.remote.dirs[c.Path]
 	switch {
-	case checkName(c.Path) == "" && e.local.ignored(c.Path):
+	case CheckName(c.Path) == "" && e.local.ignored(c.Path):
 		return true
 	case entry.Type == syncwire.None && known.Type == syncwire.None && !isDir,
 		entry.Type == syncwire.Dir && isDir,
 		!isDir && known.Type == entry.Type && known.Same(entry):
 		return true // what this engine did itself comes back too
-	case checkName(c.Path) != "", isDir, entry.Type != syncwire.File,
+	case CheckName(c.Path) != "", isDir, entry.Type != syncwire.File,
 		// A file is compared by its content before it counts. Of anything else an old word, from
 		// before the last batch or the last listing, would count: a deletion most of all.
 		c.Revision < e.revision:

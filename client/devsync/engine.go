@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/client/internal/pause"
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
@@ -185,7 +186,7 @@ func (e *Engine) Sync(ctx context.Context) (*Report, error) {
 	if err := e.rescan(ctx); err != nil {
 		return nil, err
 	}
-	for tries, pause := 1, firstPause; ; tries, pause = tries+1, pause*2 {
+	for tries, wait := 1, firstPause; ; tries, wait = tries+1, wait*2 {
 		err := e.settle(ctx)
 		if err == nil {
 			return e.report(), nil
@@ -193,9 +194,9 @@ func (e *Engine) Sync(ctx context.Context) (*Report, error) {
 		if !unavailable(err) || tries == onceTries || ctx.Err() != nil {
 			return nil, err
 		}
-		pause = max(pause, retryAfter(err))
-		e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: pause.Seconds()})
-		if err := sleep(ctx, pause); err != nil {
+		wait = max(wait, retryAfter(err))
+		e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds()})
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -212,7 +213,7 @@ func (e *Engine) Watch(ctx context.Context) error {
 	ticks := pollers{every: e.opts.PollInterval}
 	defer ticks.stop()
 	defer e.unlisten()
-	lost, pause := false, firstPause
+	lost, next := false, firstPause
 	for {
 		var retry <-chan time.Time
 		err := e.settle(ctx)
@@ -222,13 +223,13 @@ func (e *Engine) Watch(ctx context.Context) error {
 			if lost {
 				e.emit(Event{Type: EventResumed})
 			}
-			lost, pause = false, firstPause
+			lost, next = false, firstPause
 		case errors.As(err, &emptied):
 			e.note(err.Error())
 		case unavailable(err) && ctx.Err() == nil:
-			wait := max(pause, retryAfter(err))
+			wait := max(next, retryAfter(err))
 			e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds()})
-			lost, pause = true, min(2*pause, longestPause)
+			lost, next = true, min(2*next, longestPause)
 			retry = time.After(wait)
 		default:
 			return orEnd(ctx, err)

@@ -32,7 +32,7 @@ func (e *Engine) list(ctx context.Context) error {
 	now.tag = listing.Tag
 	for _, entry := range listing.Entries {
 		path := entry.Path
-		switch reason := checkName(path); {
+		switch reason := CheckName(path); {
 		case reason != "":
 			now.refused[path] = reason
 		case e.local.ignored(path):

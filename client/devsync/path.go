@@ -18,11 +18,11 @@ const reserved = ".sandbar"
 // incoming begins the names of files that are being received. Such a name is never synced.
 const incoming = ".sandbar-incoming-"
 
-// checkName returns why a path may not be synced, in either direction; empty when it may. What
+// CheckName returns why a path may not be synced, in either direction; empty when it may. What
 // comes from the sandbox is chosen by whoever runs code in it: a path must not lead out of the
 // directory, nor into a repository's .git, whose hooks and configuration are programs that the
 // person's own git would run (CVE-2014-9390 has the spellings).
-func checkName(path string) string {
+func CheckName(path string) string {
 	switch {
 	case path == "" || path[0] == '/':
 		return "it is no relative path"
@@ -65,10 +65,10 @@ func isGit(name string) bool {
 	return name == ".git" || name == "git~1"
 }
 
-// checkTarget returns why a symlink at path may not have a target; empty when it may. Only
+// CheckTarget returns why a symlink at path may not have a target; empty when it may. Only
 // targets inside the tree are let through: on this side the link would give the sandbox a way to
 // the person's files, on the other it would lead nowhere.
-func checkTarget(path, target string) string {
+func CheckTarget(path, target string) string {
 	up, rest := 0, target
 	for rest == ".." || strings.HasPrefix(rest, "../") {
 		up, rest = up+1, strings.TrimPrefix(strings.TrimPrefix(rest, ".."), "/")
@@ -83,7 +83,7 @@ func checkTarget(path, target string) string {
 		return ""
 	}
 	// Steps up behind a name count from wherever that name leads, so they are not let through.
-	if reason := checkName(strings.Repeat("x/", depth-up) + rest); reason != "" {
+	if reason := CheckName(strings.Repeat("x/", depth-up) + rest); reason != "" {
 		return "the symlink's target: " + reason
 	}
 	return ""

@@ -101,7 +101,7 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 	temp := path.Join(dir, incoming+rand.Text())
 	defer func() { _ = e.root.Remove(temp) }()
 	if c.want.Type == syncwire.Symlink {
-		if reason := checkTarget(c.path, c.want.Target); reason != "" {
+		if reason := CheckTarget(c.path, c.want.Target); reason != "" {
 			return errors.New(reason)
 		}
 		if err := e.root.Symlink(c.want.Target, temp); err != nil {

@@ -89,7 +89,7 @@ func (t *tree) scan(ctx context.Context) (changed []string, err error) {
 
 // look looks at one path, and all below it if it is a directory.
 func (t *tree) look(ctx context.Context, path string) (changed []string, err error) {
-	if checkName(path) != "" {
+	if CheckName(path) != "" {
 		return nil, nil
 	}
 	before := map[string]node{}
@@ -213,7 +213,7 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.Matches(path, info.IsDir()) {
 		return nil
 	}
-	if reason := checkName(path); reason != "" {
+	if reason := CheckName(path); reason != "" {
 		t.refused[path] = reason
 		return nil
 	}
@@ -227,7 +227,7 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 		if err != nil {
 			return nil //nolint:nilerr // it vanished
 		}
-		if reason := checkTarget(path, target); reason != "" {
+		if reason := CheckTarget(path, target); reason != "" {
 			t.refused[path] = reason
 			return nil
 		}

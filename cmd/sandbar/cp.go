@@ -5,32 +5,31 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
-
-// copyPiece is how much of a file one frame carries.
-const copyPiece = 256 << 10
 
 func newCopyCommand(s *session) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
-		Short: "Copy a file to or from a sandbox; the sandbox's side is NAME:PATH",
-		Long: `Copy one file to or from a sandbox, over what is there. The sandbox's side is NAME:PATH, with
-PATH relative to the sandbox's files. A DESTINATION that ends in "/" or is a directory gets a file
-of the source's name, and "-" is stdout. For directories there is sandbar sync.`,
+		Short: "Copy files and directories to or from a sandbox; the sandbox's side is NAME:PATH",
+		Long: `Copy a file, or a directory with all below it, to or from a sandbox, over what is there. The
+sandbox's side is NAME:PATH, with PATH relative to the sandbox's files; NAME: is all of them.
+A DESTINATION that ends in "/", or is a directory here, gets a file or directory of the source's
+name, and "-" is stdout. Executable bits and symlinks that stay inside are copied; other symlinks
+and devices, and a .git that a sandbox offers, are left out and named, and the exit code is 1
+then. Nothing is deleted, and nothing ignored: to keep both sides alike there is sandbar sync.`,
 		Args: named("SOURCE", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, source, down := strings.Cut(args[0], ":")
@@ -43,68 +42,39 @@ of the source's name, and "-" is stdout. For directories there is sandbar sync.`
 				if err != nil {
 					return err
 				}
-				return upload(cmd.Context(), i, args[0], destination)
+				return upload(cmd.Context(), i.Workspace(), args[0], destination, cmd.ErrOrStderr())
 			}
 			i, err := s.instance(cmd.Context(), from)
 			if err != nil {
 				return err
 			}
-			return download(cmd.Context(), i, source, args[1], cmd.OutOrStdout())
+			return download(cmd.Context(), i.Workspace(), source, args[1], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 }
 
-func upload(ctx context.Context, i *client.Instance, source, destination string) error {
-	f, err := os.Open(source)
-	if err != nil {
-		return fmt.Errorf("reading the source: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("reading the source: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file; for directories there is sandbar sync", source)
-	}
-	sum := sha256.New()
-	size, err := io.Copy(sum, f)
-	if err != nil {
-		return fmt.Errorf("reading the source: %w", err)
-	}
-	if destination == "" || strings.HasSuffix(destination, "/") {
-		destination = path.Join(destination, filepath.Base(source))
-	}
-	executable := info.Mode()&0o100 != 0
-	_, err = i.Workspace().Apply(ctx, "", func(out *syncwire.Encoder) error {
-		frame := syncwire.Frame{Op: syncwire.OpFile, Path: destination, Size: size, Digest: hex.EncodeToString(sum.Sum(nil)), Executable: &executable}
-		if err := out.Entry(frame); err != nil {
-			return err
-		}
-		pieces := io.NewSectionReader(f, 0, size)
-		for buffer := make([]byte, copyPiece); ; {
-			n, err := pieces.Read(buffer)
-			if err := out.Data(buffer[:n]); err != nil {
-				return err
-			}
-			if errors.Is(err, io.EOF) {
-				return out.End()
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("copying to %s: %w", destination, err)
-	}
-	return nil
-}
-
 // download writes beside the destination and renames, so that a connection that breaks leaves
 // what was there.
-func download(ctx context.Context, i *client.Instance, source, destination string, stdout io.Writer) error {
-	content, err := i.Workspace().Read(ctx, source)
+func download(ctx context.Context, remote devsync.Remote, source, destination string, stdout, notes io.Writer) error {
+	name := path.Base(path.Clean("/" + source))
+	into := func() string {
+		info, err := os.Stat(destination)
+		if name != "/" && (strings.HasSuffix(destination, "/") || err == nil && info.IsDir()) {
+			return filepath.Join(destination, name)
+		}
+		return destination
+	}
+	if strings.ContainsRune(name, filepath.Separator) && name != "/" {
+		return &usageError{fmt.Errorf("%q is no path of a file", source)}
+	}
+	if name == "/" {
+		return downloadTree(ctx, remote, "", destination, notes)
+	}
+	content, err := remote.Read(ctx, source)
+	var refused *devsync.RemoteError
+	if errors.As(err, &refused) && refused.Kind == devsync.Stale && destination != "-" && isDirectory(ctx, remote, source) {
+		return downloadTree(ctx, remote, source, into(), notes)
+	}
 	if err != nil {
 		return fmt.Errorf("copying %s: %w", source, err)
 	}
@@ -115,13 +85,7 @@ func download(ctx context.Context, i *client.Instance, source, destination strin
 		}
 		return nil
 	}
-	if info, err := os.Stat(destination); strings.HasSuffix(destination, "/") || err == nil && info.IsDir() {
-		name := path.Base(path.Clean("/" + source))
-		if name == "/" || strings.ContainsRune(name, filepath.Separator) {
-			return &usageError{fmt.Errorf("%q is no path of a file", source)}
-		}
-		destination = filepath.Join(destination, name)
-	}
+	destination = into()
 	temp, err := os.CreateTemp(filepath.Dir(destination), ".sandbar-cp-*")
 	if err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
@@ -135,4 +99,13 @@ func download(ctx context.Context, i *client.Instance, source, destination strin
 		return fmt.Errorf("writing the copy: %w", err)
 	}
 	return nil
+}
+
+// isDirectory tells whether a path of the sandbox is a directory.
+func isDirectory(ctx context.Context, remote devsync.Remote, source string) bool {
+	source = strings.Trim(path.Clean("/"+source), "/")
+	listing, err := remote.List(ctx, nil, "")
+	return err == nil && slices.ContainsFunc(listing.Entries, func(e syncwire.Entry) bool {
+		return e.Path == source && e.Type == syncwire.Dir
+	})
 }

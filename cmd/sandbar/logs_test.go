@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -89,6 +90,25 @@ func TestATerminalDoesNotObeyTheSandbox(t *testing.T) {
 	}
 	if want := "half\n\\x1b[2Joops\nend\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	code, _, stderr := (&world{trust: filepath.Join(t.TempDir(), "trust.json")}).run(t, "logs", "web")
+	if code != exitUsage || !strings.Contains(stderr, "pass --kubeconfig or set KUBECONFIG") || strings.Contains(stderr, "MASTER") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
+	for _, address := range []string{"http://sandboxes.example.com", "sandboxes.example.com", "https://user@host"} {
+		w := &world{kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
+		code, _, stderr := w.run(t, "trust", address)
+		if code != exitUsage || !strings.Contains(stderr, "is not an https URL") {
+			t.Errorf("%s: exit code %d, %q", address, code, stderr)
+		}
 	}
 }
 

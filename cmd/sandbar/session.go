@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,6 +48,10 @@ func (s *session) workspace() (*rest.Config, string, error) {
 	rules.ExplicitPath = s.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &s.overrides)
 	cfg, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		// client-go's own words tell of a variable that its programs read inside a cluster.
+		return nil, "", &usageError{errors.New("there is no kubeconfig that leads to your workspace: pass --kubeconfig or set KUBECONFIG")}
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}

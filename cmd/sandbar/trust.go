@@ -106,27 +106,27 @@ so only for data planes that you have named with this command. Check with the pe
 the provider that the URL is theirs.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			offers, err := s.offers(cmd.Context())
-			if len(args) == 0 {
-				if err != nil {
-					return err
-				}
-				for _, o := range offers {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\n", o.url, o.binding)
-				}
-				if len(offers) == 0 {
-					fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane.")
-				}
-				return nil
+			if len(args) > 0 {
+				return s.trust(cmd, args[0], caFile)
 			}
-			return s.trust(cmd, args[0], caFile, offers)
+			offers, err := s.offers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, o := range offers {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\n", o.url, o.binding)
+			}
+			if len(offers) == 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane.")
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM bundle that verifies the data plane, when its certificate is not publicly trusted")
 	return cmd
 }
 
-func (s *session) trust(cmd *cobra.Command, address, caFile string, offers []offer) error {
+func (s *session) trust(cmd *cobra.Command, address, caFile string) error {
 	plane := client.DataPlane{URL: address}
 	if caFile != "" {
 		bundle, err := os.ReadFile(caFile)
@@ -135,18 +135,20 @@ func (s *session) trust(cmd *cobra.Command, address, caFile string, offers []off
 		}
 		plane.CABundle = bundle
 	}
+	// Before anything else is read: a URL that can never be right needs no workspace.
+	if err := plane.Check(); err != nil {
+		return &usageError{err}
+	}
+	if _, _, err := s.workspace(); err != nil {
+		return err
+	}
+	// Without the right to list bindings there is nothing to compare with.
+	offers, _ := s.offers(cmd.Context())
 	for _, o := range offers {
 		if o.url == address && o.fingerprint != "" && o.fingerprint != fingerprintOf(plane.CABundle) {
 			return fmt.Errorf("the binding %s says that %s is verified by a bundle with SHA-256 %s, and --ca-file is not that bundle: get it from the people who run the provider",
 				o.binding, address, o.fingerprint)
 		}
-	}
-	cfg, _, err := s.workspace()
-	if err != nil {
-		return err
-	}
-	if _, err := client.New(cfg, plane); err != nil { // checks URL and bundle
-		return &usageError{err}
 	}
 	store, err := s.trustStore()
 	if err != nil {

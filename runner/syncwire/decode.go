@@ -6,6 +6,7 @@ package syncwire
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (d *Decoder) Next() (Frame, error) {
 	}
 	if d.ended {
 		if _, err := d.in.ReadByte(); !errors.Is(err, io.EOF) {
-			return Frame{}, or(err, malformed("there is more after the end frame"))
+			return Frame{}, cmp.Or[error](err, malformed("there is more after the end frame"))
 		}
 		return Frame{}, io.EOF
 	}
@@ -81,7 +82,7 @@ func (d *Decoder) line() (Frame, error) {
 	decoder.DisallowUnknownFields()
 	var f Frame
 	if err := decoder.Decode(&f); err != nil {
-		return Frame{}, malformed("a frame is not right: %s", shorten(err.Error()))
+		return Frame{}, malformed("a frame is not right: %s", Shorten(err.Error()))
 	}
 	// Package json replaces what is not UTF-8, and two names would become one.
 	if strings.ContainsRune(f.Path, '\uFFFD') || strings.ContainsRune(f.Target, '\uFFFD') {
@@ -110,7 +111,7 @@ func (d *Decoder) accept(f *Frame) error {
 			return malformed("the file before %q lacks %d bytes", f.Op, d.missing)
 		}
 	default:
-		return malformed("a frame has the operation %q", shorten(string(f.Op)))
+		return malformed("a frame has the operation %q", Shorten(string(f.Op)))
 	}
 	if f.Op == OpEnd {
 		d.ended = true
@@ -159,7 +160,7 @@ func (e *Entry) check() error {
 		}
 		return malformed("expect names a file without a SHA-256 digest in lower-case hex")
 	default:
-		return malformed("expect has the type %q", shorten(string(e.Type)))
+		return malformed("expect has the type %q", Shorten(string(e.Type)))
 	}
 }
 
@@ -167,15 +168,8 @@ func malformed(format string, args ...any) *FormError {
 	return &FormError{Message: fmt.Sprintf(format, args...)}
 }
 
-func or(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
-
-// shorten bounds what is repeated of a frame in a message.
-func shorten(s string) string {
+// Shorten bounds what is repeated of a body in a message.
+func Shorten(s string) string {
 	const most = 100
 	if len(s) > most {
 		return s[:most] + "…"

@@ -62,7 +62,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
+bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -83,6 +83,10 @@ bench-relay: up ## Upgraded connections through the data plane next to straight 
 .PHONY: bench-memory
 bench-memory: up ## Memory of a serve process: at rest, per stream, per thousand instances
 	@$(GO) run ./bench/memory --stack $(STACK)
+
+.PHONY: bench-lifecycle
+bench-lifecycle: up ## Suspend, resume and wake next to scaling the same Deployment by hand, and what a sleeping instance costs
+	@$(GO) run ./bench/lifecycle --stack $(STACK)
 
 .PHONY: bench-fairness
 bench-fairness: ## A tenant's p99 while another is attacking, against its p99 without, on loopback

@@ -269,6 +269,9 @@ func (p *Provider) Kill() error { return p.process.signal(syscall.SIGKILL) }
 // Terminate asks the provider to end (SIGTERM) and returns when it is gone.
 func (p *Provider) Terminate() error { return p.process.signal(syscall.SIGTERM) }
 
+// PID is the process id of the provider.
+func (p *Provider) PID() int { return p.process.cmd.Process.Pid }
+
 // Metrics returns all metrics of the process as text.
 func (p *Provider) Metrics(ctx context.Context) (string, error) {
 	var all strings.Builder

@@ -49,7 +49,7 @@ func buildSpec(s *scope) map[string]any {
 	delete(spec, contract.LifecycleField)
 	spec["suspended"] = s.decision.suspended != ""
 	if s.decision.rests && s.decision.suspended == "" {
-		spec["replicas"] = s.decision.replicas(s.object)
+		spec["replicas"] = int64(s.decision.minReplicas)
 	}
 	return spec
 }

@@ -91,14 +91,6 @@ func decide(t terms, u use, now time.Time) decision {
 	return d
 }
 
-// replicas is how many replicas an instance that rests keeps: never more than it has in use.
-func (d decision) replicas(obj *unstructured.Unstructured) int64 {
-	if wanted, ok := replicas(obj); ok {
-		return min(wanted, int64(d.minReplicas))
-	}
-	return int64(d.minReplicas)
-}
-
 // replicas reads spec.replicas, if the kind has it and it is set.
 func replicas(obj *unstructured.Unstructured) (int64, bool) {
 	n, found, err := unstructured.NestedInt64(obj.Object, "spec", "replicas")
@@ -134,6 +126,9 @@ func termsOf(obj *unstructured.Unstructured) (terms, error) {
 		return t, apierrors.NewInvalid(obj.GroupVersionKind().GroupKind(), obj.GetName(), field.ErrorList{
 			field.Invalid(field.NewPath("spec", contract.LifecycleField), "", fmt.Sprintf("cannot be read: %v", err)),
 		})
+	}
+	if wanted, ok := replicas(obj); ok && t.MinReplicas > 0 && wanted <= int64(t.MinReplicas) {
+		t.SleepAfterUnused = nil // it has no more than it keeps
 	}
 	return t, nil
 }

@@ -92,7 +92,7 @@ func (r *reconciler) converge(ctx context.Context, req request, obj *unstructure
 		o.composing = r.schedule(ctx, s)
 	}
 	if s.decision.deleted != "" {
-		return reconcile.Result{}, r.expire(ctx, req, s)
+		return r.expire(ctx, req, s)
 	}
 	if o.placing == nil && o.composing == nil {
 		if o.instance, o.composing = r.compose(ctx, s); o.composing == nil {

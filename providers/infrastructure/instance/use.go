@@ -171,9 +171,8 @@ func (r *reconciler) resting(ctx context.Context, s *scope, t terms) (bool, erro
 	if t.MinReplicas == 0 {
 		return current.GetAnnotations()[placement.AnnotationSuspension] == string(sandbarv1alpha1.SuspendedUnused), nil
 	}
-	has, hasReplicas := replicas(current)
-	wants, wantsReplicas := replicas(s.object)
-	return hasReplicas && (!wantsReplicas || has < wants) && has == int64(t.MinReplicas), nil
+	kept, _ := replicas(current)
+	return kept == int64(t.MinReplicas), nil
 }
 
 // again says when to look at the instance again if nothing happens to it. The queue holds one
@@ -188,19 +187,24 @@ func (d decision) again(now time.Time) reconcile.Result {
 
 // expire deletes the tenant's object at the end of its lifetime, after a last look at kcp: the
 // cache may not know yet of a renewal. A change after that look makes kcp refuse the deletion.
-func (r *reconciler) expire(ctx context.Context, req request, s *scope) error {
+func (r *reconciler) expire(ctx context.Context, req request, s *scope) (reconcile.Result, error) {
 	live, err := r.tenants.live(ctx, req)
 	if err != nil {
-		return fmt.Errorf("confirming the instance: %w", err)
+		return reconcile.Result{}, fmt.Errorf("confirming the instance: %w", err)
 	}
 	if live.GetUID() != s.object.GetUID() || live.GetGeneration() != s.object.GetGeneration() || live.GetDeletionTimestamp() != nil {
-		return errStale
+		// Its event is on the way; look again should it be lost.
+		return reconcile.Result{RequeueAfter: recheck}, nil
 	}
 	log.FromContext(ctx).Info("deleting an instance at the end of its lifetime", "cause", s.decision.deleted, "lastUsed", s.lastUsed)
-	if err := r.tenants.remove(ctx, req, live); err != nil {
-		return fmt.Errorf("deleting the instance: %w", err)
+	err = r.tenants.remove(ctx, req, live)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: recheck}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("deleting the instance: %w", err)
 	}
 	countLifecycle(s)
 	r.teller.tell(ctx, req, s, string(s.decision.deleted), deletionMessages[s.decision.deleted], r.now())
-	return nil
+	return reconcile.Result{}, nil
 }

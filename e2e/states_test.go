@@ -6,8 +6,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -260,7 +262,9 @@ func TestEachCauseIsNamed(t *testing.T) {
 // TestAnUnusedInstanceSleeps: it says so, and what is done with it wakes it.
 func TestAnUnusedInstanceSleeps(t *testing.T) {
 	n, tn := boxes(t)
-	box := tn.create(n.gvr, n.kind, "sleeper", map[string]any{"lifecycle": map[string]any{"sleepAfterUnused": "1m"}})
+	box := tn.create(n.gvr, n.kind, "sleeper", map[string]any{"lifecycle": map[string]any{
+		"sleepAfterUnused": "1m", "shutdownTime": "2099-01-02T03:04:05Z",
+	}})
 	box.waitState("Ready", "Composed", "NotSuspended", "SandboxPodReady")
 	eventually(t, 4*time.Minute, "it is asleep", func() error {
 		obj, err := box.get()
@@ -273,6 +277,16 @@ func TestAnUnusedInstanceSleeps(t *testing.T) {
 	if s := recordOf(obj).Suspension; s == nil || s.Cause != "Unused" || !slices.Contains(s.Kept, "Volumes") {
 		t.Errorf("status.suspension is %+v", s)
 	}
+	row := box.row()
+	t.Logf("kubectl get: %v", row)
+	if row["State"] != "Sleeping" || row["Expires"] != "2099-01-02T03:04:05Z" || row["Ready"] != "False" {
+		t.Errorf("kubectl get shows %v", row)
+	}
+	for _, age := range []string{"Idle", "Age"} {
+		if d, err := time.ParseDuration(fmt.Sprint(row[age])); err != nil || d < time.Minute {
+			t.Errorf("%s is %v: %v", age, row[age], err)
+		}
+	}
 	box.change(`{"lifecycle": {"sleepAfterUnused": "1h"}}`)
 	box.waitState("Ready", "Composed", "NotSuspended", "SandboxPodReady")
 	if got := recorded.phases(box.id.UID); subsequence([]string{"Ready", "Suspending", "Sleeping", "Waking", "Ready"}, got) != "" {
@@ -280,4 +294,64 @@ func TestAnUnusedInstanceSleeps(t *testing.T) {
 	}
 	box.delete()
 	waitGone(t, box.id)
+}
+
+// row is what kubectl get -o wide prints of the instance.
+func (i *instance) row() map[string]any {
+	i.tn.t.Helper()
+	data, err := i.tn.kube.Discovery().RESTClient().Get().
+		AbsPath("apis", i.gvr.Group, i.gvr.Version, "namespaces", "default", i.gvr.Resource, i.name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(i.tn.t.Context())
+	if err != nil {
+		i.tn.t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(data, &table); err != nil || len(table.Rows) != 1 {
+		i.tn.t.Fatalf("%v: %s", err, data)
+	}
+	row := map[string]any{}
+	for n, column := range table.ColumnDefinitions {
+		row[column.Name] = table.Rows[0].Cells[n]
+	}
+	return row
+}
+
+// TestWithoutTheClaimThereAreNoEvents: a workspace that lets the provider write no events has
+// none, and its instances live as all others do.
+func TestWithoutTheClaimThereAreNoEvents(t *testing.T) {
+	n := newNote(t)
+	n.apply()
+	n.wait("Ready", metav1.ConditionTrue)
+	tn := newWorkspace(t, "bob")
+	tn.bindWith(reviewsClaim("Accepted"))
+	before := counted(t, `sandbar_instance_events_total{outcome="unclaimed"}`)
+	obj := tn.createNote(n, "quiet")
+	obj.waitState("Ready", "Composed", "NotSuspended", "ResourcesReady")
+	obj.change(`{"suspended": true}`)
+	obj.waitState("Suspended", "Composed", "ByUser", "SandboxPodDeleted")
+	if told := obj.events(); len(told) > 0 {
+		t.Errorf("events: %q", told)
+	}
+	if after := counted(t, `sandbar_instance_events_total{outcome="unclaimed"}`); after <= before {
+		t.Errorf("unclaimed events went from %v to %v", before, after)
+	}
+}
+
+// counted is the value of a series among the provider's metrics; zero when it is not there.
+func counted(t *testing.T, series string) float64 {
+	t.Helper()
+	text, err := world.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
 }

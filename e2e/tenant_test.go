@@ -139,8 +139,14 @@ func eventsClaim() map[string]any {
 	}
 }
 
-// bind binds the API as the person and waits until the kind is served in the workspace.
+// bind binds the API as the person, with all that the export asks for, and waits until the kind
+// is served in the workspace.
 func (tn *tenant) bind() {
+	tn.t.Helper()
+	tn.bindWith(reviewsClaim("Accepted"), eventsClaim())
+}
+
+func (tn *tenant) bindWith(claims ...any) {
 	tn.t.Helper()
 	ctx := tn.t.Context()
 	binding := &unstructured.Unstructured{Object: map[string]any{
@@ -148,7 +154,7 @@ func (tn *tenant) bind() {
 		"metadata": map[string]any{"name": "sandbar.dev"},
 		"spec": map[string]any{"reference": map[string]any{"export": map[string]any{
 			"path": world.Workspace, "name": "sandbar.dev",
-		}}, "permissionClaims": []any{reviewsClaim("Accepted"), eventsClaim()}},
+		}}, "permissionClaims": claims},
 	}}
 	eventually(tn.t, time.Minute, "binding the API", func() error {
 		_, err := tn.dyn.Resource(apibindings).Create(ctx, binding, metav1.CreateOptions{})

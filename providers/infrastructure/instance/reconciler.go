@@ -99,14 +99,11 @@ func (r *reconciler) converge(ctx context.Context, req request, obj *unstructure
 			countLifecycle(s)
 		}
 	}
-	recheck, err := r.observe(ctx, s, &o)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	recheck, looking := r.observe(ctx, s, &o)
 	if err := r.report(ctx, req, s, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := retried(errors.Join(o.placing, o.composing)); err != nil {
+	if err := retried(errors.Join(o.placing, o.composing, looking)); err != nil {
 		return reconcile.Result{}, err
 	}
 	again := s.decision.again(r.now())

@@ -1,0 +1,56 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimecluster
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
+	pod := func(namespace string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: "a", UID: "u", ResourceVersion: "7",
+				Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodRunning, PodIP: "198.51.100.1",
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodInitialized}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "app", Image: "i", ImageID: "sha", Ready: true, RestartCount: 2,
+				}},
+			},
+		}
+	}
+	ours := placement.ID{Cluster: "c", UID: "u"}.Namespace()
+	meta := metav1.ObjectMeta{Namespace: ours, Name: "a", UID: "u", ResourceVersion: "7"}
+	elsewhere := meta
+	elsewhere.Namespace = "kube-system"
+	for _, test := range []struct {
+		namespace string
+		want      *corev1.Pod
+	}{
+		{ours, &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady}},
+			InitContainerStatuses: []corev1.ContainerStatus{},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "app", Image: "i", Ready: true, RestartCount: 2}},
+		}}},
+		{"kube-system", &corev1.Pod{ObjectMeta: elsewhere}},
+	} {
+		got, err := keepOfPod(pod(test.namespace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("in %s (-want +got):\n%s", test.namespace, diff)
+		}
+	}
+}

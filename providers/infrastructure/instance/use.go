@@ -115,8 +115,8 @@ func (r *reconciler) schedule(ctx context.Context, s *scope) error {
 			return err
 		}
 	}
-	s.decision = decide(t, u, r.now())
-	if falls := s.decision.rests && !u.resting; falls || s.decision.deleted != "" {
+	d := decide(t, u, r.now())
+	if falls := d.rests && !u.resting; falls || d.deleted != "" {
 		if u.last, err = r.lastUsed(ctx, s); err != nil {
 			return err
 		}
@@ -124,9 +124,10 @@ func (r *reconciler) schedule(ctx context.Context, s *scope) error {
 			return err
 		}
 		s.lastUsed = u.last
-		s.decision = decide(t, u, r.now())
+		d = decide(t, u, r.now())
 	}
-	s.decided, s.wasResting = true, u.resting
+	// Only now: what the caches alone say must not be acted on when the second look fails.
+	s.decision, s.decided, s.wasResting = d, true, u.resting
 	return nil
 }
 

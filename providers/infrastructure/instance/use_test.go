@@ -5,6 +5,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -204,6 +205,37 @@ func TestACacheThatIsBehindPutsNobodyToSleepAndDeletesNobody(t *testing.T) {
 			w.expect("used a minute ago, which the cache does not know", "")
 			if w.inKCP.GetDeletionTimestamp() != nil {
 				t.Error("it is deleted")
+			}
+		})
+	}
+}
+
+// silent is a runtime cluster that does not answer questions about Leases.
+type silent struct{ client.Reader }
+
+func (s silent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, ok := obj.(*coordinationv1.Lease); ok {
+		return errors.New("no answer")
+	}
+	return s.Reader.Get(ctx, key, obj, opts...)
+}
+
+func TestWhoseLastUseCannotBeLearntIsLeftAlone(t *testing.T) {
+	for name, lifecycle := range map[string]map[string]any{
+		"not put to sleep":      {"sleepAfterUnused": "1h"},
+		"not deleted":           {"deleteAfterUnused": "1h"},
+		"not deleted on expiry": {"shutdownTime": "2026-03-01T13:00:00Z", "shutdownPolicy": "Delete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLife(t, lifecycle)
+			w.settle()
+			w.pass(2 * time.Hour)
+			w.liveRuntime = silent{w.runtime}
+			if err := w.reconcile(); err == nil {
+				t.Error("it is not tried again")
+			}
+			if cause := w.cause(); cause != "" || w.inKCP.GetDeletionTimestamp() != nil {
+				t.Errorf("suspended because of %q, deleted at %v", cause, w.inKCP.GetDeletionTimestamp())
 			}
 		})
 	}

@@ -25,9 +25,6 @@ import (
 )
 
 const (
-	// activityInterval is how much later than an instance's last use its Lease may be written
-	// while the instance is in use.
-	activityInterval = time.Minute
 	// activityWriters is how many Leases are written at once.
 	activityWriters = 8
 	// activityRetry and activityRetryMost bound how long a write that failed waits.
@@ -42,6 +39,7 @@ const (
 // interval. It remembers the instances that were used within the last interval, or are being used
 // now; each of them is in the informers' caches too, which take much more.
 type activity struct {
+	limits func() *Limits
 	client kubernetes.Interface
 	leases cache.SharedIndexInformer
 	// due are the instances whose Lease is to be written. It holds each once, and gives none to
@@ -93,9 +91,9 @@ func (u *use) until(now time.Time) time.Time {
 	return time.Unix(0, u.last.Load())
 }
 
-func newActivity(client kubernetes.Interface, m *metrics, log *slog.Logger) (*activity, error) {
+func newActivity(limits func() *Limits, client kubernetes.Interface, m *metrics, log *slog.Logger) (*activity, error) {
 	a := &activity{
-		client: client, metrics: m, log: log, seed: maphash.MakeSeed(), ended: make(chan struct{}),
+		limits: limits, client: client, metrics: m, log: log, seed: maphash.MakeSeed(), ended: make(chan struct{}),
 		due: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[placement.ID](activityRetry, activityRetryMost)),
 	}
 	for i := range a.shards {
@@ -158,13 +156,13 @@ func (a *activity) remember(shard *activityShard, id placement.ID, now time.Time
 	u := &use{}
 	u.begin(now)
 	shard.uses[id] = u
-	known := a.known(id)
-	if now.Sub(known) >= activityInterval {
+	known, interval := a.known(id), a.limits().ActivityInterval
+	if now.Sub(known) >= interval {
 		a.due.Add(id)
 		return u
 	}
 	u.written.Store(known.UnixNano()) // by another replica perhaps
-	a.again(u, id, min(activityInterval-now.Sub(known), activityInterval))
+	a.again(u, id, min(interval-now.Sub(known), interval))
 	return u
 }
 
@@ -198,7 +196,7 @@ func (a *activity) wrote(u *use, id placement.ID, at time.Time) {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	u.written.Store(at.UnixNano())
-	a.again(u, id, activityInterval)
+	a.again(u, id, a.limits().ActivityInterval)
 }
 
 func (a *activity) find(id placement.ID) *use {

@@ -37,8 +37,10 @@ func newUsage(t *testing.T, renewed time.Duration) *usage {
 	if renewed >= 0 {
 		u.addLease(time.Now().Add(-renewed))
 	}
+	limits := &Limits{}
+	limits.setDefaults()
 	var err error
-	if u.activity, err = newActivity(u.client, newMetrics("test"), slog.New(slog.DiscardHandler)); err != nil {
+	if u.activity, err = newActivity(func() *Limits { return limits }, u.client, newMetrics("test"), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +172,7 @@ func TestAnInstanceThatNobodyUsesIsForgotten(t *testing.T) {
 		if got := u.count(); got != 1 {
 			t.Errorf("%d instances are remembered, want the one in use", got)
 		}
-		time.Sleep(2*activityInterval + time.Second)
+		time.Sleep(2*time.Minute + time.Second)
 		synctest.Wait()
 		if got := u.count(); got != 0 {
 			t.Errorf("%d instances are remembered", got)

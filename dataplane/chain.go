@@ -33,6 +33,7 @@ type handler struct {
 	transports *chooser
 	previews   *previews
 	activity   *activity
+	wakes      *wakes
 	metrics    *metrics
 	auditor    *auditor
 	tracer     *tracer
@@ -123,7 +124,9 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}
-	h.activity.begin(x, at.id.ID)
+	if at, refused = h.awake(x, at, endpoint); refused != nil {
+		return refused
+	}
 	to, refused := h.placer.resolve(at, x.route, endpoint)
 	if refused != nil {
 		return refused

@@ -25,6 +25,8 @@ type eachLimit struct {
 	with map[string]any
 	pod  http.Handler
 	tls  bool
+	// asleep has the demo asleep.
+	asleep bool
 	// exceed goes above the limit, and returns what the caller was told; empty where it is told
 	// nothing, and exceed then checks itself what else becomes of it.
 	exceed func(t *testing.T, w *world) string
@@ -117,15 +119,23 @@ func eachLimits() map[string]eachLimit {
 		w.follow(adminToken)
 		return w.once("GET", demo+"log", adminToken, 0)
 	}
+	secondHeld := func(_ *testing.T, w *world) string {
+		first := w.later("POST", demo+"sync", "x")
+		w.holds(1)
+		defer func() { w.wakeUp(); <-first }()
+		return w.once("POST", demo+"sync", adminToken, 0)
+	}
 	return map[string]eachLimit{
-		"requests of an instance":  {limit: "instanceRequests", value: 1, pod: holder(), exceed: secondOfTwo, told: "the instance has 1 requests in flight", counted: `refusals_total{reason="in_flight"} 1`},
-		"requests of a workspace":  {limit: "workspaceRequests", value: 1, pod: holder(), exceed: secondOfTwo, told: "the workspace has 1 requests in flight", counted: `refusals_total{reason="in_flight"} 1`},
-		"streams of an instance":   {limit: "instanceStreams", value: 1, pod: follower(), exceed: secondStream, told: "the instance has 1 streams", counted: `refusals_total{reason="streams"} 1`},
-		"streams of a workspace":   {limit: "workspaceStreams", value: 1, pod: follower(), exceed: secondStream, told: "the workspace has 1 streams", counted: `refusals_total{reason="streams"} 1`},
-		"the rate of a workspace":  {limit: "workspaceRate", value: 3, with: map[string]any{"workspaceBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "more than 3 requests per second", counted: `refusals_total{reason="rate"} 1`},
-		"the burst of a workspace": {limit: "workspaceBurst", value: 3, with: map[string]any{"workspaceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
-		"the rate of denials":      {limit: "deniedRate", value: 3, with: map[string]any{"deniedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "more than 3 requests per second", counted: `refusals_total{reason="denied_rate"} 1`},
-		"the burst of denials":     {limit: "deniedBurst", value: 3, with: map[string]any{"deniedRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "(3 at once)", counted: `refusals_total{reason="denied_rate"} 1`},
+		"requests of an instance":            {limit: "instanceRequests", value: 1, pod: holder(), exceed: secondOfTwo, told: "the instance has 1 requests in flight", counted: `refusals_total{reason="in_flight"} 1`},
+		"requests that wait for an instance": {limit: "instanceHeld", value: 1, asleep: true, exceed: secondHeld, told: "1 requests wait for it", counted: `refusals_total{reason="held"} 1`},
+		"requests that wait in all":          {limit: "serverHeld", value: 1, asleep: true, exceed: secondHeld, told: "1 requests wait for instances", counted: `refusals_total{reason="held"} 1`},
+		"requests of a workspace":            {limit: "workspaceRequests", value: 1, pod: holder(), exceed: secondOfTwo, told: "the workspace has 1 requests in flight", counted: `refusals_total{reason="in_flight"} 1`},
+		"streams of an instance":             {limit: "instanceStreams", value: 1, pod: follower(), exceed: secondStream, told: "the instance has 1 streams", counted: `refusals_total{reason="streams"} 1`},
+		"streams of a workspace":             {limit: "workspaceStreams", value: 1, pod: follower(), exceed: secondStream, told: "the workspace has 1 streams", counted: `refusals_total{reason="streams"} 1`},
+		"the rate of a workspace":            {limit: "workspaceRate", value: 3, with: map[string]any{"workspaceBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "more than 3 requests per second", counted: `refusals_total{reason="rate"} 1`},
+		"the burst of a workspace":           {limit: "workspaceBurst", value: 3, with: map[string]any{"workspaceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
+		"the rate of denials":                {limit: "deniedRate", value: 3, with: map[string]any{"deniedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "more than 3 requests per second", counted: `refusals_total{reason="denied_rate"} 1`},
+		"the burst of denials":               {limit: "deniedBurst", value: 3, with: map[string]any{"deniedRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "(3 at once)", counted: `refusals_total{reason="denied_rate"} 1`},
 		"questions of a caller": {limit: "callerQuestions", value: 1, exceed: func(t *testing.T, w *world) string {
 			hold := make(chan struct{})
 			w.kcp.set(func() { w.kcp.hold = hold })
@@ -276,6 +286,9 @@ func TestEachLimitHoldsAtItsNumber(t *testing.T) {
 			}
 			w := newWorld(t, pod, func(s *setup) {
 				s.provider = append(s.provider, infrastructure(limits, ""))
+				if c.asleep {
+					asleep(s)
+				}
 				if c.tls {
 					overTLS(t)(s)
 				}

@@ -32,6 +32,12 @@ const (
 	causeUpgrade       = "upgrade"
 	causeNoPort        = "no_port"
 	causeNotReady      = "not_ready"
+	causeWaking        = "waking"
+	causeWakeTimeout   = "wake_timeout"
+	causeHeld          = "held"
+	causeSuspended     = "suspended"
+	causeExpired       = "expired"
+	causeOverQuota     = "over_quota"
 	causeNotDeveloped  = "not_in_development"
 	causeForeignRef    = "foreign_reference"
 	causeBodyTooLarge  = "body_too_large"
@@ -95,6 +101,9 @@ func (e *refusal) Error() string {
 	}
 	return e.cause
 }
+
+// retryAfterSeconds is for the header, which holds whole seconds.
+func (e *refusal) retryAfterSeconds() int { return int((e.retryAfter + time.Second - 1) / time.Second) }
 
 func (e *refusal) Unwrap() error { return e.err }
 
@@ -210,7 +219,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
 	header := w.Header()
 	clear(header)
 	if e.retryAfter > 0 {
-		seconds := int((e.retryAfter + time.Second - 1) / time.Second)
+		seconds := e.retryAfterSeconds()
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
 		header.Set("Retry-After", strconv.Itoa(seconds))
 	}

@@ -20,9 +20,6 @@ import (
 const (
 	// heartbeatInterval is how often each replica that serves says so.
 	heartbeatInterval = 15 * time.Second
-	// heartbeatStale is how old the last word of any replica is when instances could not be used:
-	// whoever speaks next begins anew to count the time in which they can.
-	heartbeatStale = 45 * time.Second
 	// heartbeatFirst is how often a replica that does not serve yet looks whether it does.
 	heartbeatFirst = time.Second
 )
@@ -98,7 +95,7 @@ func nextBeat(lease *coordinationv1.LeaseSpec, now time.Time) (leaseTimes, bool)
 		return beat, true
 	}
 	switch age := now.Sub(lease.RenewTime.Time); {
-	case age.Abs() > heartbeatStale:
+	case age.Abs() > placement.DataPlaneStale:
 		beat.AcquireTime = beat.RenewTime
 	case age <= 0:
 		return leaseTimes{}, false

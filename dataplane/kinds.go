@@ -101,10 +101,10 @@ type kinds struct {
 	templates cache.SharedIndexInformer
 	runtime   dynamic.Interface
 	log       *slog.Logger
-	// ends is told of the instances of all kinds; set it before run.
-	ends    cache.ResourceEventHandler
-	index   atomic.Pointer[map[schema.GroupResource]*kind]
-	handled atomic.Pointer[cache.ResourceEventHandlerRegistration]
+	// watchers are told of the instances of all kinds; set them before run.
+	watchers []cache.ResourceEventHandler
+	index    atomic.Pointer[map[schema.GroupResource]*kind]
+	handled  atomic.Pointer[cache.ResourceEventHandlerRegistration]
 
 	// mu guards what follows; it is held while Templates are compared with what runs.
 	mu      sync.Mutex
@@ -230,8 +230,8 @@ func (k *kinds) start(ctx context.Context, gvr schema.GroupVersionResource) *ins
 	informer := dynamicinformer.NewFilteredDynamicInformer(k.runtime, gvr, metav1.NamespaceAll, 0, cache.Indexers{}, placed).Informer()
 	// The only error of SetTransform is that the informer runs already.
 	_ = informer.SetTransform(stripInstance)
-	if k.ends != nil {
-		_, _ = informer.AddEventHandler(k.ends)
+	for _, watcher := range k.watchers {
+		_, _ = informer.AddEventHandler(watcher)
 	}
 	i := &instances{informer: informer, started: time.Now(), stop: stop}
 	k.running[gvr] = i

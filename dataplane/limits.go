@@ -22,6 +22,10 @@ type Limits struct {
 	// InstanceStreams is how many streams and upgraded connections one instance has.
 	// Defaults to 32.
 	InstanceStreams int
+	// InstanceHeld is how many requests wait for one instance to wake. Defaults to 64.
+	InstanceHeld int
+	// ServerHeld is how many requests wait for instances to wake in all. Defaults to 4096.
+	ServerHeld int
 	// WorkspaceRequests is how many requests of one workspace are in flight. Defaults to 256.
 	WorkspaceRequests int
 	// WorkspaceStreams is how many streams one workspace has. Defaults to 256.
@@ -82,6 +86,8 @@ const rateEntries = 16384
 func (l *Limits) setDefaults() {
 	setDefault(&l.InstanceRequests, 64)
 	setDefault(&l.InstanceStreams, 32)
+	setDefault(&l.InstanceHeld, 64)
+	setDefault(&l.ServerHeld, 4096)
 	setDefault(&l.WorkspaceRequests, 256)
 	setDefault(&l.WorkspaceStreams, 256)
 	setDefault(&l.WorkspaceRate, 500)
@@ -109,6 +115,8 @@ func (l *Limits) byName() map[string]float64 {
 	return map[string]float64{
 		"instanceRequests":         float64(l.InstanceRequests),
 		"instanceStreams":          float64(l.InstanceStreams),
+		"instanceHeld":             float64(l.InstanceHeld),
+		"serverHeld":               float64(l.ServerHeld),
 		"workspaceRequests":        float64(l.WorkspaceRequests),
 		"workspaceStreams":         float64(l.WorkspaceStreams),
 		"workspaceRate":            float64(l.WorkspaceRate),

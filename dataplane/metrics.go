@@ -36,6 +36,7 @@ const (
 var (
 	requestSeconds       = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	authorizationSeconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	wakeSeconds          = []float64{.1, .25, .5, 1, 1.5, 2, 3, 5, 10, 20, 30, 60, 120}
 	streamSeconds        = []float64{1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600}
 )
 
@@ -63,6 +64,10 @@ type metrics struct {
 
 	activityWrites *counters[string]
 	heartbeats     *counters[string]
+	// holding are the requests that wait for an instance to wake, held those that have waited.
+	holding prometheus.Gauge
+	held    *histograms
+	wakes   *histograms
 }
 
 type (
@@ -106,6 +111,9 @@ func newMetrics(version string) *metrics {
 		auditDropped: newCounters(one, newCounterVec(r, "audit_dropped_total", "Lines that the audit log did not get, by reason.", "reason")),
 	}
 	m.activityWrites = newCounters(one, newCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
+	m.holding = newGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()
+	m.held = newHistograms(r, "held_duration_seconds", "How long requests waited for an instance to wake.", wakeSeconds, "result")
+	m.wakes = newHistograms(r, "wake_duration_seconds", "From the first request to a sleeping instance until it could be reached.", wakeSeconds, "resource")
 	m.heartbeats = newCounters(one, newCounterVec(r, "heartbeats_total", "Times at which this replica said that it serves, by result.", "result"))
 	for _, result := range []string{writeDone, writeFailed} {
 		m.activityWrites.get(result)

@@ -15,7 +15,6 @@ func TestNotReadyMessageTellsThePhaseAndTheRemedy(t *testing.T) {
 		spec, status map[string]any
 		want         []string
 	}{
-		"suspended by its tenant":    {map[string]any{"suspended": true}, map[string]any{"state": "ACTIVE"}, []string{"phase Suspended", "spec.suspended to false"}},
 		"still being composed":       {map[string]any{"suspended": false}, map[string]any{"state": "IN_PROGRESS"}, []string{"phase Materializing", "condition Ready"}},
 		"composed, its pod has gone": {nil, map[string]any{"state": "ACTIVE"}, []string{"phase Degraded", "condition Ready"}},
 		"not looked at by kro yet":   {nil, nil, []string{"phase Materializing"}},

@@ -187,7 +187,13 @@ func stripPod(pod *corev1.Pod) {
 		}
 		statuses = append(statuses, status)
 	}
+	var isReady []corev1.PodCondition // what else a condition says is long, and changes often
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			isReady = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
 	pod.Annotations = nil
 	pod.Spec = corev1.PodSpec{Containers: containers, HostNetwork: pod.Spec.HostNetwork}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs, ContainerStatuses: statuses}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIPs: pod.Status.PodIPs, ContainerStatuses: statuses, Conditions: isReady}
 }

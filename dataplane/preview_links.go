@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -213,7 +214,30 @@ func foreignOrigin() *refusal {
 const previewChallenge = "Sandbar-Preview"
 
 // refreshSeconds is how soon a page that tells of something passing is loaded again.
-const refreshSeconds = "3"
+const refreshSeconds = 3
+
+// refresh is after how many seconds the page of a refusal is loaded again; 0 for never, when only
+// somebody's doing helps. A browser does this without a script, which the page's policy forbids.
+func (e *refusal) refresh() int {
+	switch {
+	case e.cause == causeWaking:
+		return e.retryAfterSeconds()
+	case e.code == http.StatusServiceUnavailable, e.code == http.StatusConflict && e.retryAfter > 0:
+		return max(refreshSeconds, e.retryAfterSeconds())
+	case e.code == http.StatusBadGateway, e.code == http.StatusGatewayTimeout:
+		return refreshSeconds
+	}
+	return 0
+}
+
+// pageTitles are those of pages whose code alone would say too little.
+var pageTitles = map[string]string{
+	causeWaking:      "This preview is waking up",
+	causeWakeTimeout: "This preview did not wake up",
+	causeSuspended:   "This preview is suspended",
+	causeExpired:     "This preview has ended",
+	causeOverQuota:   "There is no room for this preview",
+}
 
 // writePreviewRefusal answers a refusal on a preview's host: with a page to a person.
 func writePreviewRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
@@ -223,13 +247,16 @@ func writePreviewRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
 	}
 	header := w.Header()
 	clear(header)
+	if seconds := e.refresh(); seconds > 0 {
+		header.Set("Refresh", strconv.Itoa(seconds))
+	}
 	switch e.code {
-	case http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		header.Set("Refresh", refreshSeconds)
+	case http.StatusServiceUnavailable:
+		header.Set("Retry-After", strconv.Itoa(e.retryAfterSeconds()))
 	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", previewChallenge)
 	case http.StatusMethodNotAllowed:
 		header.Set("Allow", strings.Join(e.allow, ", "))
 	}
-	preview.Page{Code: e.code, Message: e.message}.Write(w, r)
+	preview.Page{Code: e.code, Title: pageTitles[e.cause], Message: e.message}.Write(w, r)
 }

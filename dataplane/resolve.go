@@ -139,10 +139,6 @@ func refusedReference(err error) *refusal {
 
 // notReadyMessage tells the phase as the runtime cluster knows it, and what to do.
 func notReadyMessage(at *place) string {
-	spec, _ := at.instance.Object["spec"].(map[string]any)
-	if spec["suspended"] == true {
-		return "the instance is not ready (phase " + string(sandbarv1alpha1.InstanceSuspended) + "): set its spec.suspended to false to resume it"
-	}
 	phase := sandbarv1alpha1.InstanceMaterializing
 	status, _ := at.instance.Object["status"].(map[string]any)
 	if status["state"] == "ACTIVE" {

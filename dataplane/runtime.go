@@ -63,6 +63,18 @@ func (c *runtimeCache) informers() map[string]cache.SharedIndexInformer {
 	}
 }
 
+// watch has a handler told of everything that decides whether an instance can be reached.
+func (c *runtimeCache) watch(handler cache.ResourceEventHandler) error {
+	for name, informer := range map[string]cache.SharedIndexInformer{
+		"services": c.services, "endpointslices": c.slices, "secrets": c.secrets, "pods": c.pods,
+	} {
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return fmt.Errorf("watching %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // run keeps the cache until ctx ends; it returns when no goroutine of it is left.
 func (c *runtimeCache) run(ctx context.Context, log *slog.Logger) {
 	var wg sync.WaitGroup

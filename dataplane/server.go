@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/sandbar-dev/sandbar/tenant"
@@ -82,7 +83,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	asCaller *tenant.Client, bound *tenant.VirtualWorkspace, throughAPIServer *apiServer,
 ) (*Server, error) {
 	m := newMetrics(opts.Version)
-	cache, err := newRuntimeCache(typed)
+	objects, err := newRuntimeCache(typed)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +112,12 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		return nil, err
 	}
 	underWay := newLive()
-	kinds.ends = underWay.ends()
-	if _, err := cache.namespaces.AddEventHandler(underWay.ends()); err != nil {
+	waking := newWakes(settings.limits, m)
+	kinds.watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
+	if err := objects.watch(waking.parts()); err != nil {
+		return nil, err
+	}
+	if _, err := objects.namespaces.AddEventHandler(underWay.ends()); err != nil {
 		return nil, fmt.Errorf("watching placements: %w", err)
 	}
 	bound.OnChange(func(cluster string) {
@@ -128,18 +133,18 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	used, err := newActivity(typed, m, opts.Logger)
+	used, err := newActivity(settings.limits, typed, m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
-	toPods := newDirect(cache)
+	toPods := newDirect(objects)
 	s := &Server{
-		opts: opts, log: opts.Logger, cache: cache, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
+		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
 			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
-			placer: &placer{cache: cache}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
-			previews: previews, activity: used,
+			placer: &placer{cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
+			previews: previews, activity: used, wakes: waking,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
 	}
@@ -219,6 +224,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err = errors.Join(err, s.handler.auditor.close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())
+	s.handler.wakes.stop()
 	s.handler.tenant.Close()
 	s.direct.CloseIdleConnections()
 	s.handler.transports.apiServer.CloseIdleConnections()

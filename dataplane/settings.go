@@ -185,6 +185,8 @@ func (l *Limits) override(spec *sandbarv1alpha1.DataPlaneLimits) {
 	}{
 		{&l.InstanceRequests, spec.InstanceRequests},
 		{&l.InstanceStreams, spec.InstanceStreams},
+		{&l.InstanceHeld, spec.InstanceHeld},
+		{&l.ServerHeld, spec.ServerHeld},
 		{&l.WorkspaceRequests, spec.WorkspaceRequests},
 		{&l.WorkspaceStreams, spec.WorkspaceStreams},
 		{&l.WorkspaceRate, spec.WorkspaceRate},

@@ -110,6 +110,8 @@ type setup struct {
 	provider []runtime.Object
 	// nowhere makes the demo's endpoints unreachable.
 	backendAddress string
+	// suspended says why the demo is suspended; then no pod of it is ready.
+	suspended sandbarv1alpha1.SuspensionCause
 	// logLevel is LevelDebug unless a test changes it.
 	logLevel slog.Level
 }
@@ -136,13 +138,17 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 		t.Cleanup(pod.Close)
 		s.backendAddress = pod.Listener.Addr().String()
 	}
-	w.runtime = fake.NewClientset(append(placementObjects(t, demoID, "demo", s.backendAddress), s.objects...)...)
+	objects, instance := placementObjects(t, demoID, "demo", s.backendAddress), kroInstance(demoID, "demo", s.status)
+	if s.suspended != "" {
+		putToSleep(objects, instance, s.suspended)
+	}
+	w.runtime = fake.NewClientset(append(objects, s.objects...)...)
 	scheme := runtime.NewScheme()
 	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	lists := map[schema.GroupVersionResource]string{runners: "SandboxRunnerList"}
-	w.kros = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, append(s.kros, kroInstance(demoID, "demo", s.status))...)
+	w.kros = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, append(s.kros, instance)...)
 	w.provider = dynamicfake.NewSimpleDynamicClient(scheme, append(s.provider, s.template)...)
 
 	apiServer := httptest.NewServer(s.apiServer)

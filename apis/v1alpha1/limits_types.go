@@ -22,6 +22,20 @@ type DataPlaneLimits struct {
 	// +optional
 	InstanceStreams int32 `json:"instanceStreams,omitempty"`
 
+	// InstanceHeld is how many requests wait for one instance to wake. Defaults to 64.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	InstanceHeld int32 `json:"instanceHeld,omitempty"`
+
+	// ServerHeld is how many requests wait for instances to wake in all. Defaults to 4096.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	ServerHeld int32 `json:"serverHeld,omitempty"`
+
 	// WorkspaceRequests is how many requests of one workspace are in flight. Defaults to 256.
 	//
 	// +kubebuilder:validation:Minimum=1

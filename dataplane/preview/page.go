@@ -14,6 +14,8 @@ import (
 // Page is what a person sees instead of a preview.
 type Page struct {
 	Code int
+	// Title is the heading; empty for one that follows from the code.
+	Title string
 	// Message says what happened and what to do.
 	Message string
 }
@@ -24,11 +26,14 @@ var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title>
 <style>body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}h1{font-size:1.25rem}</style></head>
-<body><h1>{{.Title}}</h1><p>{{.Message}}</p></body>
+<body><main role="status"><h1>{{.Title}}</h1><p>{{.Message}}</p></main></body>
 </html>
 `))
 
 func (p Page) title() string {
+	if p.Title != "" {
+		return p.Title
+	}
 	switch p.Code {
 	case http.StatusUnauthorized:
 		return "This preview is not open here"

@@ -1,0 +1,256 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	// wakeTimeout is how long a request waits for an instance to wake if the Template says nothing.
+	wakeTimeout = time.Minute
+	// probeFirst and probeMost bound the pause between two attempts to reach an app whose pod is
+	// ready: nothing tells when it begins to listen.
+	probeFirst = 50 * time.Millisecond
+	probeMost  = time.Second
+)
+
+// wakeTimeout is how long a request to a sleeping instance of the kind waits.
+func (k *kind) wakeTimeout() time.Duration {
+	if t := k.dataPlane().WakeTimeout; t != nil && t.Duration > 0 {
+		return t.Duration
+	}
+	return wakeTimeout
+}
+
+// suspension says why a runtime instance has no pods; empty when it is meant to have some. What is
+// suspended without a word is so by its tenant: nothing is woken that does not say that it sleeps.
+func suspension(instance *unstructured.Unstructured) sandbarv1alpha1.SuspensionCause {
+	if spec, _ := instance.Object["spec"].(map[string]any); spec["suspended"] != true {
+		return ""
+	}
+	metadata, _ := instance.Object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	cause, _ := annotations[placement.AnnotationSuspension].(string)
+	switch cause := sandbarv1alpha1.SuspensionCause(cause); cause {
+	case sandbarv1alpha1.SuspendedUnused, sandbarv1alpha1.SuspendedExpired, sandbarv1alpha1.SuspendedQuota:
+		return cause
+	}
+	return sandbarv1alpha1.SuspendedByUser
+}
+
+// awake notes that the instance is used, and holds the request while the instance sleeps or wakes.
+// It returns the placement as it is then. Nothing of the request's body has been read, and no pod
+// has heard of it.
+func (h *handler) awake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*place, *refusal) {
+	cause := suspension(at.instance)
+	if cause != "" && cause != sandbarv1alpha1.SuspendedUnused {
+		return nil, suspended(cause) // which is no use of it
+	}
+	h.activity.begin(x, at.id) // and that alone wakes it
+	if cause == "" && !h.wakes.waking(at.id) {
+		return at, nil
+	}
+	return h.wake(x, at, e)
+}
+
+// wake waits for an instance that sleeps or wakes.
+func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*place, *refusal) {
+	ctx, span := childSpan(x.request.Context(), "wake", trace.SpanKindInternal)
+	defer span.End()
+	now, state, refused := h.look(ctx, at, x.route, e)
+	if refused != nil || state == instanceUp {
+		return now, refused
+	}
+	timeout := at.kind.wakeTimeout()
+	began := h.wakes.begin(at, timeout, h.activity)
+	if x.waitsInBrowser() {
+		return nil, wakingPage(time.Since(began), timeout)
+	}
+	leave, refused := h.wakes.hold(at.id)
+	if refused != nil {
+		return nil, refused
+	}
+	since := time.Now()
+	refused = h.wait(ctx, x, at, e, timeout)
+	leave()
+	h.metrics.held.observe(heldResult(refused), time.Since(since), x.traceID)
+	if refused != nil {
+		return nil, refused
+	}
+	// What kcp has said may have grown old meanwhile, and the instance may be another's by now.
+	g, refused := h.authorize(x)
+	if refused != nil {
+		return nil, refused
+	}
+	after, refused := h.place(x, g)
+	if refused == nil && after.id != at.id {
+		return nil, notFound(causeNotPlaced)
+	}
+	return after, refused
+}
+
+// wait returns nil when the instance can be reached, or says why that is not to be waited for.
+func (h *handler) wait(ctx context.Context, x *exchange, at *place, e sandbarv1alpha1.Endpoint, timeout time.Duration) *refusal {
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	again := time.NewTimer(timeout)
+	defer again.Stop()
+	pause := probeFirst
+	for {
+		// Taken before looking, so that no change is missed in between.
+		changed := h.wakes.changed(at.id)
+		_, state, refused := h.look(ctx, at, x.route, e)
+		if refused != nil || state == instanceUp {
+			return refused
+		}
+		if state == instanceDeaf {
+			again.Reset(pause)
+			pause = min(2*pause, probeMost)
+		}
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-deadline.C:
+			if state == instanceDeaf {
+				return nil // its turn to say what it says to everybody whose app does not listen
+			}
+			return wakeTimedOut(timeout)
+		case <-h.draining.Done():
+			return unavailable(causeDraining, "this server is shutting down: send the request again", 0, nil)
+		case <-ctx.Done():
+			if refused := causeOf(ctx); refused != nil {
+				return refused
+			}
+			return clientGone(context.Cause(ctx))
+		}
+	}
+}
+
+// instanceState is how far an instance is on its way back.
+type instanceState int
+
+const (
+	// instanceAway: it sleeps, or what the request leads to is not ready.
+	instanceAway instanceState = iota
+	// instanceDeaf: a pod is ready and accepts no connection yet.
+	instanceDeaf
+	// instanceUp: the request can go on.
+	instanceUp
+)
+
+// look tells how far the instance is for this request.
+func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha1.Endpoint) (*place, instanceState, *refusal) {
+	instance := at.kind.instances.get(at.id.Namespace(), at.instance.GetName())
+	if instance == nil || instance.GetDeletionTimestamp() != nil || at.id.Check(instance) != nil {
+		return nil, instanceAway, notFound(causeDeleting)
+	}
+	now := &place{id: at.id, kind: at.kind, instance: instance}
+	switch cause := suspension(instance); cause {
+	case "":
+	case sandbarv1alpha1.SuspendedUnused:
+		return now, instanceAway, nil
+	default:
+		return nil, instanceAway, suspended(cause)
+	}
+	to, refused := h.placer.resolve(now, r, e)
+	switch {
+	case refused != nil && refused.cause == causeNotReady:
+		return now, instanceAway, nil
+	case refused != nil:
+		return nil, instanceAway, refused
+	}
+	return now, h.reachable(ctx, to, e), nil
+}
+
+// reachable tells whether a target can be reached.
+func (h *handler) reachable(ctx context.Context, to *target, e sandbarv1alpha1.Endpoint) instanceState {
+	if e.PodRef != "" {
+		pod, refused := follow[corev1.Pod](to.at, e.PodRef, h.placer.cache.pods.GetStore().GetByKey)
+		if refused != nil || pod.DeletionTimestamp != nil || !podReady(pod) {
+			return instanceAway
+		}
+		return h.heard(to)
+	}
+	isReady := false
+	for range h.transports.direct.ready(to.namespace, to.service, to.port) {
+		isReady = true
+		break
+	}
+	switch {
+	case !isReady:
+		return instanceAway
+	case h.wakes.answered(to) || h.transports.pick(ctx, to) != transport(h.transports.direct):
+		return h.heard(to) // through the API server it cannot be tried without sending something
+	case h.wakes.probe(ctx, h.transports.direct, to) != nil:
+		return instanceDeaf
+	}
+	return h.heard(to)
+}
+
+func (h *handler) heard(to *target) instanceState {
+	h.wakes.answer(to)
+	return instanceUp
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// waitsInBrowser tells whether a person waits for a page of a preview, who had better see that
+// something happens. Nothing is lost by not holding it: the page loads itself again.
+func (x *exchange) waitsInBrowser() bool {
+	return x.onPreview && x.request.Method == http.MethodGet && !isUpgrade(x.request.Header) && preview.WantsPage(x.request.Header)
+}
+
+// suspended refuses what does not wake an instance.
+func suspended(cause sandbarv1alpha1.SuspensionCause) *refusal {
+	e := &refusal{code: http.StatusConflict, reason: metav1.StatusReasonConflict}
+	switch cause {
+	case sandbarv1alpha1.SuspendedExpired:
+		e.cause = causeExpired
+		e.message = "the instance's time is over: set a later spec.lifecycle.shutdownTime to have it back"
+	case sandbarv1alpha1.SuspendedQuota:
+		e.cause = causeOverQuota
+		e.message = "the operator's quota has no room for the instance: delete or suspend others, or ask the operator"
+	default:
+		e.cause = causeSuspended
+		e.message = "the instance is suspended by its tenant: set its spec.suspended to false to resume it"
+	}
+	return e
+}
+
+func wakeTimedOut(limit time.Duration) *refusal {
+	return unavailable(causeWakeTimeout, fmt.Sprintf("the instance was asleep and did not wake within %s; it goes on waking: try again, and look at its conditions if that does not help", limit), 5*time.Second, nil)
+}
+
+// wakingPage is for a person in front of a browser. The longer it takes, the rarer the page is
+// loaded again.
+func wakingPage(took, limit time.Duration) *refusal {
+	const slowly = 30 * time.Second
+	switch {
+	case took > limit:
+		return unavailable(causeWakeTimeout, fmt.Sprintf("the sandbox was asleep and did not wake within %s. This page tries again every %s; if that does not help, look at the sandbox's conditions", limit, slowly), slowly, nil)
+	case took > 10*time.Second:
+		return unavailable(causeWaking, "the sandbox was asleep and is waking, which takes longer than usual. This page loads the preview by itself", 3*time.Second, nil)
+	}
+	return unavailable(causeWaking, "the sandbox was asleep and is waking. This page loads the preview by itself", time.Second, nil)
+}

@@ -105,8 +105,11 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	if x.route.verb == contract.ProxyURLVerb {
+	switch x.route.verb { // every kind has these, without an endpoint
+	case contract.ProxyURLVerb:
 		return h.servePreviewLinks(x, permission)
+	case contract.RenewVerb:
+		return h.serveRenew(x, permission)
 	}
 	endpoint, refused := x.endpoint()
 	if refused != nil {

@@ -53,6 +53,9 @@ func (k *kind) declares(r route) bool {
 	if r.verb == contract.ProxyURLVerb {
 		return k.previews(r)
 	}
+	if r.verb == contract.RenewVerb {
+		return r.component == ""
+	}
 	_, ok := k.endpoint(r)
 	return ok
 }

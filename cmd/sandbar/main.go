@@ -73,7 +73,7 @@ func newRootCommand() *cobra.Command {
 	})
 	root.AddCommand(
 		newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
-		newRestartCommand(&s), newSyncCommand(&s), newTrustCommand(&s),
+		newRenewCommand(&s), newRestartCommand(&s), newSyncCommand(&s), newTrustCommand(&s),
 	)
 	return root
 }

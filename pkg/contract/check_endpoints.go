@@ -91,6 +91,8 @@ func checkVerb(e located) []Problem {
 		problems = append(problems, Problem{e.field, "is reserved: …/ports/<port>/" + ProxyVerb + " leads to a port that the caller names"})
 	case e.verb == ProxyURLVerb:
 		problems = append(problems, Problem{e.field, "is reserved: every kind with the verb " + ProxyVerb + " has it already"})
+	case e.verb == RenewVerb:
+		problems = append(problems, Problem{e.field, "is reserved: every kind has it already"})
 	case e.verb == "scale":
 		problems = append(problems, Problem{e.field, "is reserved: Kubernetes gives the subresource scale a meaning of its own"})
 	case e.verb == StatusVerb && e.From != FromInstanceStatus:

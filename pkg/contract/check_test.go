@@ -291,23 +291,23 @@ func TestAKindWithAPreviewGivesOutLinksToIt(t *testing.T) {
 	}{
 		"no proxy": {
 			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"log": service}},
-			verbs: []string{"log"}, subresources: []string{"log"},
+			verbs: []string{"log", "renew"}, subresources: []string{"log", "renew"},
 		},
 		"a proxy that leads to no Service": {
 			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"proxy": status}},
-			verbs: []string{"proxy"}, subresources: []string{"proxy"},
+			verbs: []string{"proxy", "renew"}, subresources: []string{"proxy", "renew"},
 		},
 		"a proxy": {
 			dp:    sandbarv1alpha1.DataPlane{Endpoints: map[string]sandbarv1alpha1.Endpoint{"proxy": service, "status": status}},
-			verbs: []string{"proxy", "proxy-url", "status"}, subresources: []string{"proxy", "proxy-url", "status"},
+			verbs: []string{"proxy", "proxy-url", "renew", "status"}, subresources: []string{"proxy", "proxy-url", "renew", "status"},
 		},
 		"a proxy of a component": {
 			dp: sandbarv1alpha1.DataPlane{
 				Endpoints:  map[string]sandbarv1alpha1.Endpoint{"log": service},
 				Components: map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{"log": service, "proxy": service}}},
 			},
-			verbs:        []string{"components/api/log", "components/api/proxy", "components/api/proxy-url", "log"},
-			subresources: []string{"log", "proxy", "proxy-url"},
+			verbs:        []string{"components/api/log", "components/api/proxy", "components/api/proxy-url", "log", "renew"},
+			subresources: []string{"log", "proxy", "proxy-url", "renew"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,9 @@ const (
 	// ProxyURLVerb gives out links that open in a browser what ProxyVerb leads to. Every kind
 	// with a preview has it; no Template declares it.
 	ProxyURLVerb = "proxy-url"
+	// RenewVerb uses the instance and moves its shutdown time. Every kind has it; no Template
+	// declares it.
+	RenewVerb = "renew"
 )
 
 // What of a Pod an endpoint with a podRef leads to: the values of its podSubresource.
@@ -90,6 +93,7 @@ func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
 		}
 	}
 	add("", "", dp.Endpoints)
+	verbs = append(verbs, RenewVerb)
 	for name, component := range dp.Components {
 		add("components/"+name+"/", name, component.Endpoints)
 	}

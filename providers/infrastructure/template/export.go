@@ -124,12 +124,14 @@ func tenantRules(resource string, dp *sandbarv1alpha1.DataPlane, verbs []string)
 		{APIGroups: groups, Resources: []string{resource}, Verbs: verbs},
 		{APIGroups: groups, Resources: []string{resource + "/" + contract.StatusVerb}, Verbs: []string{"get"}},
 	}
-	var subresources, previews []string
+	var subresources, previews, renewals []string
 	for _, verb := range contract.Subresources(dp) {
 		switch verb {
 		case contract.StatusVerb:
 		case contract.ProxyURLVerb:
 			previews = []string{resource + "/" + verb}
+		case contract.RenewVerb:
+			renewals = []string{resource + "/" + verb}
 		default:
 			subresources = append(subresources, resource+"/"+verb)
 		}
@@ -140,7 +142,7 @@ func tenantRules(resource string, dp *sandbarv1alpha1.DataPlane, verbs []string)
 	if len(previews) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: groups, Resources: previews, Verbs: []string{"create", "delete"}})
 	}
-	return rules
+	return append(rules, rbacv1.PolicyRule{APIGroups: groups, Resources: renewals, Verbs: []string{"create"}})
 }
 
 // setPolicy replaces the rules of one resource in the policy and leaves those of others alone.

@@ -1,0 +1,40 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sandbar-dev/sandbar/client"
+)
+
+func newRenewCommand(s *session) *cobra.Command {
+	var opts client.RenewOptions
+	cmd := &cobra.Command{
+		Use:   "renew NAME",
+		Short: "Keep a sandbox from sleeping or ending: count it as used, and move its shutdown time",
+		Args:  named("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			renewal, err := i.Renew(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s was used at %s", args[0], renewal.LastActive.Local().Format(time.DateTime))
+			if !renewal.Shutdown.IsZero() {
+				fmt.Fprintf(cmd.ErrOrStderr(), " and ends at %s", renewal.Shutdown.Local().Format(time.DateTime))
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), ".")
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&opts.Extend, "extend", 0, "by how much to move the shutdown time, such as 2h; one that has passed counts from now")
+	return cmd
+}

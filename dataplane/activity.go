@@ -83,6 +83,12 @@ func (u *use) end(now time.Time) {
 	u.open.Add(-1)
 }
 
+// isWritten tells whether the Lease says all that there is to say now.
+func (u *use) isWritten(now time.Time, interval time.Duration) bool {
+	written := u.written.Load()
+	return u.last.Load() <= written && (u.open.Load() == 0 || now.UnixNano()-written < int64(interval))
+}
+
 // until is until when the instance has been used.
 func (u *use) until(now time.Time) time.Time {
 	if u.open.Load() > 0 {
@@ -222,7 +228,12 @@ func (a *activity) appeared(obj any) {
 		return
 	}
 	id := placement.ID{Cluster: lease.Labels[placement.LabelCluster], UID: types.UID(lease.Labels[placement.LabelInstanceUID])}
-	if a.find(id) != nil {
+	if u := a.find(id); u != nil {
+		var says int64
+		if lease.Spec.RenewTime != nil {
+			says = lease.Spec.RenewTime.UnixNano()
+		}
+		u.written.Store(says)
 		a.due.Add(id)
 	}
 }

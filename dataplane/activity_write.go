@@ -41,11 +41,12 @@ func (a *activity) next(ctx context.Context) bool {
 	}
 	defer a.due.Done(id)
 	u := a.find(id)
-	if u == nil {
+	now := time.Now()
+	if u == nil || u.isWritten(now, a.limits().ActivityInterval) {
 		a.due.Forget(id)
 		return true
 	}
-	at := u.until(time.Now())
+	at := u.until(now)
 	written, result, err := a.write(ctx, id, at)
 	a.metrics.activityWrites.get(result).Inc()
 	if err != nil {

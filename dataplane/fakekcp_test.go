@@ -31,6 +31,8 @@ type fakeKCP struct {
 	instances map[string]*metav1.PartialObjectMetadata
 	rights    map[string]map[string]bool // token to "verb resource/subresource", or "*"
 	down      bool
+	// shutdown is spec.lifecycle.shutdownTime of all instances.
+	shutdown metav1.Time
 	// hold, if set, is received from before each answer.
 	hold chan struct{}
 	// virtual is the virtual workspace of the APIExport.
@@ -159,9 +161,12 @@ func allowed(rights map[string]bool, a *authorizationv1.ResourceAttributes) bool
 	return rights["*"] || rights[fmt.Sprintf("%s %s", a.Verb, resource)]
 }
 
-// patch takes over the annotations of a merge patch.
+// patch takes over the annotations and the shutdown time of a merge patch.
 func (k *fakeKCP) patch(w http.ResponseWriter, r *http.Request, rights map[string]bool, cluster string, parts []string) {
-	var patch metav1.PartialObjectMetadata
+	var patch struct {
+		metav1.PartialObjectMetadata
+		lifetime
+	}
 	if len(parts) != 8 || r.Header.Get("Content-Type") != "application/merge-patch+json" || json.NewDecoder(r.Body).Decode(&patch) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
@@ -174,7 +179,10 @@ func (k *fakeKCP) patch(w http.ResponseWriter, r *http.Request, rights map[strin
 		w.WriteHeader(http.StatusNotFound)
 	default:
 		maps.Copy(obj.Annotations, patch.Annotations)
-		_ = json.NewEncoder(w).Encode(obj)
+		if at := patch.Spec.Lifecycle.ShutdownTime; at != nil {
+			k.shutdown = *at
+		}
+		k.get(w, map[string]bool{"*": true}, cluster, parts)
 	}
 }
 
@@ -192,8 +200,13 @@ func (k *fakeKCP) get(w http.ResponseWriter, rights map[string]bool, cluster str
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+	lifecycle := map[string]any{}
+	if !k.shutdown.IsZero() {
+		lifecycle["shutdownTime"] = k.shutdown
+	}
 	_ = json.NewEncoder(w).Encode(struct {
 		*metav1.PartialObjectMetadata
+		Spec   map[string]any `json:"spec"`
 		Status map[string]any `json:"status"`
-	}{obj, map[string]any{"phase": "Ready"}})
+	}{obj, map[string]any{"lifecycle": lifecycle}, map[string]any{"phase": "Ready"}})
 }

@@ -54,7 +54,7 @@ func (k *kind) declares(r route) bool {
 		return k.previews(r)
 	}
 	if r.verb == contract.RenewVerb {
-		return r.component == ""
+		return r.component == "" && r.port == ""
 	}
 	_, ok := k.endpoint(r)
 	return ok

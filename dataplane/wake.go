@@ -173,37 +173,33 @@ func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha
 	case refused != nil:
 		return nil, instanceAway, refused
 	}
-	return now, h.reachable(ctx, to, e), nil
+	return now, h.reachable(ctx, to), nil
 }
 
 // reachable tells whether a target can be reached.
-func (h *handler) reachable(ctx context.Context, to *target, e sandbarv1alpha1.Endpoint) instanceState {
-	if e.PodRef != "" {
-		pod, refused := follow[corev1.Pod](to.at, e.PodRef, h.placer.cache.pods.GetStore().GetByKey)
-		if refused != nil || pod.DeletionTimestamp != nil || !podReady(pod) {
-			return instanceAway
-		}
-		return h.heard(to)
-	}
-	isReady := false
-	for range h.transports.direct.ready(to.namespace, to.service, to.port) {
-		isReady = true
-		break
-	}
+func (h *handler) reachable(ctx context.Context, to *target) instanceState {
 	switch {
-	case !isReady:
+	case !h.isReady(to):
 		return instanceAway
-	case h.wakes.answered(to) || h.transports.pick(ctx, to) != transport(h.transports.direct):
-		return h.heard(to) // through the API server it cannot be tried without sending something
+	case to.isSubresource() || h.wakes.answered(to):
+	case h.transports.pick(ctx, to) != transport(h.transports.direct):
+		// The API server cannot be asked whether the app listens without sending it something.
 	case h.wakes.probe(ctx, h.transports.direct, to) != nil:
 		return instanceDeaf
 	}
-	return h.heard(to)
-}
-
-func (h *handler) heard(to *target) instanceState {
 	h.wakes.answer(to)
 	return instanceUp
+}
+
+// isReady tells whether a pod of the target is ready.
+func (h *handler) isReady(to *target) bool {
+	if to.pod != nil {
+		return to.pod.DeletionTimestamp == nil && podReady(to.pod)
+	}
+	for range h.transports.direct.ready(to.namespace, to.service, to.port) {
+		return true
+	}
+	return false
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -142,7 +142,12 @@ func (w *wakes) changed(id placement.ID) <-chan struct{} {
 	return w.enter(id.Namespace(), wakeTimeout).changed
 }
 
-func targetKey(to *target) string { return to.port + "." + to.service }
+func targetKey(to *target) string {
+	if to.pod != nil {
+		return to.port + "." + to.pod.Name + "." + to.subresource
+	}
+	return to.port + "." + to.service
+}
 
 // answered tells whether the target was seen to accept connections since the instance woke.
 func (w *wakes) answered(to *target) bool {
@@ -169,10 +174,11 @@ func (w *wakes) answer(to *target) {
 
 // probe tries whether the app accepts a connection, once for all who ask at the same time.
 func (w *wakes) probe(ctx context.Context, d *direct, to *target) error {
-	_, err, _ := w.probes.Do(to.namespace+"/"+targetKey(to), func() (any, error) {
+	host := d.address(to).Host
+	_, err, _ := w.probes.Do(host, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 		defer cancel()
-		conn, _, err := d.dialService(ctx, to.namespace, to.service, to.port)
+		conn, _, err := d.Dial(ctx, host)
 		if err != nil {
 			return nil, err
 		}

@@ -194,7 +194,7 @@ func TestCompletionAddsTheRunnersVerbsAndKeepsTheDeclaredOnes(t *testing.T) {
 	dp := Complete(spec)
 	want := []string{
 		"components/api/env", "components/api/exec", "components/api/files", "components/api/log", "components/api/process", "components/api/proxy", "components/api/proxy-url", "components/api/restart",
-		"components/api/sync", "log", "status", "sync",
+		"components/api/sync", "log", "renew", "status", "sync",
 	}
 	if diff := cmp.Diff(want, Verbs(dp)); diff != "" {
 		t.Errorf("verbs (-want +got):\n%s", diff)

@@ -28,6 +28,7 @@ func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/status"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/log", "things/proxy", "things/sync"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/proxy-url"}, Verbs: []string{"create", "delete"}},
+		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/renew"}, Verbs: []string{"create"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

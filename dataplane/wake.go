@@ -48,6 +48,7 @@ func suspension(instance *unstructured.Unstructured) sandbarv1alpha1.SuspensionC
 	switch cause := sandbarv1alpha1.SuspensionCause(cause); cause {
 	case sandbarv1alpha1.SuspendedUnused, sandbarv1alpha1.SuspendedExpired, sandbarv1alpha1.SuspendedQuota:
 		return cause
+	case sandbarv1alpha1.SuspendedByUser:
 	}
 	return sandbarv1alpha1.SuspendedByUser
 }

@@ -143,7 +143,7 @@ type answered struct {
 }
 
 // later sends a request beside the test.
-func (w *world) later(method, path string, body string, change ...func(*http.Request)) <-chan answered {
+func (w *world) later(method, path, body string, change ...func(*http.Request)) <-chan answered {
 	out := make(chan answered, 1)
 	req, err := http.NewRequest(method, w.url+path, strings.NewReader(body))
 	if err != nil {

@@ -61,8 +61,8 @@ func (h *handler) awake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*pl
 	if cause != "" && cause != sandbarv1alpha1.SuspendedUnused {
 		return nil, suspended(cause) // which is no use of it
 	}
-	h.activity.begin(x, at.id) // and that alone wakes it
-	if cause == "" && !h.wakes.waking(at.id) {
+	h.activity.begin(x, at.id.ID) // and that alone wakes it
+	if cause == "" && !h.wakes.waking(at.id.Namespace()) {
 		return at, nil
 	}
 	return h.wake(x, at, e)
@@ -81,7 +81,7 @@ func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*pla
 	if x.waitsInBrowser() {
 		return nil, wakingPage(time.Since(began), timeout)
 	}
-	leave, refused := h.wakes.hold(at.id)
+	leave, refused := h.wakes.hold(at.id.Namespace())
 	if refused != nil {
 		return nil, refused
 	}
@@ -113,7 +113,7 @@ func (h *handler) wait(ctx context.Context, x *exchange, at *place, e sandbarv1a
 	pause := probeFirst
 	for {
 		// Taken before looking, so that no change is missed in between.
-		changed := h.wakes.changed(at.id)
+		changed := h.wakes.changed(at.id.Namespace())
 		_, state, refused := h.look(ctx, at, x.route, e)
 		if refused != nil || state == instanceUp {
 			return refused
@@ -156,7 +156,7 @@ const (
 // look tells how far the instance is for this request.
 func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha1.Endpoint) (*place, instanceState, *refusal) {
 	instance := at.kind.instances.get(at.id.Namespace(), at.instance.GetName())
-	if instance == nil || instance.GetDeletionTimestamp() != nil || at.id.Check(instance) != nil {
+	if instance == nil || isDeleting(instance) || at.id.Check(instance) != nil {
 		return nil, instanceAway, notFound(causeDeleting)
 	}
 	now := &place{id: at.id, kind: at.kind, instance: instance}

@@ -428,7 +428,7 @@ func TestAnAwakeInstanceCostsNoAllocation(t *testing.T) {
 	w := newWorld(t, &counter{})
 	x := &exchange{}
 	instance := kroInstance(demoID, "demo", nil)
-	at := &place{id: demoID, instance: instance}
+	at := &place{id: demoID.Locate(), instance: instance}
 	var refused atomic.Bool
 	if n := testing.AllocsPerRun(100, func() {
 		if _, r := w.server.handler.awake(x, at, sandbarv1alpha1.Endpoint{}); r != nil {

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // wakes are the instances that wake, as far as this replica knows: somebody asked for them here
@@ -54,11 +52,10 @@ func newWakes(limits func() *Limits, m *metrics) *wakes {
 }
 
 // waking tells whether the instance may be on its way back.
-func (w *wakes) waking(id placement.ID) bool {
+func (w *wakes) waking(namespace string) bool {
 	if w.some.Load() == 0 {
 		return false
 	}
-	namespace := id.Namespace()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.all[namespace] != nil
@@ -73,7 +70,7 @@ func (w *wakes) begin(at *place, timeout time.Duration, a *activity) time.Time {
 	k := w.enter(at.id.Namespace(), timeout)
 	if !k.asked && suspension(at.instance) != "" {
 		k.asked, k.resource = true, at.kind.resource.Resource
-		a.due.Add(at.id)
+		a.due.Add(at.id.ID)
 	}
 	return k.began
 }
@@ -111,9 +108,8 @@ func (w *wakes) remove(namespace string, k *wake) {
 }
 
 // hold counts a request that waits, if there is room; leave must be called when it does no more.
-func (w *wakes) hold(id placement.ID) (leave func(), refused *refusal) {
+func (w *wakes) hold(namespace string) (leave func(), refused *refusal) {
 	limits := w.limits()
-	namespace := id.Namespace()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.enter(namespace, wakeTimeout)
@@ -136,10 +132,10 @@ func (w *wakes) hold(id placement.ID) (leave func(), refused *refusal) {
 }
 
 // changed returns what is closed at the next change of the placement.
-func (w *wakes) changed(id placement.ID) <-chan struct{} {
+func (w *wakes) changed(namespace string) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.enter(id.Namespace(), wakeTimeout).changed
+	return w.enter(namespace, wakeTimeout).changed
 }
 
 func targetKey(to *target) string {

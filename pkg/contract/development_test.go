@@ -193,7 +193,7 @@ func TestCompletionAddsTheRunnersVerbsAndKeepsTheDeclaredOnes(t *testing.T) {
 	spec := developed()
 	dp := Complete(spec)
 	want := []string{
-		"components/api/env", "components/api/exec", "components/api/files", "components/api/log", "components/api/process", "components/api/proxy", "components/api/proxy-url", "components/api/restart",
+		"components/api/changes", "components/api/env", "components/api/exec", "components/api/files", "components/api/log", "components/api/process", "components/api/proxy", "components/api/proxy-url", "components/api/restart",
 		"components/api/sync", "log", "renew", "status", "sync",
 	}
 	if diff := cmp.Diff(want, Verbs(dp)); diff != "" {

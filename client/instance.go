@@ -27,8 +27,9 @@ type Instance struct {
 	// Status is what Sandbar adds to the status of every kind.
 	Status sandbarv1alpha1.InstanceStatus
 
-	base  *url.URL
-	plane *plane
+	resource schema.GroupVersionResource
+	base     *url.URL
+	plane    *plane
 	// component is the component whose verbs are meant; empty for the instance's own.
 	component string
 }
@@ -57,7 +58,7 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s/%s: %w", resource.Resource, namespace, name, err)
 	}
-	i := &Instance{Object: obj}
+	i := &Instance{Object: obj, resource: resource}
 	if status, ok := obj.Object["status"].(map[string]any); ok {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &i.Status); err != nil {
 			return nil, fmt.Errorf("reading the status of %s %s/%s: %w", resource.Resource, namespace, name, err)
@@ -79,6 +80,9 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 	}
 	return i, nil
 }
+
+// Resource is the resource of the instance's kind.
+func (i *Instance) Resource() schema.GroupVersionResource { return i.resource }
 
 // Component is the instance with the verbs of one of its components.
 func (i *Instance) Component(name string) *Instance {

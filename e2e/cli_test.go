@@ -126,6 +126,15 @@ func (s *terminal) write(name, content string) {
 	}
 }
 
+// writeAt is write in a directory of the project.
+func (s *terminal) writeAt(dir, name, content string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Join(s.dir, dir), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(filepath.Join(dir, name), content)
+}
+
 func (s *terminal) run(args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
 	var out, errs bytes.Buffer

@@ -102,6 +102,27 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 		app.edit(c, "Edited while it runs")
 		app.waitGreeting(c, "Edited while it runs")
 	})
+	t.Run("a person edits all components from one directory", func(t *testing.T) {
+		c, s := c.on(t), newTerminal(t, tn)
+		s.must("trust", world.URL, "--ca-file", world.CAFile)
+		for _, part := range []string{"api", "web"} {
+			for name, content := range component(t, part) {
+				s.writeAt(part, name, content)
+			}
+		}
+		s.must("sync", "notes", s.dir, "--resource", "webapps.sandbar.dev", "--prefer", "local")
+		out, notes, stop := s.begin("dev", "notes", s.dir, "--resource", "webapps.sandbar.dev")
+		await(t, notes, "api | ")
+		await(t, notes, "web | ")
+		s.writeAt("api", "server.py", strings.ReplaceAll(component(t, "api")["server.py"], "Hello from the API", "Edited on disk"))
+		app.waitGreeting(c, "Edited on disk")
+		await(t, out, "api | api: listening on 8000")
+		if code := stop(); code != 0 {
+			t.Errorf("dev ended with %d: %s", code, notes)
+		}
+		app.edit(c, "Edited while it runs")
+		app.waitGreeting(c, "Edited while it runs")
+	})
 	t.Run("each component has a log of its own", func(t *testing.T) {
 		c := c.on(t)
 		for component, line := range map[string]string{api: "api: listening on 8000", web: "web: listening on 3000"} {

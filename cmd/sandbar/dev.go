@@ -35,7 +35,10 @@ interrupted. DIR is the current directory if it is not named.
 
 The log goes to stdout, what happens to the files to stderr; with -o json both go to stdout, one
 object a line. A lost connection is told, tried again for as long as it takes, and nothing that
-was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --prefer decides them.`,
+was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --prefer decides them.
+
+An instance with several components takes the part of DIR that its Template gives to each, or to
+the one that --component names; the component stands before each line, and in each object.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return &usageError{fmt.Errorf("dev takes NAME and perhaps DIR; see %s --help", cmd.CommandPath())}
@@ -47,24 +50,34 @@ was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --pref
 			if err != nil {
 				return err
 			}
+			if err := checkRestart(opts.Restart); err != nil {
+				return err
+			}
 			if create.create {
 				create.dir = append(args, ".")[1]
 				if err := s.ensure(cmd.Context(), cmd.ErrOrStderr(), args[0], create); err != nil {
 					return err
 				}
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			parts, err := s.parts(cmd.Context(), args, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose)
-			opts.OnEvent = d.event
-			engine, err := openEngine(opts, i, args)
-			if err != nil {
-				return err
+			group, ctx := errgroup.WithContext(cmd.Context())
+			for _, p := range parts {
+				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, p.component)
+				opts := opts
+				opts.OnEvent = d.event
+				group.Go(func() error {
+					engine, err := p.open(opts)
+					if err != nil {
+						return err
+					}
+					defer engine.Close()
+					return develop(ctx, engine, p.instance, d, noLogs)
+				})
 			}
-			defer engine.Close()
-			return develop(cmd.Context(), engine, i, d, noLogs)
+			return group.Wait()
 		},
 	}
 	addSyncFlags(cmd.Flags(), &opts)
@@ -108,22 +121,27 @@ func develop(ctx context.Context, engine *devsync.Engine, i *client.Instance, d 
 
 // devPrinter prints a log and what happens to files, which come from two goroutines.
 type devPrinter struct {
-	mu     sync.Mutex
-	out    io.Writer
-	json   bool
-	logs   *logPrinter
-	events *eventPrinter
-	failed error
+	mu   sync.Mutex
+	out  io.Writer
+	json bool
+	// component is empty for an instance that is one workspace.
+	component string
+	logs      *logPrinter
+	events    *eventPrinter
+	failed    error
 }
 
-func newDevPrinter(out, notes io.Writer, asJSON, verbose bool) *devPrinter {
-	return &devPrinter{
-		out: out, json: asJSON, logs: newLogPrinter(out, notes, false, false), events: &eventPrinter{out: notes, verbose: verbose},
-	}
+func newDevPrinter(out, notes io.Writer, asJSON, verbose bool, component string) *devPrinter {
+	told := prefixed(notes, component)
+	logs := newLogPrinter(prefixed(out, component), told, false, false)
+	logs.terminal = terminal(out)
+	return &devPrinter{out: out, json: asJSON, component: component, logs: logs, events: &eventPrinter{out: told, verbose: verbose}}
 }
 
 // devLine is one line of -o json.
 type devLine struct {
+	Component string `json:"component,omitempty"`
+
 	Sync *devsync.Event `json:"sync,omitempty"`
 	Log  *logLine       `json:"log,omitempty"`
 }
@@ -164,6 +182,7 @@ func (d *devPrinter) log(e client.LogEvent) error {
 }
 
 func (d *devPrinter) line(l devLine) error {
+	l.Component = d.component
 	text, err := json.Marshal(l)
 	if err == nil {
 		_, err = d.out.Write(append(text, '\n'))

@@ -63,8 +63,17 @@ func (s *session) workspace() (*rest.Config, string, error) {
 	return cfg, namespace, nil
 }
 
-// instance finds the instance of a name, with the way to its data plane.
+// instance finds the instance of a name, or the component of it that --component names.
 func (s *session) instance(ctx context.Context, name string) (*client.Instance, error) {
+	i, err := s.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return i.Component(s.component), nil
+}
+
+// find finds the instance of a name, with the way to its data plane.
+func (s *session) find(ctx context.Context, name string) (*client.Instance, error) {
 	cfg, namespace, err := s.workspace()
 	if err != nil {
 		return nil, err
@@ -85,14 +94,7 @@ func (s *session) instance(ctx context.Context, name string) (*client.Instance, 
 	if err != nil {
 		return nil, err
 	}
-	i, err := c.Instance(ctx, resource, namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	if s.component != "" {
-		i = i.Component(s.component)
-	}
-	return i, nil
+	return c.Instance(ctx, resource, namespace, name)
 }
 
 // parseResource reads "resource.group" or "resource.version.group".

@@ -4,15 +4,17 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
@@ -35,7 +37,10 @@ not named.
 What git ignores is left alone on both sides, and what a .sandbarignore names, and .git. What
 changed on both sides since they were alike is a conflict: it is listed, and nothing of it is
 overwritten. --prefer decides conflicts, all of them or those at the PATHs (relative to DIR) and
-below. It exits with 1 when conflicts or refused files are left.`,
+below. It exits with 1 when conflicts or refused files are left.
+
+An instance with several components takes the part of DIR that its Template gives to each, or to
+the one that --component names.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return &usageError{fmt.Errorf("sync takes at least NAME; see %s --help", cmd.CommandPath())}
@@ -58,22 +63,22 @@ below. It exits with 1 when conflicts or refused files are left.`,
 				}
 				opts.PreferPaths = args[2:]
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			if err := checkRestart(opts.Restart); err != nil {
+				return err
+			}
+			parts, err := s.parts(cmd.Context(), args, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			p := &eventPrinter{out: cmd.ErrOrStderr(), quiet: asJSON}
-			opts.OnEvent = p.print
-			engine, err := openEngine(opts, i, args)
-			if err != nil {
-				return err
+			var failed error
+			for _, p := range parts {
+				err := syncPart(cmd, p, opts, asJSON)
+				if err != nil && !errors.Is(err, errNotAlike) {
+					return err
+				}
+				failed = cmp.Or(failed, err)
 			}
-			defer engine.Close()
-			report, err := engine.Sync(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return printReport(cmd.OutOrStdout(), report, asJSON)
+			return failed
 		},
 	}
 	addSyncFlags(cmd.Flags(), &opts)
@@ -89,29 +94,60 @@ func addSyncFlags(fs *pflag.FlagSet, opts *devsync.Options) {
 	fs.StringVar(&opts.Restart, "restart", "start", "what follows changed files: never, start (a process that does not run or does not stay up is started), auto (it is restarted) or always")
 }
 
-// openEngine opens the engine for an instance and the directory that the arguments name.
-func openEngine(opts devsync.Options, i *client.Instance, args []string) (*devsync.Engine, error) {
-	switch opts.Restart {
+func checkRestart(when string) error {
+	switch when {
 	case "never", "start", "auto", "always":
+		return nil
 	default:
-		return nil, &usageError{fmt.Errorf("--restart %q is none of never, start, auto and always", opts.Restart)}
+		return &usageError{fmt.Errorf("--restart %q is none of never, start, auto and always", when)}
 	}
-	opts.Dir = "."
-	if len(args) > 1 {
-		opts.Dir = args[1]
-	}
-	opts.Remote, opts.ID = i.Workspace(), i.ID()
-	return devsync.Open(opts)
 }
 
-func printReport(out io.Writer, r *devsync.Report, asJSON bool) error {
+// syncPart syncs a part of the project and reports. PATHs are the project's; those of other parts
+// decide nothing here.
+func syncPart(cmd *cobra.Command, p part, opts devsync.Options, asJSON bool) error {
+	if len(opts.PreferPaths) > 0 {
+		var own []string
+		for _, name := range opts.PreferPaths {
+			if below, ok := strings.CutPrefix(path.Clean(name)+"/", p.at+"/"); ok {
+				own = append(own, cmp.Or(strings.TrimSuffix(below, "/"), "."))
+			} else if p.at == "." {
+				own = append(own, name)
+			}
+		}
+		if opts.PreferPaths = own; len(own) == 0 {
+			opts.Prefer = devsync.Neither
+		}
+	}
+	printer := &eventPrinter{out: prefixed(cmd.ErrOrStderr(), p.component), quiet: asJSON}
+	opts.OnEvent = printer.print
+	engine, err := p.open(opts)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	report, err := engine.Sync(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return printReport(cmd.OutOrStdout(), p.component, report, asJSON)
+}
+
+// partReport is what -o json tells of a part.
+type partReport struct {
+	Component string `json:"component,omitempty"`
+	*devsync.Report
+}
+
+func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool) error {
 	if asJSON {
-		text, err := json.Marshal(r)
+		text, err := json.Marshal(partReport{component, r})
 		if err != nil {
 			return fmt.Errorf("encoding the report: %w", err)
 		}
 		fmt.Fprintf(out, "%s\n", text)
 	} else {
+		out = prefixed(out, component)
 		for _, c := range r.Conflicts {
 			fmt.Fprintf(out, "conflict\t%s\t%s\n", termsafe.String(c.Path), termsafe.String(c.Reason))
 		}

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,6 +86,34 @@ func TestDevelopFromATerminal(t *testing.T) {
 	if code := stop(); code != 0 {
 		t.Errorf("dev ended with %d: %s", code, notes)
 	}
+}
+
+// TestSyncMoreThanARequestCarries: what a data plane does not take in one request goes in several;
+// a file that is too large by itself is refused with the limit, and holds up no other.
+func TestSyncMoreThanARequestCarries(t *testing.T) {
+	tn := newTenant(t, "alice")
+	box := tn.create(runners, "SandboxRunner", "large", map[string]any{"projectRef": "e2e", "startCommand": "exec sleep 3600"})
+	box.waitReady()
+	s := newTerminal(t, tn)
+	s.must("trust", world.URL, "--ca-file", world.CAFile)
+	random := rand.NewChaCha8([32]byte{})
+	for name, size := range map[string]int{"a": 30 << 20, "b": 30 << 20, "c": 30 << 20, "whole": 60 << 20, "refused": 100 << 20} {
+		content := make([]byte, size)
+		_, _ = random.Read(content)
+		s.write(name, string(content))
+	}
+	code, out, errs := s.run("sync", "large", s.dir)
+	if code != 1 || !strings.HasPrefix(out, "refused\trefused\t") || !strings.Contains(out, "67108864") || strings.Count(out, "\n") != 1 {
+		t.Errorf("exit code %d: %q, %s", code, out, errs)
+	}
+	want, err := exec.CommandContext(t.Context(), "sh", "-c", "cd "+s.dir+" && sha256sum a b c whole").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.must("exec", "large", "--", "sha256sum", "a", "b", "c", "whole"); got != string(want) {
+		t.Errorf("the sandbox has\n%s, want\n%s", got, want)
+	}
+	box.delete()
 }
 
 // terminal runs the real program as a tenant.

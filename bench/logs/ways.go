@@ -62,7 +62,7 @@ func newWays(ctx context.Context, s *stage.Stage, person *stage.Person, kube kub
 			return io.ErrUnexpectedEOF
 		}},
 		{name: "text", app: s.Pod, follow: func(ctx context.Context, took func([]byte) bool) error {
-			res, err := person.Instance.Do(ctx, client.Request{Verb: "log", Query: query})
+			res, err := person.Instance.Do(ctx, client.Request{Verb: "log", Query: query}) //nolint:bodyclose // pieces closes it
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func newWays(ctx context.Context, s *stage.Stage, person *stage.Person, kube kub
 				return err
 			}
 			req.Header.Set("X-Sandbox-Control-Token", token)
-			res, err := http.DefaultClient.Do(req)
+			res, err := stage.Straight.Do(req) //nolint:bodyclose // pieces closes it
 			if err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func (w *way) throughput(ctx context.Context, lines int) (rate, part float64, er
 	}
 	received := 0
 	var began, ended time.Time
-	last := []byte(fmt.Sprintf("line %-13d", lines-1))
+	last := fmt.Appendf(nil, "line %-13d", lines-1)
 	err = w.following(ctx, func(piece []byte) bool {
 		if began.IsZero() {
 			began = time.Now()

@@ -136,6 +136,9 @@ func (s *Stage) Runner(ctx context.Context) (*Runner, error) {
 	return nil, errors.New("finding the runner: no process of its pod is sandbar-runner")
 }
 
+// Straight calls what a pod serves. Contexts bound its calls: some of them are streams.
+var Straight = &http.Client{Transport: &http.Transport{}}
+
 // Tell calls what bench/pod serves, straight at the pod.
 func (s *Stage) Tell(ctx context.Context, path string) error { return TellAt(ctx, s.Pod, path) }
 
@@ -145,7 +148,7 @@ func TellAt(ctx context.Context, address, path string) error {
 	if err != nil {
 		return err
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := Straight.Do(req)
 	if err != nil {
 		return fmt.Errorf("telling the pod: %w", err)
 	}

@@ -108,7 +108,7 @@ func (m *measurement) turn(ctx context.Context, home string, o options) (err err
 	if m.name == "mutagen-poll" {
 		return m.cold(ctx, 2*o.cold, o.files)
 	}
-	if err := m.hot(ctx, o.edits, o.files); err != nil {
+	if err := m.again(ctx, o.edits, o.files); err != nil {
 		return err
 	}
 	if err := m.cold(ctx, o.cold, o.files); err != nil {

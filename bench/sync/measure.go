@@ -71,16 +71,40 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hot edits the same few files again and again, cold others of the tree.
-func (m *measurement) hot(ctx context.Context, n, files int) error {
-	for i := range n + hotFiles {
-		*m.edits++
-		file := (i % hotFiles) * (files / hotFiles)
-		key := "edit_ms"
-		if i < hotFiles {
-			key = "first_ms" // not known to be a file that is edited
+// warm edits the files that are going to be edited again and again, all at once, so that whoever
+// watches such files more closely knows them.
+func (m *measurement) warm(ctx context.Context, files int) error {
+	for i := range hotFiles {
+		if err := os.WriteFile(filepath.Join(m.source, path(hot(i, files))), source(hot(i, files), *m.edits), 0o644); err != nil {
+			return fmt.Errorf("saving: %w", err)
 		}
-		if err := m.edit(ctx, key, path(file), source(file, *m.edits)); err != nil {
+		if m.carry == nil {
+			continue
+		}
+		if err := m.carry(ctx, path(hot(i, files))); err != nil {
+			return err
+		}
+	}
+	for i := range hotFiles {
+		if err := until(ctx, arriveTimeout, has(filepath.Join(m.destination, path(hot(i, files))), source(hot(i, files), *m.edits))); err != nil {
+			return fmt.Errorf("%s: carrying the first edits: %w", m.name, err)
+		}
+	}
+	return pause(ctx)
+}
+
+// hot is one of the files that are edited again and again.
+func hot(i, files int) int { return i % hotFiles * (files / hotFiles) }
+
+// again edits the same few files again and again, cold others of the tree.
+func (m *measurement) again(ctx context.Context, n, files int) error {
+	*m.edits++
+	if err := m.warm(ctx, files); err != nil {
+		return err
+	}
+	for i := range n {
+		*m.edits++
+		if err := m.edit(ctx, "edit_ms", path(hot(i, files)), source(hot(i, files), *m.edits)); err != nil {
 			return err
 		}
 		if err := pause(ctx); err != nil {

@@ -105,7 +105,7 @@ var impossible = map[string]func(before, now *record) bool{
 	"deleting and not deleted": func(_, now *record) bool { return now.in("Deleting") && !now.deleting },
 	"a message that is empty, long or not text": func(_, now *record) bool {
 		return slices.ContainsFunc(now.Conditions, func(c metav1.Condition) bool {
-			return c.Message == "" || len(c.Message) > 1024 || slices.ContainsFunc([]rune(c.Message), func(r rune) bool { return unicode.IsControl(r) && r != '\n' })
+			return c.Message == "" || len(c.Message) > 1024 || slices.ContainsFunc([]rune(c.Message), unicode.IsControl)
 		})
 	},
 	"a generation that is still to come": func(_, now *record) bool {

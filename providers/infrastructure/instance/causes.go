@@ -239,17 +239,21 @@ func probing(pod *corev1.Pod, now time.Time) (*cause, time.Duration) {
 		"container %s runs and does not report that it is ready; its log tells why", cmp.Or(unready, "(unknown)"))}, 0
 }
 
-// detail makes a text of the runtime cluster fit for a message: one line, bounded, without
-// what a terminal would obey.
+// detail makes a text of the runtime cluster fit to be quoted in a message.
 func detail(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
+	return shortened(strings.Trim(oneLine(text), " .;"), maxDetail)
+}
+
+// oneLine is a text without line breaks and without what a terminal would obey: some of it is a
+// tenant's, or a pod's, and kubectl prints it as it is.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
 			return ' '
+		case unicode.IsPrint(r):
+			return r
 		}
-		if !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
+		return -1
 	}, strings.ToValidUTF8(text, ""))
-	return shortened(strings.Trim(text, " .;"), maxDetail)
 }

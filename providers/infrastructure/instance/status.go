@@ -126,7 +126,7 @@ func (v verdict) condition(name string) metav1.Condition {
 	if v.ok {
 		status = metav1.ConditionTrue
 	}
-	return metav1.Condition{Type: name, Status: status, Reason: v.reason, Message: shortened(v.message, maxMessage)}
+	return metav1.Condition{Type: name, Status: status, Reason: v.reason, Message: shortened(oneLine(v.message), maxMessage)}
 }
 
 // conditions keeps the time of a condition whose status did not change.

@@ -191,7 +191,7 @@ func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {
 }
 
 func TestKrosMessageReachesTheTenantShortened(t *testing.T) {
-	long := strings.Repeat("ä", maxMessage)
+	long := "\x1b[2J" + strings.Repeat("ä", maxMessage)
 	instance := kroInstance(map[string]any{"state": "ERROR", "conditions": []any{
 		kroCondition("Ready", "False", 1, "general"), kroCondition("ResourcesReady", "False", 1, long),
 	}})
@@ -202,7 +202,7 @@ func TestKrosMessageReachesTheTenantShortened(t *testing.T) {
 	}
 	s.object.Object["status"] = status
 	got := conditionOf(t, s.object, "Composed").Message
-	if len(got) > maxMessage || !strings.HasPrefix(got, "ää") || !strings.HasSuffix(got, "ä…") {
+	if len(got) > maxMessage || !strings.HasPrefix(got, "[2Jää") || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("the message has %d bytes and ends with %q", len(got), got[len(got)-8:])
 	}
 }

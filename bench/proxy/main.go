@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/bench/load"
 	"github.com/sandbar-dev/sandbar/bench/report"
+	"github.com/sandbar-dev/sandbar/bench/rival"
 	"github.com/sandbar-dev/sandbar/bench/stage"
 )
 
@@ -65,9 +66,9 @@ func run(ctx context.Context, o settings) error {
 	if err != nil {
 		return err
 	}
-	defer rivals.stop()
-	rivals.pids[sandbar] = s.Replica.PID()
-	b := bench{settings: o, subjects: rivals.subjects, pids: rivals.pids, cost: map[string][]float64{}, runs: map[string][]load.Result{}}
+	defer rivals.Stop()
+	rivals.PIDs[sandbar] = s.Replica.PID()
+	b := bench{settings: o, subjects: rivals.subjects, pids: rivals.PIDs, cost: map[string][]float64{}, runs: map[string][]load.Result{}}
 	lines, err := b.all(ctx)
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ const small, large = "/bytes/1024", "/bytes/20480"
 func (b *bench) all(ctx context.Context) ([]report.Line, error) {
 	for _, s := range b.subjects {
 		fmt.Fprintln(os.Stderr, "warming up", s.Name)
-		if err := insist(func() error { _, err := load.Closed(ctx, s, small, b.connections, b.warm); return err }); err != nil {
+		if err := rival.Insist(func() error { _, err := load.Closed(ctx, s, small, b.connections, b.warm); return err }); err != nil {
 			return nil, err
 		}
 	}
@@ -116,26 +117,15 @@ func (b *bench) all(ctx context.Context) ([]report.Line, error) {
 	return lines, nil
 }
 
-// insist tries for a while: a rival needs a moment until it listens.
-func insist(try func() error) error {
-	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if err = try(); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
 func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, error)) error {
 	for turn := range b.turns {
 		for _, s := range b.subjects {
-			before := cpu(b.pids[s.Name])
+			before := rival.CPU(b.pids[s.Name])
 			got, err := measure(s)
 			if err != nil {
 				return err
 			}
-			if used := cpu(b.pids[s.Name]) - before; used > 0 {
+			if used := rival.CPU(b.pids[s.Name]) - before; used > 0 {
 				key := what + "/" + s.Name
 				b.cost[key] = append(b.cost[key], float64(used.Nanoseconds())/1000/float64(len(got.Latencies)))
 			}

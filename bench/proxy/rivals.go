@@ -8,20 +8,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/bench/load"
+	"github.com/sandbar-dev/sandbar/bench/rival"
 	"github.com/sandbar-dev/sandbar/bench/stage"
 )
 
@@ -38,22 +35,22 @@ const (
 
 // rivals are the other proxies, each a process of its own like Sandbar.
 type rivals struct {
+	rival.Group
+
 	subjects []load.Subject
-	commands []*exec.Cmd
-	pids     map[string]int // by subject, where the process is known
 }
 
 func startRivals(ctx context.Context, s *stage.Stage) (*rivals, error) {
-	r := &rivals{pids: map[string]int{}, subjects: []load.Subject{{Name: thePod, Address: s.Pod}}}
+	r := &rivals{subjects: []load.Subject{{Name: thePod, Address: s.Pod}}}
 	for _, start := range []func(context.Context, *stage.Stage) (load.Subject, error){
 		r.nginx, r.reverseProxy(httputilBare), r.reverseProxy(httputilTuned), throughAPIServer,
 	} {
 		subject, err := start(ctx, s)
 		if err != nil {
-			r.stop()
+			r.Stop()
 			return nil, err
 		}
-		if subject.Name != "" {
+		if subject.Address != "" {
 			r.subjects = append(r.subjects, subject)
 		}
 	}
@@ -64,74 +61,19 @@ func startRivals(ctx context.Context, s *stage.Stage) (*rivals, error) {
 	return r, nil
 }
 
-func (r *rivals) stop() {
-	for _, c := range r.commands {
-		_ = c.Process.Signal(syscall.SIGTERM)
-		_ = c.Wait()
-	}
-}
-
-func (r *rivals) start(name string, cmd *exec.Cmd) error {
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", cmd.Path, err)
-	}
-	r.commands = append(r.commands, cmd)
-	r.pids[name] = cmd.Process.Pid
-	return nil
-}
-
-// nginx is Debian's (nginx-light), as it logs by default, with connections to the pod kept.
 func (r *rivals) nginx(ctx context.Context, s *stage.Stage) (load.Subject, error) {
-	binary, err := exec.LookPath("nginx")
-	if errors.Is(err, exec.ErrNotFound) {
-		fmt.Fprintln(os.Stderr, "nginx is not installed (nginx-light): it is left out")
-		return load.Subject{}, nil
-	}
-	if err != nil {
-		return load.Subject{}, fmt.Errorf("finding nginx: %w", err)
-	}
-	address, err := freeAddress(ctx)
-	if err != nil {
-		return load.Subject{}, err
-	}
-	dir := filepath.Join(s.Stack.Dir, "bench-nginx")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return load.Subject{}, fmt.Errorf("making nginx's folder: %w", err)
-	}
-	config := fmt.Sprintf(`
-daemon off; worker_processes auto; pid %[1]s/pid; error_log %[1]s/error.log;
-events { worker_connections 4096; }
-http {
-	access_log %[1]s/access.log;
-	keepalive_requests 100000000;
-	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
-	upstream pod { server %[2]s; keepalive 128; keepalive_requests 100000000; }
-	server {
-		listen %[3]s;
-		location / { proxy_pass http://pod; proxy_http_version 1.1; proxy_set_header Connection ""; }
-	}
-}
-`, dir, s.Pod, address)
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return load.Subject{}, fmt.Errorf("writing nginx's configuration: %w", err)
-	}
-	return load.Subject{Name: nginx, Address: address}, r.start(nginx, exec.CommandContext(ctx, binary, "-c", file, "-e", filepath.Join(dir, "error.log")))
+	address, err := r.Nginx(ctx, nginx, filepath.Join(s.Stack.Dir, "bench-nginx"), s.Pod, `proxy_set_header Connection "";`)
+	return load.Subject{Name: nginx, Address: address}, err
 }
 
 // reverseProxy is this program again, as a proxy.
 func (r *rivals) reverseProxy(name string) func(context.Context, *stage.Stage) (load.Subject, error) {
 	return func(ctx context.Context, s *stage.Stage) (load.Subject, error) {
-		address, err := freeAddress(ctx)
+		address, err := rival.FreeAddress(ctx)
 		if err != nil {
 			return load.Subject{}, err
 		}
-		own, err := os.Executable()
-		if err != nil {
-			return load.Subject{}, fmt.Errorf("finding this program: %w", err)
-		}
-		return load.Subject{Name: name, Address: address}, r.start(name, exec.CommandContext(ctx, own, "-be", name, "-listen", address, "-to", s.Pod))
+		return load.Subject{Name: name, Address: address}, r.Own(ctx, name, "-be", name, "-listen", address, "-to", s.Pod)
 	}
 }
 
@@ -178,13 +120,4 @@ func throughAPIServer(_ context.Context, s *stage.Stage) (load.Subject, error) {
 		Name: apiServer, Address: u.Host, TLS: tlsConfig,
 		Path: "/api/v1/namespaces/" + s.Namespace + "/services/preview:preview/proxy",
 	}, nil
-}
-
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }

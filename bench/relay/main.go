@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command relay measures upgraded connections through Sandbar next to straight ones to the same
-// pod, in turns: how much they carry, how long one byte takes there and back, and what 10,000 idle
-// ones cost the data plane in memory.
+// pod, to nginx and to a bare relay in Go, in turns: how much they carry, how long one byte takes
+// there and back, and what 10,000 idle ones cost the data plane in memory.
 package main
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
+	"github.com/sandbar-dev/sandbar/bench/rival"
 	"github.com/sandbar-dev/sandbar/bench/stage"
 )
 
@@ -26,10 +27,18 @@ func main() {
 	turns := flag.Int("n", 5, "how many turns")
 	long := flag.Duration("long", 2*time.Second, "how long one measurement lasts")
 	idle := flag.Int("idle", 10000, "how many idle connections")
+	beRelay := flag.String("be-relay", "", "be the bare relay instead, at this address")
+	to := flag.String("to", "", "where the bare relay leads")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *name, *results, *turns, *idle, *long); err != nil {
+	var err error
+	if *beRelay != "" {
+		err = serveRelay(ctx, *beRelay, *to)
+	} else {
+		err = run(ctx, *name, *results, *turns, *idle, *long)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench-relay: %v\n", err)
 		os.Exit(1)
 	}
@@ -59,37 +68,88 @@ func run(ctx context.Context, name, results string, turns, idle int, long time.D
 	if err != nil {
 		return err
 	}
-	samples := map[string][]float64{"idle/mib": {before, with}}
+	var rivals rival.Group
+	defer rivals.Stop()
+	ways, err := startRivals(ctx, s, &rivals)
+	if err != nil {
+		return err
+	}
+	b := bench{stage: s, long: long, pids: rivals.PIDs, samples: map[string][]float64{"idle/mib": {before, with}}}
 	for turn := range turns {
-		for _, way := range []string{"relay", "direct"} {
-			rate, err := throughput(ctx, s, way == "direct", long)
-			if err != nil {
+		for _, w := range ways {
+			if err := b.turn(ctx, w); err != nil {
 				return err
 			}
-			there, err := echo(ctx, s, way == "direct", long)
-			if err != nil {
-				return err
-			}
-			samples[way+"/mbps"] = append(samples[way+"/mbps"], rate)
-			samples[way+"/echo_us"] = append(samples[way+"/echo_us"], there)
-			fmt.Fprintf(os.Stderr, "%d/%d %s: %.0f Mbit/s, echo %.0f µs\n", turn+1, turns, way, rate, there)
+			fmt.Fprintf(os.Stderr, "%d/%d %s: %.0f Mbit/s, echo %.0f µs\n", turn+1, turns, w.name, b.last(w, "mbps"), b.last(w, "echo_us"))
 		}
 	}
-	median := func(key string) float64 { return report.Median(samples[key]) }
-	return report.Write(os.Stdout, results, "relay", samples, report.Line{Name: "relay", Fields: []report.Field{
-		{Key: "mbps", Value: median("relay/mbps")},
-		{Key: "vs_direct", Value: median("relay/mbps") / median("direct/mbps")},
-		{Key: "echo_added_us", Value: median("relay/echo_us") - median("direct/echo_us")},
-		{Key: "echo_us", Value: median("relay/echo_us")},
-		{Key: fmt.Sprintf("idle_%dk_mib", wanted/1000), Value: before + (with-before)*float64(wanted)/float64(idle)},
-		{Key: "idle", Value: idle},
-		{Key: "per_idle_kib", Value: (with - before) * 1024 / float64(idle)},
-	}})
+	fields := append(b.fields(ways),
+		report.Field{Key: fmt.Sprintf("idle_%dk_mib", wanted/1000), Value: before + (with-before)*float64(wanted)/float64(idle)},
+		report.Field{Key: "idle", Value: idle},
+		report.Field{Key: "per_idle_kib", Value: (with - before) * 1024 / float64(idle)})
+	return report.Write(os.Stdout, results, "relay", b.samples, report.Line{Name: "relay", Fields: fields})
+}
+
+// bench takes the ways in turns.
+type bench struct {
+	stage   *stage.Stage
+	long    time.Duration
+	pids    map[string]int
+	samples map[string][]float64 // by way and figure
+}
+
+func (b *bench) turn(ctx context.Context, w way) error {
+	rate, err := throughput(ctx, b.stage, w.at, b.long)
+	if err != nil {
+		return err
+	}
+	before := rival.CPU(b.pids[w.name])
+	took, err := echo(ctx, b.stage, w.at, b.long)
+	if err != nil {
+		return err
+	}
+	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	for figure, value := range map[string]float64{
+		"mbps": rate, "echo_us": micros(report.Percentile(took, 50)), "echo_p99_us": micros(report.Percentile(took, 99)),
+		"echo_cpu_us": micros(rival.CPU(b.pids[w.name])-before) / float64(len(took)),
+	} {
+		b.samples[w.name+"/"+figure] = append(b.samples[w.name+"/"+figure], value)
+	}
+	return nil
+}
+
+func (b *bench) last(w way, figure string) float64 {
+	all := b.samples[w.name+"/"+figure]
+	return all[len(all)-1]
+}
+
+// fields are the medians of Sandbar, and of the others what tells how much of its figures any
+// relay would have.
+func (b *bench) fields(ways []way) []report.Field {
+	median := func(way, figure string) float64 { return report.Median(b.samples[way+"/"+figure]) }
+	fields := []report.Field{
+		{Key: "mbps", Value: median(sandbar, "mbps")},
+		{Key: "vs_direct", Value: median(sandbar, "mbps") / median(direct, "mbps")},
+		{Key: "echo_added_us", Value: median(sandbar, "echo_us") - median(direct, "echo_us")},
+		{Key: "echo_us", Value: median(sandbar, "echo_us")},
+		{Key: "echo_p99_us", Value: median(sandbar, "echo_p99_us")},
+		{Key: "echo_cpu_us", Value: median(sandbar, "echo_cpu_us")},
+	}
+	for _, w := range ways {
+		if w.name == sandbar || w.name == direct {
+			continue
+		}
+		fields = append(fields,
+			report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")},
+			report.Field{Key: w.name + "_echo_added_us", Value: median(w.name, "echo_us") - median(direct, "echo_us")},
+			report.Field{Key: w.name + "_echo_cpu_us", Value: median(w.name, "echo_cpu_us")})
+	}
+	return fields
 }
 
 // throughput is what one connection carries from the pod, in megabits per second.
-func throughput(ctx context.Context, s *stage.Stage, straight bool, long time.Duration) (float64, error) {
-	conn, in, err := s.Switch(ctx, "/source", straight)
+func throughput(ctx context.Context, s *stage.Stage, at string, long time.Duration) (float64, error) {
+	conn, in, err := s.Switch(ctx, "/source", at)
 	if err != nil {
 		return 0, err
 	}
@@ -109,11 +169,11 @@ func throughput(ctx context.Context, s *stage.Stage, straight bool, long time.Du
 	return float64(total) * 8 / 1e6 / time.Since(start).Seconds(), nil
 }
 
-// echo is the median time of one byte to the pod and back, in microseconds.
-func echo(ctx context.Context, s *stage.Stage, straight bool, long time.Duration) (float64, error) {
-	conn, _, err := s.Switch(ctx, "/ws", straight)
+// echo is how long one byte takes to the pod and back, again and again.
+func echo(ctx context.Context, s *stage.Stage, at string, long time.Duration) ([]time.Duration, error) {
+	conn, _, err := s.Switch(ctx, "/ws", at)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer conn.Close()
 	var all []time.Duration
@@ -121,12 +181,12 @@ func echo(ctx context.Context, s *stage.Stage, straight bool, long time.Duration
 	for start := time.Now(); time.Since(start) < long; {
 		sent := time.Now()
 		if _, err := conn.Write(b); err != nil {
-			return 0, fmt.Errorf("echoing: %w", err)
+			return nil, fmt.Errorf("echoing: %w", err)
 		}
 		if _, err := io.ReadFull(conn, b); err != nil {
-			return 0, fmt.Errorf("echoing: %w", err)
+			return nil, fmt.Errorf("echoing: %w", err)
 		}
 		all = append(all, time.Since(sent))
 	}
-	return float64(report.Percentile(all, 50).Nanoseconds()) / 1000, nil
+	return all, nil
 }

@@ -78,11 +78,12 @@ func CPU(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// Switch opens an upgraded connection to a path of bench/pod: through the data plane, or straight.
-func (s *Stage) Switch(ctx context.Context, path string, straight bool) (net.Conn, *bufio.Reader, error) {
-	address, prefix := strings.TrimPrefix(s.Replica.URL, "http://"), s.Proxy
-	if straight {
-		address, prefix = s.Pod, ""
+// Switch opens an upgraded connection to a path of bench/pod: through the data plane, or at an
+// address that leads there.
+func (s *Stage) Switch(ctx context.Context, path, at string) (net.Conn, *bufio.Reader, error) {
+	address, prefix := at, ""
+	if at == "" {
+		address, prefix = strings.TrimPrefix(s.Replica.URL, "http://"), s.Proxy
 	}
 	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -124,7 +125,7 @@ func (s *Stage) Idle(ctx context.Context, n int) (closeAll func(), err error) {
 		}
 	}
 	for range n {
-		conn, _, err := s.Switch(ctx, "/idle", false)
+		conn, _, err := s.Switch(ctx, "/idle", "")
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("opening connection %d: %w", len(conns)+1, err)

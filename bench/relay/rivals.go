@@ -1,0 +1,88 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/sandbar-dev/sandbar/bench/rival"
+	"github.com/sandbar-dev/sandbar/bench/stage"
+)
+
+// Names of the ways to the pod.
+const (
+	sandbar = "relay"
+	direct  = "direct"
+	// bareGo accepts, dials and copies bytes both ways, and is nothing else: what the Go runtime
+	// takes for a relay of its own.
+	bareGo = "go"
+	// nginx relays upgraded connections, in C and on one thread each.
+	nginx = "nginx"
+)
+
+// way is a way to the pod; at is empty for the data plane.
+type way struct{ name, at string }
+
+// startRivals starts the others and lists all ways.
+func startRivals(ctx context.Context, s *stage.Stage, g *rival.Group) ([]way, error) {
+	ways := []way{{direct, s.Pod}}
+	at, err := rival.FreeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.Own(ctx, bareGo, "-be-relay", at, "-to", s.Pod); err != nil {
+		return nil, err
+	}
+	ways = append(ways, way{bareGo, at})
+	at, err = g.Nginx(ctx, nginx, filepath.Join(s.Stack.Dir, "bench-nginx-relay"), s.Pod,
+		`proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection "upgrade"; proxy_read_timeout 1h;`)
+	if err != nil {
+		return nil, err
+	}
+	if at != "" {
+		ways = append(ways, way{nginx, at})
+	}
+	g.PIDs[sandbar] = s.Replica.PID()
+	return append(ways, way{sandbar, ""}), nil
+}
+
+// serveRelay is the bare relay.
+func serveRelay(ctx context.Context, listen, to string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return fmt.Errorf("accepting: %w", err)
+		}
+		pod, err := new(net.Dialer).DialContext(ctx, "tcp", to)
+		if err != nil {
+			return fmt.Errorf("reaching the pod: %w", err)
+		}
+		go pump(pod, from)
+		go pump(from, pod)
+	}
+}
+
+// pump copies until either side ends. Not io.Copy, which takes splice for each byte.
+func pump(to, from net.Conn) {
+	defer to.Close()
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -57,7 +58,12 @@ func main() {
 }
 
 func run(ctx context.Context, o settings) error {
-	s, err := stage.New(ctx, o.stack)
+	dir, err := os.MkdirTemp("", "bench-proxy-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the audit log: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := stage.New(ctx, o.stack, "--audit-log", filepath.Join(dir, "audit.log"))
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,11 @@ func TestEachPortOfAPodHasAPreviewOfItsOwn(t *testing.T) {
 	if res.StatusCode != http.StatusOK || !strings.Contains(body, "/some/page") {
 		t.Errorf("the page is %d %s", res.StatusCode, body)
 	}
+	// Were a session sealed for a host that is not its port's, the claims would still not agree.
+	crossed := sealed(t, preview.Session, link.Host, func(c *preview.Claims) { c.Port = "1" })
+	if res, body := visit(link.Host, "/some/page", crossed); res.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a session of another port opens this one's host: %d %s", res.StatusCode, body)
+	}
 	for _, host := range []string{"1-" + previewHost, previewHost, "api--" + port + "-" + previewHost} {
 		if res, body := visit(host, "/some/page", session); res.StatusCode != http.StatusUnauthorized {
 			t.Errorf("the session opens %s: %d %s", host, res.StatusCode, body)

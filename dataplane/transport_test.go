@@ -34,6 +34,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 		return func(s *setup) {
 			s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked, header = r.URL, r.Header
+				w.Header().Set("Warning", `299 - "pods/pod-0 has something to say"`)
 				w.WriteHeader(code)
 				_, _ = io.WriteString(w, body)
 			})
@@ -52,6 +53,9 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 			res, body := w.do("GET", demo+"podlog?"+query, adminToken, nil, func(r *http.Request) { r.Header.Set("Impersonate-User", "admin") })
 			if res.StatusCode != http.StatusOK || body != "a line\n" {
 				t.Fatalf("%s: got %d %s", query, res.StatusCode, body)
+			}
+			if res.Header.Get("Warning") != "" {
+				t.Errorf("the API server's own header came through: %v", res.Header)
 			}
 			if asked.Path != logPath || asked.RawQuery != want {
 				t.Errorf("%s: asked for %s, want query %s", query, asked, want)

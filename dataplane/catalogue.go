@@ -33,8 +33,10 @@ type catalogueItem struct {
 	Verbs []string `json:"verbs"`
 	// Development tells of the components that run from what is synced to them while an
 	// instance's spec.mode is "development".
-	Development map[string]developed           `json:"development,omitempty"`
-	Agent       *sandbarv1alpha1.AgentGuidance `json:"agent,omitempty"`
+	Development map[string]developed `json:"development,omitempty"`
+	// OffersPod tells that a Sandbox may name this Template in spec.template.templateRef.
+	OffersPod bool                           `json:"offersPod,omitempty"`
+	Agent     *sandbarv1alpha1.AgentGuidance `json:"agent,omitempty"`
 }
 
 // developed is what a client needs to know of a component: which part of the project is its.
@@ -73,7 +75,8 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 			Name: t.Name, DisplayName: t.Spec.DisplayName, Description: t.Spec.Description,
 			Category: t.Spec.Category, Version: t.Spec.Version,
 			InstanceAPIVersion: k.resource.GroupVersion().String(), InstanceKind: t.Status.Kind,
-			Resource: k.resource.Resource, Verbs: k.verbs, Development: developmentOf(t), Agent: t.Spec.Agent,
+			Resource: k.resource.Resource, Verbs: k.verbs, Development: developmentOf(t),
+			OffersPod: t.Spec.Base != nil, Agent: t.Spec.Agent,
 		})
 	}
 	writeJSON(x, x.request, http.StatusOK, list)

@@ -115,6 +115,11 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 		t.Errorf("the first log is %q", log)
 	}
 	first := box.pod()
+	for _, port := range []string{"http", "3000"} {
+		if got := c.want(200, "GET", box.base()+"/ports/"+port+"/proxy/", nil); got != "hello from sandbox-0\n" {
+			t.Errorf("at port %s it says %q", port, got)
+		}
+	}
 
 	box.mustPatch(`{"spec":{"suspended":true}}`)
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
@@ -185,6 +190,13 @@ template:
 	n.apply()
 	says("two and ")
 
+	n.edit = func(spec map[string]any) {
+		offer("three")(spec)
+		pod := spec["base"].(map[string]any)["podTemplate"].(map[string]any)["spec"].(map[string]any)
+		pod["runtimeClassName"] = "nosuch"
+	}
+	n.apply()
+	box.waitRefused("RuntimeClassMissing", "nosuch")
 	n.edit = nil
 	n.apply()
 	box.waitRefused("TemplateNotUsable", "offers a pod template")

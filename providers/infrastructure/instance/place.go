@@ -69,22 +69,14 @@ func (r *reconciler) place(ctx context.Context, s *scope) error {
 	return group.Wait()
 }
 
-// compose makes the kro instance and returns it as it now is. With a refusal it returns the
-// instance that there is, if any, which keeps the pod that it has.
+// compose makes the kro instance and returns it as it now is. A refused pod leaves the pod that
+// the instance has, if it has one, and the rest of the spec holds: suspended above all.
 func (r *reconciler) compose(ctx context.Context, s *scope) (*unstructured.Unstructured, error) {
 	desired, current := buildInstance(s), s.newObject()
 	var refused error
 	if s.pod != nil {
-		var existing *unstructured.Unstructured
-		err := r.runtime.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
-		if err == nil {
-			existing = current
-		} else if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("reading the instance: %w", err)
-		}
-		refused = r.composePod(ctx, s, desired, existing)
-		var refusal *refusal
-		if refused != nil && (existing == nil || !errors.As(refused, &refusal)) {
+		var complete bool
+		if complete, refused = r.composePod(ctx, s, desired); !complete {
 			return nil, refused
 		}
 	}

@@ -61,27 +61,34 @@ func podOffers(list []sandbarv1alpha1.Template) map[string]podOffer {
 	return offers
 }
 
-// composePod puts the pod into the desired kro instance, checked and tried. current is the kro
-// instance as it is, nil when there is none: its volumes are kept, and so is its pod when the
-// error is a refusal, so that the rest of the spec, suspended above all, holds in any case.
-func (r *reconciler) composePod(ctx context.Context, s *scope, desired, current *unstructured.Unstructured) error {
-	spec := desired.Object["spec"].(map[string]any)
-	source, _ := spec[s.pod.Fields.From].(map[string]any)
-	delete(spec, s.pod.Fields.From)
-	var former map[string]any
-	if current != nil {
-		former, _, _ = unstructured.NestedMap(current.Object, "spec", s.pod.Fields.To)
+// composePod puts the pod into the desired kro instance, checked and tried, in the place of the
+// tenant's words. After a refusal it puts in the pod that there is; complete is false when there
+// is none.
+func (r *reconciler) composePod(ctx context.Context, s *scope, desired *unstructured.Unstructured) (complete bool, err error) {
+	spec, fields := desired.Object["spec"].(map[string]any), s.pod.Fields
+	source, _ := spec[fields.From].(map[string]any)
+	delete(spec, fields.From)
+	current := s.newObject()
+	err = r.runtime.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the instance: %w", err)
 	}
+	former, exists, _ := unstructured.NestedMap(current.Object, "spec", fields.To)
 	pod, err := buildPod(s, source, former)
 	if err == nil {
-		if spec[s.pod.Fields.To], err = pod.Fields(); err == nil {
-			err = r.tryPod(ctx, s, pod, desired, current)
+		if spec[fields.To], err = pod.Fields(); err == nil {
+			// What the pod is now has been tried.
+			if !exists || !equality.Semantic.DeepEqual(spec[fields.To], any(former)) {
+				err = r.tryPod(ctx, s, pod, exists && !suspended(current))
+			}
 		}
 	}
-	if err != nil && former != nil {
-		spec[s.pod.Fields.To] = former
+	var refused *refusal
+	if errors.As(err, &refused) && exists {
+		spec[fields.To] = former
+		return true, err
 	}
-	return err
+	return err == nil, err
 }
 
 // buildPod makes the pod of what the tenant wrote.
@@ -140,12 +147,9 @@ func (s *scope) baseOf(source *sandbarv1alpha1.PodTemplateSource) (*podtemplate.
 // tryPod asks the API server what it would say of the pod: its admission knows what no schema
 // says, the pod security level, runtime classes, quota and every rule of a pod's fields. Without
 // it, a StatefulSet would be made whose pod never comes.
-func (r *reconciler) tryPod(ctx context.Context, s *scope, pod *podtemplate.Pod, desired, current *unstructured.Unstructured) error {
-	if current != nil && !startsPod(s, desired, current) {
-		return nil
-	}
+func (r *reconciler) tryPod(ctx context.Context, s *scope, pod *podtemplate.Pod, replaces bool) error {
 	sample := pod.Sample(s.id.Namespace())
-	if current != nil && !suspended(current) {
+	if replaces {
 		// The pod that is to be replaced is in the quota still.
 		podtemplate.WithoutDemands(sample)
 	}
@@ -159,13 +163,6 @@ func (r *reconciler) tryPod(ctx context.Context, s *scope, pod *podtemplate.Pod,
 		return r.refusedPod(ctx, s, sample, err)
 	}
 	return fmt.Errorf("trying the pod: %w", err)
-}
-
-// startsPod tells whether a pod that has not been tried would start.
-func startsPod(s *scope, desired, current *unstructured.Unstructured) bool {
-	after, _, _ := unstructured.NestedMap(desired.Object, "spec", s.pod.Fields.To)
-	before, _, _ := unstructured.NestedMap(current.Object, "spec", s.pod.Fields.To)
-	return !equality.Semantic.DeepEqual(after, before) || (suspended(current) && !suspended(desired))
 }
 
 func (r *reconciler) refusedPod(ctx context.Context, s *scope, sample *corev1.Pod, refused error) error {

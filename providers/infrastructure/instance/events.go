@@ -5,6 +5,7 @@ package instance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -87,6 +88,13 @@ func (t *teller) try(ctx context.Context, req request, s *scope, event *corev1.E
 	return "failed"
 }
 
+// bad are the phases that are told as warnings; beginnings are how every instance begins, and
+// worth no event.
+var (
+	bad        = []sandbarv1alpha1.InstancePhase{sandbarv1alpha1.InstanceFailed, sandbarv1alpha1.InstanceDegraded, sandbarv1alpha1.InstancePendingCapacity}
+	beginnings = []sandbarv1alpha1.InstancePhase{sandbarv1alpha1.InstancePending, sandbarv1alpha1.InstanceMaterializing}
+)
+
 func buildEvent(s *scope, reason, message string, now time.Time) *corev1.Event {
 	at := metav1.NewTime(now)
 	event := &corev1.Event{
@@ -100,8 +108,7 @@ func buildEvent(s *scope, reason, message string, now time.Time) *corev1.Event {
 		Source: corev1.EventSource{Component: "sandbar"}, ReportingController: "sandbar.dev/provider",
 	}
 	event.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Event"))
-	switch sandbarv1alpha1.InstancePhase(reason) {
-	case sandbarv1alpha1.InstanceFailed, sandbarv1alpha1.InstanceDegraded, sandbarv1alpha1.InstancePendingCapacity:
+	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) {
 		event.Type = corev1.EventTypeWarning
 	}
 	return event
@@ -120,11 +127,9 @@ var deletionMessages = map[sandbarv1alpha1.SuspensionCause]string{
 	sandbarv1alpha1.SuspendedUnused:  "deleted: nobody used it for spec.lifecycle.deleteAfterUnused",
 }
 
-// tellPhase tells of a change of the phase. Pending and Materializing are how every instance
-// begins, and worth no event.
+// tellPhase tells of a change of the phase.
 func (r *reconciler) tellPhase(ctx context.Context, req request, s *scope, old, status sandbarv1alpha1.InstanceStatus) {
-	switch status.Phase {
-	case old.Phase, sandbarv1alpha1.InstancePending, sandbarv1alpha1.InstanceMaterializing:
+	if status.Phase == old.Phase || slices.Contains(beginnings, status.Phase) {
 		return
 	}
 	message := ""

@@ -142,11 +142,9 @@ func TestWakeOnRequest(t *testing.T) {
 	})
 	t.Run("what is deleted while a request waits is gone", func(t *testing.T) {
 		box.sleep(t)
-		replica, err := world.StartReplica(t.Context())
-		if err != nil {
+		if replica, err = world.StartReplica(context.WithoutCancel(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		defer replica.Stop()
 		resume := stopControllers(t)
 		answered := make(chan string, 1)
 		go func() {

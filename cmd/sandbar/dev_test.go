@@ -29,11 +29,15 @@ import (
 
 const (
 	asRunner     = "SANDBAR_TEST_AS_RUNNER"
+	asSandbar    = "SANDBAR_TEST_AS_SANDBAR"
 	controlToken = "0123456789abcdef0123456789abcdef"
 )
 
-// The test's program is a runner as well.
+// The test's program is a runner as well, and the program itself.
 func TestMain(m *testing.M) {
+	if os.Getenv(asSandbar) != "" {
+		main()
+	}
 	if os.Getenv(asRunner) == "" {
 		os.Exit(m.Run())
 	}
@@ -98,7 +102,7 @@ func (w *world) withRunner(t *testing.T, command string) (workspace string) {
 		}
 		return conn, err
 	}}}
-	w.plane = func(rw http.ResponseWriter, r *http.Request) { proxy.ServeHTTP(rw, r) }
+	w.serve(proxy.ServeHTTP)
 	return workspace
 }
 

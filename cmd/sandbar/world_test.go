@@ -38,6 +38,13 @@ type world struct {
 	conns []net.Conn
 }
 
+// serve sets plane, also for a client in a process of its own.
+func (w *world) serve(plane http.HandlerFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.plane = plane
+}
+
 func (w *world) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,7 +65,10 @@ func newWorld(t *testing.T) *world {
 		}
 		r.URL.Path = strings.TrimPrefix(r.URL.Path, base)
 		r.URL.RawPath = ""
-		w.plane(rw, r)
+		w.mu.Lock()
+		plane := w.plane
+		w.mu.Unlock()
+		plane(rw, r)
 	}))
 	t.Cleanup(plane.Close)
 	workspace := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -56,6 +56,11 @@ test-e2e: up browser ## The promises of the whole, tenant to pod, each named
 test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)
 	@cd hack/stack && STACK_E2E=1 $(GO) test -count=1 -timeout 15m -run 'TestRoot' ./...
 
+.PHONY: soak
+soak: ## The runner's confinement attacked, and both sides edited while everything breaks, a minute each
+	@SANDBAR_TEST_ATTACK_TIME=60s $(GO) test -race -count=1 -v -run 'TestExchanging' ./runner/workspace
+	@SANDBAR_PROPERTY_SECONDS=60 $(GO) test -race -count=1 -v -run 'TestAfterAnyFailure' ./client/devsync
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s) each
 	@hack/fuzz.sh $(FUZZTIME)

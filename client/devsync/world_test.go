@@ -118,16 +118,8 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.running.Store(w.process.Process)
-	for late := time.Now().Add(10 * time.Second); ; {
-		conn, err := net.Dial("tcp", w.address)
-		if err == nil {
-			_ = conn.Close()
-			return
-		}
-		if time.Now().After(late) {
-			w.t.Fatalf("the runner does not answer: %v", err)
-		}
-		time.Sleep(2 * time.Millisecond)
+	if err := runner.WaitHealthy(w.t.Context(), "http://"+w.address+"/healthz"); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

@@ -78,15 +78,8 @@ func (w *world) withRunner(t *testing.T, command string) (workspace string) {
 			t.Errorf("the runner's end: %v", err)
 		}
 	})
-	for late := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatal(err)
-		}
+	if err := runner.WaitHealthy(t.Context(), "http://"+address+"/healthz"); err != nil {
+		t.Fatal(err)
 	}
 	to, _ := url.Parse("http://" + address)
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) {

@@ -109,12 +109,28 @@ func certificateOf(s *httptest.Server) []byte {
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
+	// grown is closed by the next write; nil while nobody waits for it.
+	grown chan struct{}
 }
 
 func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.grown != nil {
+		close(l.grown)
+		l.grown = nil
+	}
 	return l.b.Write(p)
+}
+
+// look is what is there, and what ends when there is more.
+func (l *lockedBuffer) look() (string, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grown == nil {
+		l.grown = make(chan struct{})
+	}
+	return l.b.String(), l.grown
 }
 
 func (l *lockedBuffer) String() string {
@@ -155,9 +171,16 @@ func (w *world) begin(ctx context.Context, input io.Reader, args ...string) (out
 // await waits until a text is there.
 func await(t *testing.T, b *lockedBuffer, text string) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); !strings.Contains(b.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("%q does not come; there is %q", text, b.String())
+	late := time.After(time.Minute)
+	for {
+		got, grown := b.look()
+		if strings.Contains(got, text) {
+			return
+		}
+		select {
+		case <-grown:
+		case <-late:
+			t.Fatalf("%q does not come; there is %q", text, got)
 		}
 	}
 }

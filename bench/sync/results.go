@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
@@ -68,5 +69,12 @@ func writeResults(o options, samples map[string][]float64) error {
 		{Key: "tar_p50_ms", Value: p50("tar/cold_ms")},
 		{Key: "n", Value: len(samples["sandbar/cold_ms"])},
 	}})
+	for i := range lines {
+		lines[i].Fields = slices.DeleteFunc(lines[i].Fields, func(f report.Field) bool {
+			// Nothing that is measured takes no time; only an idle session costs nothing.
+			value, ok := f.Value.(float64)
+			return ok && value == 0 && f.Key != "idle_cpu_pct"
+		})
+	}
 	return report.Write(os.Stdout, o.results, name, samples, lines...)
 }

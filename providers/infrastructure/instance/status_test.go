@@ -223,7 +223,7 @@ func TestOfTheGraphsStatusTenantsSeeWhatIsNotPrivate(t *testing.T) {
 		"refs": map[string]any{"public": "yes"},
 		"dataPlane": map[string]any{
 			"url":   "https://sandbar.example.test/base/dataplane/clusters/" + testCluster + "/namespaces/team-a/things/web",
-			"verbs": []any{"log", "status"},
+			"verbs": []any{"log", "renew", "status"},
 		},
 	}
 	if diff := cmp.Diff(want, status); diff != "" {

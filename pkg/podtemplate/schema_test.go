@@ -19,8 +19,13 @@ import (
 // workspace's OpenAPI document.
 const maxSchemaBytes = 256 << 10
 
-// rulesOf are the schema's CEL rules as the API server runs them.
-func rulesOf(t *testing.T) (*structuralschema.Structural, *cel.Validator) {
+// compiled are the rules of the schema as the API server runs them.
+type compiled struct {
+	structural *structuralschema.Structural
+	validator  *cel.Validator
+}
+
+func compile(t *testing.T) compiled {
 	t.Helper()
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(Schema(), &internal, nil); err != nil {
@@ -34,17 +39,16 @@ func rulesOf(t *testing.T) (*structuralschema.Structural, *cel.Validator) {
 	if validator == nil {
 		t.Fatal("the schema has no rules")
 	}
-	return structural, validator
+	return compiled{structural, validator}
 }
 
-func judge(t *testing.T, text string, old any) (problems []string) {
+func (c compiled) judge(t *testing.T, text string, old any) (problems []string) {
 	t.Helper()
-	structural, validator := rulesOf(t)
 	var field any
 	if err := yaml.Unmarshal([]byte(text), &field); err != nil {
 		t.Fatal(err)
 	}
-	errs, _ := validator.Validate(t.Context(), nil, structural, field, old, celconfig.RuntimeCELCostBudget)
+	errs, _ := c.validator.Validate(t.Context(), nil, c.structural, field, old, celconfig.RuntimeCELCostBudget)
 	for _, err := range errs {
 		problems = append(problems, err.Error())
 	}
@@ -54,8 +58,9 @@ func judge(t *testing.T, text string, old any) (problems []string) {
 // What the API server refuses early, Build refuses too, and the other way round where the table
 // says so: two lists that part would leave a hole or refuse what can be.
 func TestTheRulesOfTheSchemaAgreeWithBuild(t *testing.T) {
+	c := compile(t)
 	for name, row := range refusals {
-		problems := judge(t, row.source, nil)
+		problems := c.judge(t, row.source, nil)
 		if row.early && len(problems) != 1 {
 			t.Errorf("%s: the API server says %q, want one refusal", name, problems)
 		}
@@ -71,6 +76,7 @@ func TestRulesAboutTheSourceItself(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`{templateRef: {name: t}, `+volumes+`}`), &old); err != nil {
 		t.Fatal(err)
 	}
+	c := compile(t)
 	for name, row := range map[string]struct {
 		source string
 		old    any
@@ -84,7 +90,7 @@ func TestRulesAboutTheSourceItself(t *testing.T) {
 		"volumes that were there":     {source: `{templateRef: {name: t}}`, old: old},
 		"volumes that were not there": {source: `{templateRef: {name: t}, ` + volumes + `}`, old: map[string]any{"templateRef": map[string]any{"name": "t"}}},
 	} {
-		if problems := judge(t, row.source, row.old); (len(problems) == 0) != row.ok {
+		if problems := c.judge(t, row.source, row.old); (len(problems) == 0) != row.ok {
 			t.Errorf("%s: the API server says %q", name, problems)
 		}
 	}

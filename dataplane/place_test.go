@@ -216,7 +216,7 @@ func TestTheCatalogueShowsTemplatesToMembersOnly(t *testing.T) {
 		Items: []catalogueItem{{
 			Name: "sandbox-runner", DisplayName: "Sandbox runner", Version: "0.1.0", InstanceAPIVersion: "sandbar.dev/v1alpha1",
 			InstanceKind: "SandboxRunner", Resource: "sandboxrunners",
-			Verbs: []string{"components/api/restart", "echo", "log", "podlog", "proxy", "proxy-url", "status", "sync"},
+			Verbs: []string{"components/api/restart", "echo", "log", "podlog", "proxy", "proxy-url", "renew", "status", "sync"},
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client/internal/pause"
@@ -496,17 +495,4 @@ func (e *Engine) report() *Report {
 	}
 	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
 	return r
-}
-
-func (e *Engine) tell(c change, state FileState, reason string) {
-	e.emit(Event{Type: EventFile, Path: c.path, State: state, Deleted: c.want.Type == syncwire.None, Reason: reason})
-}
-
-func (e *Engine) note(text string) { e.emit(Event{Type: EventNote, Reason: strings.TrimSpace(text)}) }
-
-func (e *Engine) emit(event Event) {
-	if e.opts.OnEvent != nil {
-		event.Time = time.Now()
-		e.opts.OnEvent(event)
-	}
 }

@@ -6,6 +6,7 @@
 package devsync
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
@@ -99,4 +100,17 @@ type Report struct {
 	Refused   []Refusal  `json:"refused"`
 	// Differs has what the sandbox changed and did not travel back.
 	Differs []string `json:"differs"`
+}
+
+func (e *Engine) tell(c change, state FileState, reason string) {
+	e.emit(Event{Type: EventFile, Path: c.path, State: state, Deleted: c.want.Type == syncwire.None, Reason: reason})
+}
+
+func (e *Engine) note(text string) { e.emit(Event{Type: EventNote, Reason: strings.TrimSpace(text)}) }
+
+func (e *Engine) emit(event Event) {
+	if e.opts.OnEvent != nil {
+		event.Time = time.Now()
+		e.opts.OnEvent(event)
+	}
 }

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -97,7 +98,7 @@ func (i *instance) pod() *corev1.Pod {
 	eventually(i.tn.t, time.Minute, "the pod of "+i.name, func() (err error) {
 		pod, err = kube.CoreV1().Pods(i.id.Namespace()).Get(i.tn.t.Context(), "sandbox-0", metav1.GetOptions{})
 		if err == nil && pod.DeletionTimestamp != nil {
-			err = fmt.Errorf("it is being removed")
+			err = errors.New("it is being removed")
 		}
 		return err
 	})
@@ -133,7 +134,7 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 	box.mustPatch(`{"spec":{"suspended":false}}`)
 	eventually(t, 2*time.Minute, "another pod is ready", func() error {
 		if pod := box.pod(); pod.UID == first.UID {
-			return fmt.Errorf("it is the first pod still")
+			return errors.New("it is the first pod still")
 		}
 		obj, err := box.get()
 		if err != nil {

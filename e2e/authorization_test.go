@@ -34,8 +34,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 	viewer := tn.role("viewer",
 		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/log"}, Verbs: []string{"get"}})
-	tn.grant(viewer, "carol")
-	tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+	tn.admit(viewer, "carol")
 
 	t.Run("a viewer reads the log and does nothing else", func(t *testing.T) {
 		c := callAs(t, world.Stack.Token("carol"))

@@ -229,10 +229,18 @@ func wantNothingLeft(t *testing.T, cluster string, instances int) {
 		if err != nil {
 			return err
 		}
+		counted := false
 		for line := range strings.Lines(metrics) {
-			if strings.HasPrefix(line, "sandbar_dataplane_in_flight") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+			if !strings.HasPrefix(line, "sandbar_dataplane_in_flight{") {
+				continue
+			}
+			counted = true
+			if !strings.HasSuffix(strings.TrimSpace(line), " 0") {
 				return errors.New(strings.TrimSpace(line))
 			}
+		}
+		if !counted {
+			return errors.New("nothing is counted: the metric has another name")
 		}
 		return nil
 	})

@@ -316,8 +316,7 @@ func (i *instance) withdrawn(t *testing.T) {
 	}
 	reader := tn.role("reader", rule("get"), rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{resource}, Verbs: []string{"get"}})
 	shell := tn.role("shell", rule("create"))
-	tn.grant(reader, "carol")
-	tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+	tn.admit(reader, "carol")
 	carol := world.Stack.Token("carol")
 	run := func(ctx context.Context, out io.Writer, command ...string) error {
 		return i.remote(ctx, t, carol, "exec", remotecommand.StreamOptions{Stdout: out}, command...)

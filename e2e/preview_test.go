@@ -168,8 +168,7 @@ func TestPreviewsInABrowser(t *testing.T) {
 		previewer := tn.role("e2e-previewer",
 			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/proxy"}, Verbs: []string{"get"}},
 			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners/proxy-url"}, Verbs: []string{"create"}})
-		tn.grant(previewer, "carol")
-		tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+		tn.admit(previewer, "carol")
 		eventually(t, time.Minute, "carol gets links", func() error {
 			if code, body := carol.do(http.MethodPost, two.base()+"/proxy-url", nil); code != http.StatusCreated {
 				return fmt.Errorf("code %d: %s", code, body)

@@ -28,8 +28,7 @@ func TestWithdrawnRightsEnd(t *testing.T) {
 
 	viewer := tn.role("viewer",
 		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/log"}, Verbs: []string{"get"}})
-	tn.grant(viewer, "carol")
-	tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, "carol")
+	tn.admit(viewer, "carol")
 	carol := callAs(t, world.Stack.Token("carol"))
 	eventually(t, time.Minute, "carol may read the log", func() error {
 		code, body := carol.do(http.MethodGet, box.base()+"/log", nil)

@@ -9,10 +9,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -108,6 +111,34 @@ func (tn *tenant) grant(role rbacv1.RoleRef, user string) {
 		_, err := kube.RbacV1().ClusterRoleBindings().Create(tn.t.Context(), binding, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
+		}
+		return err
+	})
+}
+
+// admit lets somebody into the workspace with a role, and waits until kcp's authorizer knows of
+// both: it learns of them from its own informers, a moment later.
+func (tn *tenant) admit(role rbacv1.RoleRef, user string) {
+	tn.t.Helper()
+	tn.grant(role, user)
+	tn.grant(rbacv1.RoleRef{Kind: "ClusterRole", Name: "system:kcp:workspace:access"}, user)
+	kube := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(tn.path))
+	known, err := kube.RbacV1().ClusterRoles().Get(tn.t.Context(), role.Name, metav1.GetOptions{})
+	if err != nil {
+		tn.t.Fatalf("reading role %s: %v", role.Name, err)
+	}
+	rule := known.Rules[0]
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: []string{"system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: rule.APIGroups[0], Resource: resource, Subresource: subresource, Verb: rule.Verbs[0], Namespace: "default",
+		},
+	}}
+	eventually(tn.t, time.Minute, "kcp knowing what "+user+" may", func() error {
+		answer, err := kube.AuthorizationV1().SubjectAccessReviews().Create(tn.t.Context(), review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("it denies: " + answer.Status.Reason)
 		}
 		return err
 	})

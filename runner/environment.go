@@ -202,7 +202,7 @@ func (s *server) postEnv(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	reply := envReply{Set: s.variables.names(), Changed: changed}
-	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, changed)
+	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, changed, false)
 	writeJSON(w, http.StatusOK, reply)
 	return nil
 }

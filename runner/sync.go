@@ -63,7 +63,8 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 		Phase: "Synced", Revision: result.Revision, Unchanged: result.Unchanged,
 		Changed: list(result.Changed), Deleted: list(result.Deleted),
 	}
-	s.follow(r.Context(), mode, slices.Concat(result.Changed, result.Deleted), &reply)
+	paths := slices.Concat(result.Changed, result.Deleted)
+	s.follow(r.Context(), mode, paths, result.Revision == 1 && len(paths) > 0, &reply)
 	writeJSON(w, http.StatusOK, reply)
 	// The answer goes before the stage is cleared away.
 	_ = http.NewResponseController(w).Flush()
@@ -174,23 +175,23 @@ func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
 
 // follow does what follows a sync that changed paths: the Template's rules, or without any what
 // the caller asked for. With rules, automatic means that they know best when to restart an app
-// that runs.
-func (s *server) follow(ctx context.Context, mode restartMode, paths []string, reply *syncReply) {
+// that runs. First files are the first that any sync has brought.
+func (s *server) follow(ctx context.Context, mode restartMode, paths []string, first bool, reply *syncReply) {
 	if len(s.reloader.rules) == 0 {
-		reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, len(paths) > 0)
+		reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, len(paths) > 0, first)
 		return
 	}
-	if job := s.reloader.begin(paths, s.needsRestart(mode, false)); job != nil {
+	if job := s.reloader.begin(paths, s.needsRestart(mode, false, first)); job != nil {
 		reply.Reload = job.wait(ctx)
 		reply.Restarted = reply.Reload.Restarted
 		return
 	}
-	reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, false)
+	reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, false, first)
 }
 
 // restartAfter restarts the app after a change, if asked.
-func (s *server) restartAfter(ctx context.Context, mode restartMode, changed bool) (bool, *apiError) {
-	if !s.needsRestart(mode, changed) {
+func (s *server) restartAfter(ctx context.Context, mode restartMode, changed, first bool) (bool, *apiError) {
+	if !s.needsRestart(mode, changed, first) {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultRestartTimeout)
@@ -203,8 +204,10 @@ func (s *server) restartAfter(ctx context.Context, mode restartMode, changed boo
 
 // needsRestart decides after a change. Start means: the app does not run or does not
 // stay up, which the change may be the cure for, and which it need not wait out a
-// backoff for. Automatic means that, or that something changed.
-func (s *server) needsRestart(mode restartMode, changed bool) bool {
+// backoff for; or that these are the first files: a development server that was started
+// in an empty workspace runs, without its configuration and at another port. Automatic
+// means that, or that something changed.
+func (s *server) needsRestart(mode restartMode, changed, first bool) bool {
 	app := s.supervisor.Status()
 	configured := app.State != supervise.NotConfigured
 	down := configured && (app.State != supervise.Running || app.Crashing(time.Now()))
@@ -214,7 +217,7 @@ func (s *server) needsRestart(mode restartMode, changed bool) bool {
 	case restartAuto:
 		return down || configured && changed
 	case restartStart:
-		return down
+		return down || configured && first
 	default:
 		return false
 	}

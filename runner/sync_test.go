@@ -66,6 +66,22 @@ func TestWhenASyncRestartsTheApp(t *testing.T) {
 	}
 }
 
+// A development server that runs in an empty workspace has read no configuration.
+func TestTheFirstFilesStartTheAppAnew(t *testing.T) {
+	for mode, want := range map[string]bool{"never": false, "start": true, "auto": true} {
+		t.Run(mode, func(t *testing.T) {
+			s := startSandbox(t, "echo up; exec sleep 1000", nil)
+			await(t, s.lines(""), "up")
+			for i, want := range []bool{want, want && mode == "auto"} {
+				body := fmt.Sprintf(`{"files":[{"path":"a","content":"%d"}],"restart":"%s"}`, i, mode)
+				if reply := callJSON[syncReply](s, "POST", "/sync", body, 200); reply.Restarted != want {
+					t.Errorf("sync %d: the reply is %+v, want restarted %v", i+1, reply, want)
+				}
+			}
+		})
+	}
+}
+
 func TestASyncCuresACrashingAppEvenIfNothingChanged(t *testing.T) {
 	s := startSandbox(t, "echo up; exit 3", nil)
 	await(t, s.lines(""), "up")

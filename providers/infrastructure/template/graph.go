@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
@@ -53,8 +54,12 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 	if err != nil {
 		return nil, false, err
 	}
-	if !exists || !rgd.DeletionTimestamp.IsZero() || differs(desired, rgd) {
-		refused, err := r.replaceGraph(ctx, tmpl, p, desired)
+	if !rgd.DeletionTimestamp.IsZero() {
+		waiting()
+		return nil, false, nil
+	}
+	if !exists || differs(desired, rgd) {
+		refused, err := r.replaceGraph(ctx, tmpl, p, desired, rgd)
 		if refused != "" {
 			report(metav1.ConditionFalse, reasonRefused, "kro refuses the graph: %s. Nothing was changed; correct spec.graph and apply the Template again", refused)
 			return nil, false, err
@@ -149,7 +154,9 @@ func covers(have, want any) bool {
 
 // replaceGraph writes the graph, unless it would take the place of one that tenants use and kro
 // would refuse it.
-func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, desired *unstructured.Unstructured) (refused string, err error) {
+func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, desired *unstructured.Unstructured,
+	stored *krov1alpha1.ResourceGraphDefinition,
+) (refused string, err error) {
 	served, err := r.establishedCRD(ctx, tmpl.Name, p)
 	if err != nil {
 		return "", err
@@ -159,25 +166,42 @@ func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Tem
 			return refused, err
 		}
 	}
-	return r.applyGraph(ctx, desired)
+	return r.writeGraph(ctx, desired, stored)
 }
 
-// applyGraph writes the graph. refused is the API server's message when the graph is no valid
-// ResourceGraphDefinition; then nothing was written.
-func (r *reconciler) applyGraph(ctx context.Context, desired *unstructured.Unstructured) (refused string, err error) {
-	err = r.runtime.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), fieldOwner, client.ForceOwnership)
+// writeGraph creates the graph where stored is empty, else it changes stored. refused is the API
+// server's message when the graph is no valid ResourceGraphDefinition; then nothing was written.
+//
+// It is no server-side apply: stored comes from a cache, and an apply that trusts a cache which
+// lags would take over a graph that somebody else has made in between. A create fails on that
+// one, and an update on the resourceVersion.
+func (r *reconciler) writeGraph(ctx context.Context, desired *unstructured.Unstructured, stored *krov1alpha1.ResourceGraphDefinition) (refused string, err error) {
+	strict := client.FieldValidation(metav1.FieldValidationStrict)
+	if stored.UID == "" {
+		err = r.runtime.Create(ctx, desired, fieldOwner, strict)
+	} else {
+		// What kro adds to the metadata, its finalizer above all, stays.
+		desired.SetResourceVersion(stored.ResourceVersion)
+		desired.SetFinalizers(stored.Finalizers)
+		desired.SetLabels(merged(stored.Labels, desired.GetLabels()))
+		desired.SetAnnotations(merged(stored.Annotations, desired.GetAnnotations()))
+		err = r.runtime.Update(ctx, desired, fieldOwner, strict)
+	}
 	switch {
 	case err == nil:
 		return "", nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return err.Error(), nil
-	case apierrors.IsInternalError(err):
-		// The answer to a field that the schema does not have, but maybe to something that
-		// passes: report it, and try again.
-		return err.Error(), err
 	default:
-		return "", fmt.Errorf("applying ResourceGraphDefinition %s: %w", desired.GetName(), err)
+		return "", fmt.Errorf("writing ResourceGraphDefinition %s: %w", desired.GetName(), err)
 	}
+}
+
+func merged(into, from map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, into)
+	maps.Copy(out, from)
+	return out
 }
 
 // kroSays reads kro's verdict on the current generation of the graph.

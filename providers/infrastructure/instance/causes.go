@@ -135,8 +135,8 @@ func causeOf(pod *corev1.Pod, now time.Time) (*cause, time.Duration) {
 			"a pod has failed: %s; change the spec, or suspend and resume the instance, to have a new one",
 			detail(pod.Status.Reason+" "+pod.Status.Message))}, 0
 	}
-	if scheduled := podCondition(pod, corev1.PodScheduled); scheduled.Status == corev1.ConditionFalse {
-		return unscheduled(scheduled), 0
+	if c := unscheduled(pod); c != nil {
+		return c, 0
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -148,8 +148,15 @@ func causeOf(pod *corev1.Pod, now time.Time) (*cause, time.Duration) {
 	return probing(pod, now)
 }
 
-func unscheduled(scheduled corev1.PodCondition) *cause {
-	if strings.Contains(scheduled.Message, "PersistentVolumeClaim") {
+// unscheduled tells why the scheduler finds no node. An error of the scheduler itself, which it
+// mends by trying again, says nothing of the nodes; nor does a claim that it does not know yet,
+// as is usual right after the claim was made. It writes "persistentvolumeclaim" both ways.
+func unscheduled(pod *corev1.Pod) *cause {
+	scheduled := podCondition(pod, corev1.PodScheduled)
+	if scheduled.Status != corev1.ConditionFalse || scheduled.Reason == corev1.PodReasonSchedulerError {
+		return nil
+	}
+	if strings.Contains(strings.ToLower(scheduled.Message), "persistentvolumeclaim") {
 		return &cause{reason: reasonVolume, message: "a pod waits for its volume: " + detail(scheduled.Message) +
 			"; the operator has to see to the runtime cluster's storage if this lasts"}
 	}

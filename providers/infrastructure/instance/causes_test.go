@@ -56,8 +56,10 @@ func ended(code int32, reason string) corev1.ContainerStatus {
 	}}
 }
 
-func with(pod corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
-	change(&pod)
+func with(pod corev1.Pod, changes ...func(*corev1.Pod)) corev1.Pod {
+	for _, change := range changes {
+		change(&pod)
+	}
 	return pod
 }
 
@@ -114,6 +116,16 @@ func TestAPodSaysWhyItIsNotReady(t *testing.T) {
 		"its volume is not bound": {
 			pod:    with(podOf("a", corev1.ContainerStatus{}), unschedulable("pod has unbound immediate PersistentVolumeClaims")),
 			reason: reasonVolume, says: []string{"waits for its volume"},
+		},
+		"the scheduler does not know its claim yet": {
+			pod: with(podOf("a", corev1.ContainerStatus{}), unschedulable(
+				`0/1 nodes are available: persistentvolumeclaim "data-sandbox-0" not found. not found`)),
+			reason: reasonVolume, says: []string{"waits for its volume"},
+		},
+		"the scheduler has failed and tries again": {
+			pod: with(podOf("a", corev1.ContainerStatus{}), unschedulable("binding rejected"), func(p *corev1.Pod) {
+				p.Status.Conditions[0].Reason = corev1.PodReasonSchedulerError
+			}),
 		},
 		"a bare pod that has failed": {
 			pod: with(podOf("a", corev1.ContainerStatus{}), func(p *corev1.Pod) {
@@ -200,6 +212,12 @@ func TestOnlyAChangeThatCanChangeTheStatusWakesAnInstance(t *testing.T) {
 				t.Errorf("matters: %v", got)
 			}
 		})
+	}
+	claim := with(podOf("a", corev1.ContainerStatus{}), unschedulable(`persistentvolumeclaim "data-sandbox-0" not found`))
+	full := with(claim, unschedulable("1 Insufficient cpu"))
+	fuller := with(claim, unschedulable("2 Insufficient cpu"))
+	if !podMatters(&claim, &full) || podMatters(&full, &fuller) {
+		t.Error("what the scheduler says next does not matter, or each of its counts does")
 	}
 	// The kubelet says the one and the other in turn for as long as an image cannot be pulled.
 	pull, backoff := podOf("a", waitingFor("ErrImagePull", "")), podOf("a", waitingFor("ImagePullBackOff", ""))

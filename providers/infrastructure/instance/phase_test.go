@@ -71,6 +71,7 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 	crashing := podOf("a", ended(1, "Error"))
 	going := with(up, func(p *corev1.Pod) { now := before(0); p.DeletionTimestamp = &now })
 	full := with(podOf("a", corev1.ContainerStatus{}), unschedulable("Insufficient cpu"))
+	unclaimed := with(full, unschedulable(`persistentvolumeclaim "data-sandbox-0" not found`))
 	type step struct {
 		does func(*history)
 		want string
@@ -118,6 +119,10 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 			step{func(l *history) { l.suspended(false) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			step{func(l *history) { l.pods(crashing) }, "Failed False:SandboxPodNotReady False:NotSuspended"},
 		),
+		"its volume comes a moment after its pod, and then there is no room": {
+			{func(l *history) { l.kro("waits"); l.pods(unclaimed) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.pods(full) }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
+		},
 		"it waits for room": {
 			{func(l *history) { l.kro("waits"); l.pods(full) }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.pods(); l.o.finding = outOfQuota("x") }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},

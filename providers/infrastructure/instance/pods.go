@@ -151,6 +151,9 @@ func gist(pod *corev1.Pod) map[string]string {
 		condition := podCondition(pod, name)
 		said[string(name)] = string(condition.Status)
 	}
+	if c := unscheduled(pod); c != nil {
+		said["unscheduled"] = c.reason // the scheduler's first verdict need not be its last
+	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, status := range statuses {
 			said["container/"+status.Name] = fmt.Sprint(status.RestartCount, status.Ready, stateOf(status.State))

@@ -201,6 +201,7 @@ template:
 	n.edit = nil
 	n.apply()
 	box.waitRefused("TemplateNotUsable", "offers a pod template")
+	box.waitState("Degraded", "TemplateNotUsable", "NotSuspended", "NotComposed")
 	says("two and ") // what runs goes on
 	box.mustPatch(`{"spec":{"suspended":true}}`)
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())

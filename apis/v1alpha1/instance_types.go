@@ -75,7 +75,8 @@ const (
 	InstanceMaterializing InstancePhase = "Materializing"
 	// InstanceReady: all resources are ready.
 	InstanceReady InstancePhase = "Ready"
-	// InstanceDegraded: the instance was ready and a part of it is not any more.
+	// InstanceDegraded: the instance was ready and a part of it is not any more, or its changed
+	// spec is refused while what it was before still serves.
 	InstanceDegraded InstancePhase = "Degraded"
 	// InstanceSuspending: the instance's pods are being released.
 	InstanceSuspending InstancePhase = "Suspending"

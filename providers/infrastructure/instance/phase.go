@@ -24,6 +24,9 @@ func phase(s *scope, o outcome, old sandbarv1alpha1.InstanceStatus, v verdicts) 
 	case !v.placed.ok:
 		return sandbarv1alpha1.InstancePending
 	case o.composing != nil && v.composed.reason != reasonRuntimeError:
+		if o.pods.ready > 0 && !v.suspended.ok {
+			return sandbarv1alpha1.InstanceDegraded // what it was before the refused edit serves
+		}
 		return sandbarv1alpha1.InstanceFailed
 	case v.suspended.ok:
 		return suspendedPhase(s, v)

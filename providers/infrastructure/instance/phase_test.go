@@ -72,6 +72,7 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 	going := with(up, func(p *corev1.Pod) { now := before(0); p.DeletionTimestamp = &now })
 	full := with(podOf("a", corev1.ContainerStatus{}), unschedulable("Insufficient cpu"))
 	unclaimed := with(full, unschedulable(`persistentvolumeclaim "data-sandbox-0" not found`))
+	refused := &refusal{reason: reasonSpecRefused, message: "correct spec.template: x"}
 	type step struct {
 		does func(*history)
 		want string
@@ -122,6 +123,20 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 		"its volume comes a moment after its pod, and then there is no room": {
 			{func(l *history) { l.kro("waits"); l.pods(unclaimed) }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.pods(full) }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},
+		},
+		"an edit is refused while the former pod serves, and then it crashes": append(ready[2:3:3],
+			step{func(l *history) { l.suspended(false); l.o.composing = refused }, "Degraded False:NotComposed False:NotSuspended"},
+			step{func(l *history) { l.pods(crashing) }, "Failed False:NotComposed False:NotSuspended"},
+			step{func(l *history) { l.pods(up) }, "Degraded False:NotComposed False:NotSuspended"},
+			step{func(l *history) { l.suspended(true) }, "Failed False:SandboxPodScalingDown True:ByUser"},
+			step{func(l *history) { l.pods() }, "Failed False:SandboxPodDeleted True:ByUser"},
+		),
+		"an edit is refused and then corrected": append(ready[2:3:3],
+			step{func(l *history) { l.suspended(false); l.o.composing = refused }, "Degraded False:NotComposed False:NotSuspended"},
+			step{func(l *history) { l.suspended(false); l.o.composing = nil; l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
+		),
+		"the first spec is refused": {
+			{func(l *history) { l.o.composing = refused }, "Failed False:NotComposed False:NotSuspended"},
 		},
 		"it waits for room": {
 			{func(l *history) { l.kro("waits"); l.pods(full) }, "PendingCapacity False:SandboxPodInitializing False:NotSuspended"},

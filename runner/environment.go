@@ -197,12 +197,18 @@ func (s *server) postEnv(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	changed, err := s.variables.change(request.Set, request.Unset)
-	if err != nil {
+	reply, after := envReply{}, aftermath{}
+	if reply.Changed, err = s.variables.change(request.Set, request.Unset); err != nil {
 		return err
 	}
-	reply := envReply{Set: s.variables.names(), Changed: changed}
-	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, changed, false)
+	if reply.Changed {
+		after.restartFor = []restartMode{restartAuto}
+	}
+	if mode == restartLater {
+		s.deferred.add(after)
+	}
+	reply.Set = s.variables.names()
+	reply.Restarted, reply.RestartError = s.restartAfter(r.Context(), mode, after.restartFor)
 	writeJSON(w, http.StatusOK, reply)
 	return nil
 }

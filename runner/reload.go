@@ -126,15 +126,20 @@ func (l *reloader) Close() {
 	l.wg.Wait()
 }
 
-// begin sets off the rules that match; nil if there are none. With restart, the app is restarted
-// also if no rule wants it.
-func (l *reloader) begin(paths []string, restart bool) *reload {
+// match returns the numbers of the rules that mean one of the paths.
+func (l *reloader) match(paths []string) []int {
 	var matched []int
 	for i, rule := range l.rules {
 		if rule.matches(paths) {
 			matched = append(matched, i)
 		}
 	}
+	return matched
+}
+
+// begin sets off rules; nil if there are none. With restart, the app is restarted also if no rule
+// wants it.
+func (l *reloader) begin(matched []int, restart bool) *reload {
 	if len(matched) == 0 {
 		return nil
 	}

@@ -107,6 +107,19 @@ func TestAnAppThatDoesNotRunIsStartedByAnyChange(t *testing.T) {
 	}
 }
 
+// Half a project is not what is to be installed.
+func TestRulesWaitForTheLastOfSeveralBatches(t *testing.T) {
+	s := withRules(t, `[{"paths":["lock"],"command":"cat late"},{"paths":["late"]}]`)
+	if reply := s.sync("later", "lock=1"); reply.Reload != nil || reply.Restarted {
+		t.Errorf("the first batch: %+v", reply)
+	}
+	want := &reloadReply{State: reloadDone, Rules: []int{0, 1}, Restarted: true}
+	if diff := cmp.Diff(want, s.sync("start", "late=it came\n").Reload); diff != "" {
+		t.Errorf("the last batch (-want +got):\n%s", diff)
+	}
+	await(t, s.lines(""), "it came")
+}
+
 // What a command leaves behind ends with it, and holds up nobody.
 func TestWhatACommandLeavesBehindEnds(t *testing.T) {
 	s := withRules(t, `[{"paths":["*"],"command":"sleep 600 & echo left"}]`)
@@ -140,11 +153,11 @@ func TestCommandsRunOneAfterTheOther(t *testing.T) {
 		func(_ context.Context, command string) error { begun <- command; return <-goOn },
 		func(context.Context) error { restarts++; return nil })
 	defer l.Close()
-	first := l.begin([]string{"a"}, false)
+	first := l.begin(l.match([]string{"a"}), false)
 	if got := <-begun; got != "A" {
 		t.Fatal(got)
 	}
-	second, third := l.begin([]string{"b"}, false), l.begin([]string{"a", "b", "a"}, false)
+	second, third := l.begin(l.match([]string{"b"}), false), l.begin(l.match([]string{"a", "b", "a"}), false)
 	if second == first || third != second {
 		t.Error("what comes while a command runs is not put together")
 	}

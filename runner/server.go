@@ -62,6 +62,7 @@ type server struct {
 	execs      *execs.Manager
 	variables  *variables
 	reloader   *reloader
+	deferred   *deferred
 	began      time.Time
 	// draining ends when the log follows shall end.
 	draining context.Context
@@ -80,7 +81,7 @@ type route struct {
 type handler func(http.ResponseWriter, *http.Request) error
 
 func newServer(s server) *server {
-	s.began = time.Now()
+	s.began, s.deferred = time.Now(), new(deferred)
 	calls := make(chan struct{}, maxCalls)
 	get := func(h handler) map[string]handler { return map[string]handler{http.MethodGet: h} }
 	post := func(h handler) map[string]handler { return map[string]handler{http.MethodPost: h} }

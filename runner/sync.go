@@ -4,14 +4,11 @@
 package runner
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/supervise"
 	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
@@ -63,8 +60,7 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 		Phase: "Synced", Revision: result.Revision, Unchanged: result.Unchanged,
 		Changed: list(result.Changed), Deleted: list(result.Deleted),
 	}
-	paths := slices.Concat(result.Changed, result.Deleted)
-	s.follow(r.Context(), mode, paths, result.Revision == 1 && len(paths) > 0, &reply)
+	s.follow(r.Context(), mode, s.afterSync(result), &reply)
 	writeJSON(w, http.StatusOK, reply)
 	// The answer goes before the stage is cleared away.
 	_ = http.NewResponseController(w).Flush()
@@ -171,56 +167,6 @@ func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
 		left -= piece.Length
 	}
 	return file.Close()
-}
-
-// follow does what follows a sync that changed paths: the Template's rules, or without any what
-// the caller asked for. With rules, automatic means that they know best when to restart an app
-// that runs. First files are the first that any sync has brought.
-func (s *server) follow(ctx context.Context, mode restartMode, paths []string, first bool, reply *syncReply) {
-	if len(s.reloader.rules) == 0 {
-		reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, len(paths) > 0, first)
-		return
-	}
-	if job := s.reloader.begin(paths, s.needsRestart(mode, false, first)); job != nil {
-		reply.Reload = job.wait(ctx)
-		reply.Restarted = reply.Reload.Restarted
-		return
-	}
-	reply.Restarted, reply.RestartError = s.restartAfter(ctx, mode, false, first)
-}
-
-// restartAfter restarts the app after a change, if asked.
-func (s *server) restartAfter(ctx context.Context, mode restartMode, changed, first bool) (bool, *apiError) {
-	if !s.needsRestart(mode, changed, first) {
-		return false, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, defaultRestartTimeout)
-	defer cancel()
-	if _, err := s.supervisor.Restart(ctx); err != nil {
-		return false, classify(err)
-	}
-	return true, nil
-}
-
-// needsRestart decides after a change. Start means: the app does not run or does not
-// stay up, which the change may be the cure for, and which it need not wait out a
-// backoff for; or that these are the first files: a development server that was started
-// in an empty workspace runs, without its configuration and at another port. Automatic
-// means that, or that something changed.
-func (s *server) needsRestart(mode restartMode, changed, first bool) bool {
-	app := s.supervisor.Status()
-	configured := app.State != supervise.NotConfigured
-	down := configured && (app.State != supervise.Running || app.Crashing(time.Now()))
-	switch mode {
-	case restartAlways:
-		return true
-	case restartAuto:
-		return down || configured && changed
-	case restartStart:
-		return down || configured && first
-	default:
-		return false
-	}
 }
 
 // list makes an empty list of none, which JSON would show as null.

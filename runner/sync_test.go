@@ -82,6 +82,34 @@ func TestTheFirstFilesStartTheAppAnew(t *testing.T) {
 	}
 }
 
+// An app that is started from a part of a project has read a part of its configuration.
+func TestWhatFollowsASyncThatSaysLaterFollowsTheNext(t *testing.T) {
+	s := startSandbox(t, "echo up; exec sleep 1000", nil)
+	await(t, s.lines(""), "up")
+	for i, step := range []struct {
+		body string
+		want bool
+	}{
+		{`{"files":[{"path":"a","content":"1"}],"restart":"later"}`, false},
+		{`{"files":[{"path":"b","content":"1"}],"restart":"later"}`, false},
+		{`{"restart":"start"}`, true}, // the first files are complete
+		{`{"files":[{"path":"a","content":"2"}],"restart":"start"}`, false},
+		{`{"files":[{"path":"a","content":"3"}],"restart":"later"}`, false},
+		{`{"restart":"auto"}`, true},
+		{`{"restart":"auto"}`, false},
+		{`{"files":[{"path":"a","content":"4"}],"restart":"later"}`, false},
+		{`{"restart":"never"}`, false}, // has the last word on all of it
+		{`{"restart":"auto"}`, false},
+	} {
+		before := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
+		reply := callJSON[syncReply](s, "POST", "/sync", step.body, 200)
+		after := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
+		if reply.Restarted != step.want || (after != before) != step.want {
+			t.Errorf("step %d, %s: restarted is %v, and attempt %d became %d", i, step.body, reply.Restarted, before, after)
+		}
+	}
+}
+
 func TestASyncCuresACrashingAppEvenIfNothingChanged(t *testing.T) {
 	s := startSandbox(t, "echo up; exit 3", nil)
 	await(t, s.lines(""), "up")

@@ -22,6 +22,7 @@ type restartMode string
 
 const (
 	restartNever  restartMode = "never"
+	restartLater  restartMode = "later"
 	restartStart  restartMode = "start"
 	restartAuto   restartMode = "auto"
 	restartAlways restartMode = "always"
@@ -169,10 +170,10 @@ func parseRestart(value string) (restartMode, error) {
 	switch mode := restartMode(value); mode {
 	case "":
 		return restartNever, nil
-	case restartNever, restartStart, restartAuto, restartAlways:
+	case restartNever, restartLater, restartStart, restartAuto, restartAlways:
 		return mode, nil
 	default:
-		return "", malformed("restart must be never, start, auto or always")
+		return "", malformed("restart must be later, never, start, auto or always")
 	}
 }
 

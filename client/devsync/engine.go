@@ -90,6 +90,8 @@ type Engine struct {
 	relist, again bool
 	// whole: no content may be taken for known in the next batch.
 	whole bool
+	// owed: the last batch that was applied said later.
+	owed bool
 
 	stuck     map[string]stuck
 	refusals  map[string]stuck
@@ -359,6 +361,9 @@ func (e *Engine) settle(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := e.finish(ctx); err != nil {
+		return err
+	}
 	if err := e.base.flush(); err != nil {
 		return fmt.Errorf("noting what was synced: %w", err)
 	}
@@ -476,23 +481,4 @@ func (e *Engine) state(paths []string, p *plan) {
 func (e *Engine) refuse(c change, reason string) {
 	e.refusals[c.path] = stuck{reason: reason, local: e.local.entry(c.path)}
 	e.tell(c, FileRefused, reason)
-}
-
-func (e *Engine) report() *Report {
-	r := &Report{Sent: e.sent, Received: e.received, Bytes: e.bytes, Conflicts: []Conflict{}, Refused: []Refusal{}, Differs: []string{}}
-	for _, path := range slices.Sorted(maps.Keys(e.conflicts)) {
-		r.Conflicts = append(r.Conflicts, e.conflicts[path])
-	}
-	refused := maps.Clone(e.local.refused)
-	for path, s := range e.refusals {
-		refused[path] = s.reason
-	}
-	if e.opts.TwoWay && e.remote != nil {
-		maps.Copy(refused, e.remote.refused)
-	}
-	for _, path := range slices.Sorted(maps.Keys(refused)) {
-		r.Refused = append(r.Refused, Refusal{Path: path, Reason: refused[path]})
-	}
-	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
-	return r
 }

@@ -6,6 +6,8 @@
 package devsync
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,6 +102,25 @@ type Report struct {
 	Refused   []Refusal  `json:"refused"`
 	// Differs has what the sandbox changed and did not travel back.
 	Differs []string `json:"differs"`
+}
+
+func (e *Engine) report() *Report {
+	r := &Report{Sent: e.sent, Received: e.received, Bytes: e.bytes, Conflicts: []Conflict{}, Refused: []Refusal{}, Differs: []string{}}
+	for _, path := range slices.Sorted(maps.Keys(e.conflicts)) {
+		r.Conflicts = append(r.Conflicts, e.conflicts[path])
+	}
+	refused := maps.Clone(e.local.refused)
+	for path, s := range e.refusals {
+		refused[path] = s.reason
+	}
+	if e.opts.TwoWay && e.remote != nil {
+		maps.Copy(refused, e.remote.refused)
+	}
+	for _, path := range slices.Sorted(maps.Keys(refused)) {
+		r.Refused = append(r.Refused, Refusal{Path: path, Reason: refused[path]})
+	}
+	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
+	return r
 }
 
 func (e *Engine) tell(c change, state FileState, reason string) {

@@ -32,6 +32,10 @@ const wholeBytes = 1 << 20
 // errMoved means that a file changed while it was being sent. What was sent is not applied.
 var errMoved = errors.New("a file changed while it was being sent")
 
+// later has what follows a batch, a restart or a Template's commands, wait for the next batch that
+// does not say so.
+const later = "later"
+
 // push makes the workspace as the directory is.
 func (e *Engine) push(ctx context.Context, changes []change) error {
 	for len(changes) > 0 {
@@ -40,7 +44,11 @@ func (e *Engine) push(ctx context.Context, changes []change) error {
 			size += changes[n].want.Size
 			n++
 		}
-		if err := e.pushBatch(ctx, changes[:n]); err != nil {
+		restart := e.opts.Restart
+		if n < len(changes) {
+			restart = later
+		}
+		if err := e.pushBatch(ctx, changes[:n], restart); err != nil {
 			return err
 		}
 		changes = changes[n:]
@@ -50,7 +58,7 @@ func (e *Engine) push(ctx context.Context, changes []change) error {
 
 // pushBatch sends one batch. One that is refused is sent in halves, until the change that is the
 // reason stands alone: it alone is refused.
-func (e *Engine) pushBatch(ctx context.Context, changes []change) error {
+func (e *Engine) pushBatch(ctx context.Context, changes []change, restart string) error {
 	for _, c := range changes {
 		if c.expect.Type != syncwire.Dir {
 			e.tell(c, Sending, "")
@@ -61,11 +69,12 @@ func (e *Engine) pushBatch(ctx context.Context, changes []change) error {
 		return fmt.Errorf("noting what is sent: %w", err)
 	}
 	b := batch{engine: e, ctx: ctx, changes: changes}
-	applied, err := e.opts.Remote.Apply(ctx, e.opts.Restart, b.write)
+	applied, err := e.opts.Remote.Apply(ctx, restart, b.write)
 	var remote *RemoteError
 	switch {
 	case err == nil:
 		e.pushed(&b, applied)
+		e.owed = restart == later
 		return e.base.flush()
 	case errors.Is(err, errMoved):
 		for _, path := range b.moved {
@@ -85,10 +94,31 @@ func (e *Engine) pushBatch(ctx context.Context, changes []change) error {
 		return nil
 	}
 	half := len(changes) / 2
-	if err := e.pushBatch(ctx, changes[:half]); err != nil {
+	if err := e.pushBatch(ctx, changes[:half], later); err != nil {
 		return err
 	}
-	return e.pushBatch(ctx, changes[half:])
+	return e.pushBatch(ctx, changes[half:], restart)
+}
+
+// finish has happen what the batches that said later left, when the last one was not applied: it
+// was refused, or what it had is gone.
+func (e *Engine) finish(ctx context.Context) error {
+	if !e.owed {
+		return nil
+	}
+	applied, err := e.opts.Remote.Apply(ctx, e.opts.Restart, (*syncwire.Encoder).End)
+	if err != nil {
+		return err
+	}
+	e.owed = false
+	e.tellRestart(applied)
+	return nil
+}
+
+func (e *Engine) tellRestart(applied *Applied) {
+	if applied.RestartError != "" {
+		e.note("the files are synced, and the process could not be restarted: " + applied.RestartError)
+	}
 }
 
 // pushed notes a batch that was applied.
@@ -110,9 +140,7 @@ func (e *Engine) pushed(b *batch, applied *Applied) {
 	for _, path := range b.newer {
 		e.dirty[path], e.again = true, true
 	}
-	if applied.RestartError != "" {
-		e.note("the files are synced, and the process could not be restarted: " + applied.RestartError)
-	}
+	e.tellRestart(applied)
 }
 
 // directoryGone notes that the workspace has no directory there any more, and nothing below.

@@ -7,15 +7,18 @@ package devsync_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
 )
 
@@ -265,6 +268,49 @@ func TestWhatExceedsTheLimitOfARequestGoesInSeveral(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, read(t, w.workspace)); diff != "" {
 		t.Errorf("the workspace (-want +got):\n%s", diff)
+	}
+}
+
+// An app that is started from a part of a project has read a part of its configuration.
+func TestAFirstSyncOfSeveralBatchesStartsTheAppOnceWithAllFiles(t *testing.T) {
+	many := files{}
+	for n := range 4001 {
+		many[fmt.Sprintf("f%d", n)] = ""
+	}
+	for name, c := range map[string]struct {
+		tree    files
+		limit   int64
+		refused int
+	}{
+		"more files than a batch may have":       {tree: many},
+		"a batch that is sent in halves":         {tree: files{"a": strings.Repeat("a", 9<<10), "b": strings.Repeat("b", 9<<10)}, limit: 10 << 10},
+		"the last file is refused":               {tree: files{"a": "a", "b": strings.Repeat("b", 20<<10)}, limit: 10 << 10, refused: 1},
+		"the last file is refused, and one more": {tree: files{"a": "a", "b": strings.Repeat("b", 20<<10), "c": strings.Repeat("c", 20<<10)}, limit: 10 << 10, refused: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "SANDBAR_START_COMMAND=ls | wc -l; while kill -0 $PPID; do sleep 1; done")
+			limited := func(*http.Request) fault { return fault{limit: c.limit} }
+			w.fault.Store(&limited)
+			write(t, w.dir, c.tree)
+			var counts []string
+			for e, err := range w.instance.Logs(t.Context(), client.LogOptions{Follow: true}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e.Type != client.LogOutput {
+					continue
+				}
+				if counts = append(counts, strings.TrimSpace(string(e.Record.Data))); len(counts) == 2 {
+					break
+				}
+				if r := w.mustSync(nil); len(r.Refused) != c.refused {
+					t.Errorf("refused: %v", r.Refused)
+				}
+			}
+			if diff := cmp.Diff([]string{"0", strconv.Itoa(len(c.tree) - c.refused)}, counts); diff != "" {
+				t.Errorf("the files at each start (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

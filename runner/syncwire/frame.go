@@ -35,8 +35,8 @@ type Frame struct {
 	Op Op `json:"op"`
 
 	// Version, Revision and Restart belong to OpBegin. A Revision makes the batch
-	// hold only if the workspace is at it. Restart is never, start, auto
-	// or always.
+	// hold only if the workspace is at it. Restart is never, later, start,
+	// auto or always.
 	Version  int    `json:"version,omitempty"`
 	Revision *int64 `json:"revision,omitempty"`
 	Restart  string `json:"restart,omitempty"`

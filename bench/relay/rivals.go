@@ -56,8 +56,12 @@ func serveRelay(ctx context.Context, listen, to string) error {
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
+	context.AfterFunc(ctx, func() { _ = l.Close() }) // or it would outlive the benchmark, which waits for it
 	for {
 		from, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("accepting: %w", err)
 		}

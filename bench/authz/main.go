@@ -11,12 +11,9 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
@@ -33,15 +30,7 @@ const (
 )
 
 func main() {
-	name := flag.String("stack", "dev", "name of the local stack")
-	results := flag.String("results", "bench/results", "folder for the results")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *name, *results); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-authz: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("authz", run)
 }
 
 func run(ctx context.Context, name, results string) error {

@@ -13,30 +13,23 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
+	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 func main() {
-	stack := flag.String("stack", "dev", "name of the local stack")
 	sequence := flag.Int("n", 30, "how many of each one after the other")
 	burst := flag.Int("burst", 10, "how many of each at once")
-	results := flag.String("results", "bench/results", "folder for the results")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *stack, *sequence, *burst, *results); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-create: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("create", func(ctx context.Context, stack, results string) error {
+		return run(ctx, stack, results, *sequence, *burst)
+	})
 }
 
-func run(ctx context.Context, name string, sequence, burst int, results string) error {
+func run(ctx context.Context, name, results string, sequence, burst int) error {
 	stack, err := local.Find(ctx, name)
 	if err != nil {
 		return err

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,16 +25,8 @@ import (
 )
 
 func main() {
-	name := flag.String("stack", "dev", "name of the local stack")
-	results := flag.String("results", "bench/results", "folder for the results")
 	n := flag.Int("n", 100, "how many commands of each")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *name, *results, *n); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-exec: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("exec", func(ctx context.Context, stack, results string) error { return run(ctx, stack, results, *n) })
 }
 
 // way is one way to run a command in the sandbox.
@@ -45,8 +35,8 @@ type way struct {
 	run  func(ctx context.Context, command ...string) error
 }
 
-func run(ctx context.Context, name, results string, n int) error {
-	s, err := stage.New(ctx, name)
+func run(ctx context.Context, stack, results string, n int) error {
+	s, err := stage.New(ctx, stack)
 	if err != nil {
 		return err
 	}

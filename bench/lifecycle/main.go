@@ -13,8 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
@@ -24,7 +22,6 @@ import (
 
 // options are the sizes of a run.
 type options struct {
-	stack, results string
 	rounds         int
 	wakes, callers int
 	idle           int
@@ -32,19 +29,11 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.stack, "stack", "dev", "name of the local stack")
-	flag.StringVar(&o.results, "results", "bench/results", "folder for the results")
 	flag.IntVar(&o.rounds, "rounds", 15, "how often each is suspended and resumed")
 	flag.IntVar(&o.wakes, "wakes", 5, "how often the instance is woken")
 	flag.IntVar(&o.callers, "callers", 50, "how many callers wake it at once")
 	flag.IntVar(&o.idle, "idle", 1000, "how many instances sleep")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-lifecycle: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("lifecycle", func(ctx context.Context, stack, results string) error { return run(ctx, stack, results, o) })
 }
 
 // measured is what a run yields.
@@ -56,8 +45,8 @@ type measured struct {
 	idle                    idleCost
 }
 
-func run(ctx context.Context, o options) (err error) {
-	stack, err := local.Find(ctx, o.stack)
+func run(ctx context.Context, name, results string, o options) (err error) {
+	stack, err := local.Find(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -78,7 +67,7 @@ func run(ctx context.Context, o options) (err error) {
 	if m.idle, err = measureIdle(ctx, stack, provider, tenant, o.idle); err != nil {
 		return err
 	}
-	return report.Write(os.Stdout, o.results, "lifecycle", m.samples(), m.line(o))
+	return report.Write(os.Stdout, results, "lifecycle", m.samples(), m.line(o))
 }
 
 // cycles suspends and resumes both in turns, so that what the machine does meets both alike, and

@@ -13,8 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -25,30 +23,21 @@ import (
 
 // options are what the flags say.
 type options struct {
-	stack, results          string
 	turns, lines, followers int
 	flood                   int
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.stack, "stack", "dev", "name of the local stack")
-	flag.StringVar(&o.results, "results", "bench/results", "folder for the results")
 	flag.IntVar(&o.turns, "turns", 3, "how many turns")
 	flag.IntVar(&o.lines, "n", 200, "lines of each turn, one every 10 ms")
 	flag.IntVar(&o.flood, "flood", 1_000_000, "lines of 200 bytes that are written as fast as the app can")
 	flag.IntVar(&o.followers, "followers", 100, "how many followers")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-logs: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("logs", func(ctx context.Context, stack, results string) error { return run(ctx, stack, results, o) })
 }
 
-func run(ctx context.Context, o options) (err error) {
-	s, err := stage.New(ctx, o.stack)
+func run(ctx context.Context, stack, results string, o options) (err error) {
+	s, err := stage.New(ctx, stack)
 	if err != nil {
 		return err
 	}
@@ -104,10 +93,10 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	return write(o, samples, crowd)
+	return write(results, o, samples, crowd)
 }
 
-func write(o options, samples map[string][]float64, c *crowd) error {
+func write(results string, o options, samples map[string][]float64, c *crowd) error {
 	lines := []report.Line{{Name: "logs", Fields: []report.Field{
 		{Key: "line_p50_ms", Value: percentile(samples["sandbar/line_ms"], 50)},
 		{Key: "line_p99_ms", Value: percentile(samples["sandbar/line_ms"], 99)},
@@ -124,7 +113,7 @@ func write(o options, samples map[string][]float64, c *crowd) error {
 		{Key: "line_p99_ms", Value: percentile(samples["pod_log/line_ms"], 99)},
 		{Key: "mbps", Value: report.Median(samples["pod_log/mbps"])},
 	}}}
-	return report.Write(os.Stdout, o.results, "logs", samples, lines...)
+	return report.Write(os.Stdout, results, "logs", samples, lines...)
 }
 
 // percentile is of samples in milliseconds.

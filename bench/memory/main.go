@@ -12,8 +12,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -28,21 +26,15 @@ import (
 )
 
 func main() {
-	name := flag.String("stack", "dev", "name of the local stack")
-	results := flag.String("results", "bench/results", "folder for the results")
 	streams := flag.Int("streams", 1000, "how many idle streams")
 	instances := flag.Int("instances", 1000, "how many instances")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *name, *results, *streams, *instances); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-memory: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("memory", func(ctx context.Context, stack, results string) error {
+		return run(ctx, stack, results, *streams, *instances)
+	})
 }
 
-func run(ctx context.Context, name, results string, streams, instances int) error {
-	s, err := stage.New(ctx, name)
+func run(ctx context.Context, stack, results string, streams, instances int) error {
+	s, err := stage.New(ctx, stack)
 	if err != nil {
 		return err
 	}

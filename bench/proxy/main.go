@@ -12,10 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/load"
@@ -25,16 +23,13 @@ import (
 )
 
 type settings struct {
-	stack, results string
-	turns          int
-	connections    int
-	long, warm     time.Duration
+	turns       int
+	connections int
+	long, warm  time.Duration
 }
 
 func main() {
 	var o settings
-	flag.StringVar(&o.stack, "stack", "dev", "name of the local stack")
-	flag.StringVar(&o.results, "results", "bench/results", "folder for the results")
 	flag.IntVar(&o.turns, "n", 5, "how many turns")
 	flag.IntVar(&o.connections, "connections", 16, "connections of the closed loop")
 	flag.DurationVar(&o.long, "long", 2*time.Second, "how long one measurement lasts")
@@ -42,28 +37,21 @@ func main() {
 	be := flag.String("be", "", "be a rival instead: httputil or httputil-tuned")
 	listen := flag.String("listen", "", "where the rival listens")
 	to := flag.String("to", "", "where the rival sends requests")
-	flag.Parse()
-	var err error
-	if *be != "" {
-		err = serveReverseProxy(*be, *listen, *to)
-	} else {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		err = run(ctx, o)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench-proxy: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("proxy", func(ctx context.Context, stack, results string) error {
+		if *be != "" {
+			return serveReverseProxy(ctx, *be, *listen, *to)
+		}
+		return run(ctx, stack, results, o)
+	})
 }
 
-func run(ctx context.Context, o settings) error {
+func run(ctx context.Context, stack, results string, o settings) error {
 	dir, err := os.MkdirTemp("", "bench-proxy-")
 	if err != nil {
 		return fmt.Errorf("making a folder for the audit log: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	s, err := stage.New(ctx, o.stack, "--audit-log", filepath.Join(dir, "audit.log"))
+	s, err := stage.New(ctx, stack, "--audit-log", filepath.Join(dir, "audit.log"))
 	if err != nil {
 		return err
 	}
@@ -79,7 +67,7 @@ func run(ctx context.Context, o settings) error {
 	if err != nil {
 		return err
 	}
-	return report.Write(os.Stdout, o.results, "proxy", b.samples(), lines...)
+	return report.Write(os.Stdout, results, "proxy", b.samples(), lines...)
 }
 
 // bench runs the subjects in turns.

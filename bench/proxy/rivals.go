@@ -78,13 +78,18 @@ func (r *rivals) reverseProxy(name string) func(context.Context, *stage.Stage) (
 }
 
 // serveReverseProxy is Go's reverse proxy and nothing else.
-func serveReverseProxy(name, listen, to string) error {
+func serveReverseProxy(ctx context.Context, name, listen, to string) error {
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: to})
 	if name == httputilTuned {
 		proxy.Transport = &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 256, DisableCompression: true}
 		proxy.BufferPool = &buffers{}
 	}
-	return (&http.Server{Addr: listen, Handler: proxy}).ListenAndServe() //nolint:gosec // a rival on loopback, as bare as it comes
+	server := &http.Server{Addr: listen, Handler: proxy} //nolint:gosec // a rival on loopback, as bare as it comes
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 type buffers struct{ pool sync.Pool }

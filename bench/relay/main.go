@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
@@ -22,26 +20,17 @@ import (
 )
 
 func main() {
-	name := flag.String("stack", "dev", "name of the local stack")
-	results := flag.String("results", "bench/results", "folder for the results")
 	turns := flag.Int("n", 5, "how many turns")
 	long := flag.Duration("long", 2*time.Second, "how long one measurement lasts")
 	idle := flag.Int("idle", 10000, "how many idle connections")
 	beRelay := flag.String("be-relay", "", "be the bare relay instead, at this address")
 	to := flag.String("to", "", "where the bare relay leads")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if *beRelay != "" {
-		err = serveRelay(ctx, *beRelay, *to)
-	} else {
-		err = run(ctx, *name, *results, *turns, *idle, *long)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "bench-relay: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("relay", func(ctx context.Context, stack, results string) error {
+		if *beRelay != "" {
+			return serveRelay(ctx, *beRelay, *to)
+		}
+		return run(ctx, stack, results, *turns, *idle, *long)
+	})
 }
 
 func run(ctx context.Context, name, results string, turns, idle int, long time.Duration) error {

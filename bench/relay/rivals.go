@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -59,7 +60,7 @@ func serveRelay(ctx context.Context, listen, to string) error {
 	context.AfterFunc(ctx, func() { _ = l.Close() }) // or it would outlive the benchmark, which waits for it
 	for {
 		from, err := l.Accept()
-		if ctx.Err() != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
 		if err != nil {

@@ -13,11 +13,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/stage"
@@ -25,7 +23,6 @@ import (
 
 // options are what the flags say.
 type options struct {
-	stack, results   string
 	turns, edits     int
 	cold, files      int
 	checkout, larges int
@@ -35,8 +32,6 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.stack, "stack", "dev", "name of the local stack")
-	flag.StringVar(&o.results, "results", "bench/results", "folder for the results")
 	flag.IntVar(&o.turns, "turns", 3, "how many turns")
 	flag.IntVar(&o.edits, "n", 60, "edits of each subject and turn")
 	flag.IntVar(&o.cold, "cold", 3, "edits of other files of the tree, of each subject and turn")
@@ -45,17 +40,11 @@ func main() {
 	flag.IntVar(&o.larges, "large", 1, "changes of 50 MB files of each subject and turn; 0 leaves them out")
 	flag.DurationVar(&o.idle, "idle", 5*time.Second, "how long nothing happens")
 	flag.StringVar(&o.skip, "skip", "", "subjects to leave out, with commas between them")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "bench-sync: %v\n", err)
-		os.Exit(1)
-	}
+	stage.Main("sync", func(ctx context.Context, stack, results string) error { return run(ctx, stack, results, o) })
 }
 
-func run(ctx context.Context, o options) error {
-	s, err := stage.New(ctx, o.stack)
+func run(ctx context.Context, stack, results string, o options) error {
+	s, err := stage.New(ctx, stack)
 	if err != nil {
 		return err
 	}
@@ -89,7 +78,7 @@ func run(ctx context.Context, o options) error {
 	if samples["sandbar/runner_mib"], err = peak(runner); err != nil {
 		return err
 	}
-	return writeResults(o, samples)
+	return writeResults(results, o, samples)
 }
 
 func peak(runner *stage.Runner) ([]float64, error) {

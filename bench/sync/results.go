@@ -23,7 +23,7 @@ func percentile(samples []float64, p float64) float64 {
 
 // writeResults prints the lines: what a person waits for, and what the others took. How many
 // times longer another takes at the median is vs_…; more is better for Sandbar.
-func writeResults(o options, samples map[string][]float64) error {
+func writeResults(results string, o options, samples map[string][]float64) error {
 	p50 := func(key string) float64 { return percentile(samples[key], 50) }
 	p99 := func(key string) float64 { return percentile(samples[key], 99) }
 	name := "sync"
@@ -76,5 +76,5 @@ func writeResults(o options, samples map[string][]float64) error {
 			return ok && value == 0 && f.Key != "idle_cpu_pct"
 		})
 	}
-	return report.Write(os.Stdout, o.results, name, samples, lines...)
+	return report.Write(os.Stdout, results, name, samples, lines...)
 }

@@ -31,8 +31,10 @@ import (
 	codeexec "k8s.io/client-go/util/exec"
 )
 
-// podTemplate is a kind without a runner: one Pod with two servers in it, whose process repeats what
-// it reads.
+// twoServers is a pod's process with two servers that repeats what it reads.
+const twoServers = `for (const port of [8080, 8081]) require('http').createServer((q, s) => s.end(port + ' ' + q.url)).listen(port); process.stdin.on('data', d => process.stdout.write('got ' + d))`
+
+// podTemplate is a kind without a runner: one Pod of twoServers.
 const podTemplate = `
 apiVersion: sandbar.dev/v1alpha1
 kind: Template
@@ -75,7 +77,7 @@ spec:
             image: ${platform.data.nodeImage}
             imagePullPolicy: IfNotPresent
             stdin: true
-            command: [node, -e, "for (const port of [8080, 8081]) require('http').createServer((q, s) => s.end(port + ' ' + q.url)).listen(port); process.stdin.on('data', d => process.stdout.write('got ' + d))"]
+            command: [node, -e, "` + twoServers + `"]
             ports:
             - {name: first, containerPort: 8080}
             - {name: second, containerPort: 8081}
@@ -138,32 +140,7 @@ func TestPodVerbs(t *testing.T) {
 	tn := newTenant(t, "alice") // after the Template, so that its instances go before it
 	box := tn.createNote(n, "box")
 	box.waitReady()
-	t.Run("exec carries input, both outputs and the exit code", func(t *testing.T) {
-		var stdout, stderr bytes.Buffer
-		err := box.remote(t.Context(), t, tn.token, "exec", remotecommand.StreamOptions{Stdin: strings.NewReader("in\n"), Stdout: &stdout, Stderr: &stderr},
-			"sh", "-c", `cat; echo "$0 $1" >&2; exit 7`, "a & b", "ü?=../%41")
-		var exit codeexec.CodeExitError
-		if !errors.As(err, &exit) || exit.Code != 7 || stdout.String() != "in\n" || stderr.String() != "a & b ü?=../%41\n" {
-			t.Errorf("got %v with stdout %q and stderr %q", err, stdout.String(), stderr.String())
-		}
-	})
-	t.Run("exec has a terminal whose size changes", func(t *testing.T) { box.terminal(t) })
-	t.Run("two commands run at once", func(t *testing.T) { box.twoAtOnce(t) })
-	t.Run("attach is the container's own process", func(t *testing.T) { box.attach(t) })
-	t.Run("port-forward reaches ports of the pod", func(t *testing.T) { box.forward(t, "8080", "8081") })
-	t.Run("proxy reaches the port that the path names", func(t *testing.T) {
-		c := callAs(t, tn.token)
-		for path, want := range map[string]string{
-			"/ports/8080/proxy/a%2Fb?x=1": "8080 /a%2Fb?x=1", "/ports/first/proxy": "8080 /", "/ports/second/proxy/x": "8081 /x",
-		} {
-			if got := c.want(http.StatusOK, http.MethodGet, box.base()+path, nil); got != want {
-				t.Errorf("%s: got %q, want %q", path, got, want)
-			}
-		}
-		c.wantStatus(http.StatusBadGateway, http.MethodGet, box.base()+"/ports/9/proxy", nil)
-		c.wantStatus(http.StatusNotFound, http.MethodGet, box.base()+"/ports/third/proxy", nil)
-		c.wantStatus(http.StatusBadRequest, http.MethodGet, box.base()+"/proxy", nil)
-	})
+	box.podVerbs(t)
 	t.Run("SPDY is not offered, and the answer says what is", func(t *testing.T) {
 		executor, err := remotecommand.NewSPDYExecutor(asClientGo(tn.token), http.MethodPost, box.verbURL(t, "exec", url.Values{"command": {"true"}, "stdout": {"true"}}))
 		if err != nil {
@@ -175,6 +152,51 @@ func TestPodVerbs(t *testing.T) {
 		}
 	})
 	t.Run("a right to read is no shell, and a right withdrawn ends one", func(t *testing.T) { box.withdrawn(t) })
+}
+
+// podVerbs uses each verb of a pod of twoServers whose ports are called first and second.
+func (i *instance) podVerbs(t *testing.T) {
+	t.Run("exec carries input, both outputs and the exit code", func(t *testing.T) {
+		var stdout, stderr bytes.Buffer
+		err := i.remote(t.Context(), t, i.tn.token, "exec", remotecommand.StreamOptions{Stdin: strings.NewReader("in\n"), Stdout: &stdout, Stderr: &stderr},
+			"sh", "-c", `cat; echo "$0 $1" >&2; exit 7`, "a & b", "ü?=../%41")
+		var exit codeexec.CodeExitError
+		if !errors.As(err, &exit) || exit.Code != 7 || stdout.String() != "in\n" || stderr.String() != "a & b ü?=../%41\n" {
+			t.Errorf("got %v with stdout %q and stderr %q", err, stdout.String(), stderr.String())
+		}
+	})
+	t.Run("exec has a terminal whose size changes", func(t *testing.T) { i.terminal(t) })
+	t.Run("two commands run at once", func(t *testing.T) { i.twoAtOnce(t) })
+	t.Run("attach is the container's own process", func(t *testing.T) { i.attach(t) })
+	t.Run("port-forward reaches ports of the pod", func(t *testing.T) { i.forward(t, "8080", "8081") })
+	t.Run("proxy reaches the port that the path names", func(t *testing.T) {
+		c := callAs(t, i.tn.token)
+		for path, want := range map[string]string{
+			"/ports/8080/proxy/a%2Fb?x=1": "8080 /a%2Fb?x=1", "/ports/first/proxy": "8080 /", "/ports/second/proxy/x": "8081 /x",
+		} {
+			if got := c.want(http.StatusOK, http.MethodGet, i.base()+path, nil); got != want {
+				t.Errorf("%s: got %q, want %q", path, got, want)
+			}
+		}
+		c.wantStatus(http.StatusBadGateway, http.MethodGet, i.base()+"/ports/9/proxy", nil)
+		c.wantStatus(http.StatusNotFound, http.MethodGet, i.base()+"/ports/third/proxy", nil)
+		c.wantStatus(http.StatusBadRequest, http.MethodGet, i.base()+"/proxy", nil)
+	})
+}
+
+// TestSandboxVerbs: a tenant's own pod is used with what kubectl itself is made of.
+func TestSandboxVerbs(t *testing.T) {
+	tn := newTenant(t, "alice")
+	tn.waitServed(sandboxes)
+	box := tn.box("box", `
+template:
+  podTemplate:
+    spec:
+      containers:
+      - {name: main, image: `+toolchain+`, stdin: true, command: [node, -e, "`+twoServers+`"], ports: [{name: first, containerPort: 8080}, {name: second, containerPort: 8081}]}
+`)
+	box.waitReady()
+	box.podVerbs(t)
 }
 
 // sizes gives a terminal's sizes as they come.

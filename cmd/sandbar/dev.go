@@ -90,33 +90,52 @@ the one that --component names; the component stands before each line, and in ea
 	return cmd
 }
 
-// develop watches and follows the log until the context ends, or one of both cannot go on.
+// develop watches and follows the log until the context ends, or one of both cannot go on. The log
+// comes first: an app that the first files make crash says why at once.
 func develop(ctx context.Context, engine *devsync.Engine, i *client.Instance, d *devPrinter, noLogs bool) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return engine.Watch(ctx) })
-	if !noLogs {
+	reading := make(chan struct{})
+	if noLogs {
+		close(reading)
+	} else {
 		group.Go(func() error {
-			none, lost := 0, false
-			for e, err := range i.Logs(ctx, client.LogOptions{Follow: true, Wait: true, Tail: &none}) {
-				switch {
-				case err != nil && ctx.Err() != nil:
-					return nil
-				case err != nil:
-					return err
-				}
-				if err := d.log(e); err != nil {
-					return err
-				}
-				if e.Type == client.LogReplaced || e.Type == client.LogConnected && lost {
-					// The sandbox was away, and its files may be others: a new pod, another volume.
-					engine.Refresh()
-				}
-				lost = e.Type == client.LogDisconnected
-			}
-			return nil
+			return followLog(ctx, i, d, sync.OnceFunc(func() { close(reading) }), engine.Refresh)
 		})
 	}
+	group.Go(func() error {
+		select {
+		case <-reading:
+			return engine.Watch(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	return group.Wait()
+}
+
+// followLog prints the log from now on. It calls reading when it is being read, and returned when
+// the sandbox was away, and its files may be others: a new pod, another volume.
+func followLog(ctx context.Context, i *client.Instance, d *devPrinter, reading, returned func()) error {
+	none, lost := 0, false
+	for e, err := range i.Logs(ctx, client.LogOptions{Follow: true, Wait: true, Tail: &none}) {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := d.log(e); err != nil {
+			return err
+		}
+		if e.Type == client.LogConnected {
+			reading()
+		}
+		if e.Type == client.LogReplaced || e.Type == client.LogConnected && lost {
+			returned()
+		}
+		lost = e.Type == client.LogDisconnected
+	}
+	return nil
 }
 
 // devPrinter prints a log and what happens to files, which come from two goroutines.

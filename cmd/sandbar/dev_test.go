@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -163,5 +164,30 @@ func TestDevCarriesEditsAndShowsTheLogUntilInterrupted(t *testing.T) {
 	}
 	if contentOf(workspace, "a") != "" {
 		t.Error("the app did not take the file")
+	}
+}
+
+// Lines that are printed while the log is not being read are shown to nobody.
+func TestDevReadsTheLogBeforeItSendsFiles(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w, dir := newWorld(t), t.TempDir()
+	w.withRunner(t, `test -e a && echo "crashed at once"; exec sleep 1000`)
+	plane := w.plane
+	var refused atomic.Int32
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/log" && refused.Add(1) <= 2 {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		plane(rw, r)
+	})
+	put(t, dir, "a", "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	await(t, errs, "in sync")
+	await(t, out, "crashed at once\n")
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("dev ended with %d: %s", code, errs)
 	}
 }

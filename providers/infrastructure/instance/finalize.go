@@ -43,8 +43,7 @@ func (r *reconciler) finalize(ctx context.Context, req request, obj *unstructure
 	if left == "" {
 		return reconcile.Result{}, ignoreGone(r.removeFinalizer(ctx, req, obj))
 	}
-	err = r.report(ctx, req, s, outcome{deleting: left})
-	return reconcile.Result{RequeueAfter: recheck}, ignoreGone(err)
+	return reconcile.Result{RequeueAfter: recheck}, r.report(ctx, req, s, outcome{deleting: left})
 }
 
 // remove takes the next step of a removal and says what it waits for; nothing means gone.

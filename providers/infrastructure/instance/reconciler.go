@@ -63,8 +63,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req request) (result reconci
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, obj)
 	}
-	result, err = r.converge(ctx, req, obj)
-	return result, ignoreGone(err)
+	return r.converge(ctx, req, obj)
 }
 
 // reconcileMissing handles an object that the cache does not hold: it is gone, or so new that
@@ -84,7 +83,7 @@ func (r *reconciler) converge(ctx context.Context, req request, obj *unstructure
 		return reconcile.Result{}, r.report(ctx, req, s, outcome{placing: errNotConfigured})
 	}
 	if err := r.confirm(ctx, req, s); err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, ignoreGone(err)
 	}
 	s.workspacePath = r.tenants.workspacePath(ctx, req.cluster)
 	var o outcome
@@ -213,7 +212,7 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope, o outcom
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	if _, err := r.tenants.patch(ctx, req, data, "status"); err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+		return ignoreGone(fmt.Errorf("writing the status: %w", err))
 	}
 	written, err := readStatus(changed)
 	if err != nil {
@@ -244,8 +243,9 @@ func retried(err error) error {
 	return err
 }
 
-// ignoreGone drops what an object that is gone or has changed answers: its own event follows,
-// or, where a deletion was missed, the sweep.
+// ignoreGone drops what a tenant's object that is gone or has changed answers: its own event
+// follows, or, where a deletion was missed, the sweep. The runtime cluster's answers are tried
+// again: its quota says Conflict, too, and a kind that is not served yet NotFound.
 func ignoreGone(err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, errStale) {
 		return nil

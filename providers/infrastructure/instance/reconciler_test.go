@@ -80,6 +80,29 @@ func TestTheKroInstanceIsMadeAfterItsIsolation(t *testing.T) {
 	}
 }
 
+// What a tenant's object answers when it is gone or has changed is dropped, as its event follows.
+// No event follows what the runtime cluster's quota and its discovery answer in passing.
+func TestWhateverTheRuntimeClusterRefusesInPassingIsTriedAgain(t *testing.T) {
+	quota := corev1.Resource("resourcequotas")
+	for name, refused := range map[string]error{
+		"a quota that just changed":        apierrors.NewConflict(quota, "sandbar", errors.New("the object has been modified")),
+		"a kind that is not served by all": apierrors.NewNotFound(thing.gvr().GroupResource(), "web"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.failWrites = func(_ string, obj runtime.Object) error {
+				if obj.GetObjectKind().GroupVersionKind().Kind == thing.gvk.Kind {
+					return refused
+				}
+				return nil
+			}
+			if err := w.reconcile(); !errors.Is(err, refused) {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
 func TestACachedObjectThatIsGoneIsNotPlaced(t *testing.T) {
 	for name, gone := range map[string]func(*world){
 		"gone from kcp": func(w *world) { w.inKCP = nil },

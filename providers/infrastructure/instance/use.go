@@ -191,7 +191,7 @@ func (d decision) again(now time.Time) reconcile.Result {
 func (r *reconciler) expire(ctx context.Context, req request, s *scope) (reconcile.Result, error) {
 	live, err := r.tenants.live(ctx, req)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("confirming the instance: %w", err)
+		return reconcile.Result{}, ignoreGone(fmt.Errorf("confirming the instance: %w", err))
 	}
 	if live.GetUID() != s.object.GetUID() || live.GetGeneration() != s.object.GetGeneration() || live.GetDeletionTimestamp() != nil {
 		// Its event is on the way; look again should it be lost.
@@ -203,7 +203,7 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope) (reconci
 		return reconcile.Result{RequeueAfter: recheck}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("deleting the instance: %w", err)
+		return reconcile.Result{}, ignoreGone(fmt.Errorf("deleting the instance: %w", err))
 	}
 	countLifecycle(s)
 	r.teller.tell(ctx, req, s, string(s.decision.deleted), deletionMessages[s.decision.deleted], r.now())

@@ -158,6 +158,24 @@ func TestAnInstanceIsLookedAtAgainAtItsDeadlineOnly(t *testing.T) {
 	}
 }
 
+// No event of the data plane's Lease wakes the instances: their own timers have to do.
+func TestADataPlaneThatIsSeenLateIsSeenAtTheDeadline(t *testing.T) {
+	w := newLife(t, map[string]any{"sleepAfterUnused": "1h"})
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: placement.SystemNamespace, Name: placement.DataPlaneLease}}
+	if err := w.runtime.Delete(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.kroSays(kroReady(w.kroInstance().GetGeneration()))
+	w.settle()
+	result, err := w.reconciler().Reconcile(t.Context(), testRequest)
+	if want := time.Hour + defaultActivityInterval; err != nil || result.RequeueAfter != want {
+		t.Fatalf("again in %v, want %v; error %v", result.RequeueAfter, want, err)
+	}
+	w.pass(result.RequeueAfter)
+	w.expect("at the deadline, and the data plane has served all the while", "Unused")
+}
+
 func TestNobodyIsPutToSleepWhileNobodyCanUseIt(t *testing.T) {
 	w := newLife(t, map[string]any{"sleepAfterUnused": "1h"})
 	w.settle()

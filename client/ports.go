@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -26,11 +27,14 @@ const (
 	tunnelPing = 10 * time.Second
 )
 
+// ErrPorts means that a port is not written as ForwardPorts says.
+var ErrPorts = errors.New("reading the ports")
+
 // ForwardPorts listens on the loopback address and carries each connection to a port of the pod, as
 // kubectl port-forward does, until the context ends or the way to the pod is lost. Each port is
 // "LOCAL:REMOTE", or one number for both; local port 0 takes a free one. ready gets the ports once
 // they listen; what keeps one from it is written to notes. Errors of single connections are logged
-// with klog.
+// with klog. Ports that are written differently are [ErrPorts].
 //
 // A pod that refuses one connection ends them all, as with kubectl.
 func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func([]portforward.ForwardedPort), notes io.Writer) error {
@@ -39,7 +43,7 @@ func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func(
 	listening := make(chan struct{})
 	forwarder, err := portforward.NewOnAddressesForStreaming(tunnel{ctx, i}, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, notes)
 	if err != nil {
-		return fmt.Errorf("reading the ports: %w", err)
+		return fmt.Errorf("%w: %w", ErrPorts, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- forwarder.ForwardPorts() }()

@@ -53,6 +53,11 @@ the one that --component names; the component stands before each line, and in ea
 			if err := checkRestart(opts.Restart); err != nil {
 				return err
 			}
+			for _, flag := range []string{"start-command", "timeout"} {
+				if cmd.Flags().Changed(flag) && !create.create {
+					return &usageError{fmt.Errorf("--%s is for a sandbox that --create makes; it is missing", flag)}
+				}
+			}
 			if create.create {
 				create.dir = append(args, ".")[1]
 				if err := s.ensure(cmd.Context(), cmd.ErrOrStderr(), args[0], create); err != nil {

@@ -28,6 +28,11 @@ them from its next start on: --restart auto restarts it if something changed.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if change.Restart != "" {
+				if err := checkRestart(change.Restart); err != nil {
+					return err
+				}
+			}
 			change.Set = map[string]string{}
 			for _, arg := range args[1:] {
 				if name, value, ok := strings.Cut(arg, "="); ok {

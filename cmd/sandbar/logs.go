@@ -39,6 +39,9 @@ colours; elsewhere stdout gets the bytes as they were written.`,
 			default:
 				return &usageError{fmt.Errorf("--stream %q is neither stdout nor stderr", opts.Stream)}
 			}
+			if opts.Since < 0 {
+				return &usageError{fmt.Errorf("--since %s is not before now: it says how old a line may be, for example 10m", opts.Since)}
+			}
 			asJSON, err := jsonOutput(output)
 			if err != nil {
 				return err

@@ -116,7 +116,17 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 	w := newWorld(t)
 	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
 	for _, args := range [][]string{
-		{"logs"}, {"logs", "web", "--stream", "stdin"}, {"logs", "web", "-o", "yaml"}, {"logs", "web", "--unknown"},
+		{"logs"},
+		{"logs", "web", "--stream", "stdin"},
+		{"logs", "web", "-o", "yaml"},
+		{"logs", "web", "--unknown"},
+		{"trust", "https://one.example.com", "https://two.example.com"},
+		{"no-such-command"},
+		{"env", "web", "A=1", "--restart", "later"},
+		{"dev", "web", "--start-command", "x"},
+		{"dev", "web", "--timeout", "1m"},
+		{"logs", "web", "--since", "-5m"},
+		{"port-forward", "web", "80", "--port", "8080"},
 	} {
 		if code, stdout, stderr := w.run(t, args...); code != exitUsage || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)

@@ -167,6 +167,17 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	}
 }
 
+func TestPortForwardSaysWhichPortIsWrittenWrongly(t *testing.T) {
+	w := newWorld(t)
+	w.verbs = []string{"port-forward"}
+	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
+	for _, port := range []string{"http", "1:2:3", "99999"} {
+		if code, _, stderr := w.run(t, "port-forward", "web", port); code != exitUsage || !strings.Contains(stderr, port) {
+			t.Errorf("%s: exit code %d, %q", port, code, stderr)
+		}
+	}
+}
+
 func TestPortForwardNeedsTheVerb(t *testing.T) {
 	w := newWorld(t)
 	if code, _, stderr := w.run(t, "port-forward", "web", "80"); code != exitUsage || !strings.Contains(stderr, "no verb port-forward") {

@@ -40,6 +40,9 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && cmd.Flags().Changed("port") {
+				return &usageError{errors.New("--port is for the one port without PORTs; with them, say LOCAL:PORT")}
+			}
 			i, err := s.instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -65,11 +68,15 @@ func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error 
 	if !i.Has(client.PortForwardVerb) {
 		return &usageError{fmt.Errorf("this kind has no verb %s: without ports, what it serves over HTTP is on a port of this machine", client.PortForwardVerb)}
 	}
-	return i.ForwardPorts(cmd.Context(), ports, func(forwarded []portforward.ForwardedPort) {
+	err := i.ForwardPorts(cmd.Context(), ports, func(forwarded []portforward.ForwardedPort) {
 		for _, p := range forwarded {
 			fmt.Fprintf(cmd.OutOrStdout(), "127.0.0.1:%d to port %d\n", p.Local, p.Remote)
 		}
 	}, cmd.ErrOrStderr())
+	if errors.Is(err, client.ErrPorts) {
+		return &usageError{err}
+	}
+	return err
 }
 
 func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {

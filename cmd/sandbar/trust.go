@@ -104,7 +104,7 @@ func newTrustCommand(s *session) *cobra.Command {
 Calling a verb sends your token to the data plane that the instance's status names. sandbar does
 so only for data planes that you have named with this command. Check with the people who run
 the provider that the URL is theirs.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return s.trust(cmd, args[0], caFile)

@@ -107,6 +107,14 @@ func TestAShutdownPolicyDefaultsToRetain(t *testing.T) {
 // admit sets the defaults of a lifecycle and checks it as kcp would; it returns the refusals.
 func admit(t *testing.T, kindFields string, lifecycle map[string]any) string {
 	t.Helper()
+	return check(t, kindFields, map[string]any{
+		"metadata": map[string]any{"name": "one"}, "spec": map[string]any{"lifecycle": lifecycle},
+	}, nil)
+}
+
+// check sets the defaults of an object and checks it as kcp would, next to what it is to replace.
+func check(t *testing.T, kindFields string, object, old map[string]any) string {
+	t.Helper()
 	_, _, _, root := build(t, `{"suspended": "boolean | default=false", `+kindFields+`}`)
 	var internal apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(root, &internal, nil); err != nil {
@@ -120,11 +128,14 @@ func admit(t *testing.T, kindFields string, lifecycle map[string]any) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := map[string]any{"spec": map[string]any{"lifecycle": lifecycle}}
 	defaulting.Default(object, structural)
 	errs := validation.ValidateCustomResource(nil, runtime.DeepCopyJSON(object), validator)
-	rules := cel.NewValidator(structural, false, celconfig.PerCallLimit)
-	ofRules, _ := rules.Validate(t.Context(), nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+	rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+	var before any // as the API server calls it: nil, and no empty map, when an object is created
+	if old != nil {
+		before = old
+	}
+	ofRules, _ := rules.Validate(t.Context(), nil, structural, object, before, celconfig.RuntimeCELCostBudget)
 	if all := append(errs, ofRules...).ToAggregate(); all != nil {
 		return all.Error()
 	}

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -74,6 +75,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	root.Properties["spec"] = *withLifecycle(withPodTemplate(&spec, tmpl.Spec.PodTemplate))
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
 	demandSpec(root)
+	boundName(root)
 	version.Served, version.Storage = true, true
 	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 	version.AdditionalPrinterColumns = append(printerColumns(), p.schema.AdditionalPrinterColumns...)
@@ -105,6 +107,17 @@ func demandSpec(root *apiextensionsv1.JSONSchemaProps) {
 	}
 	spec.Default = &apiextensionsv1.JSON{Raw: []byte("{}")}
 	root.Properties["spec"] = spec
+}
+
+// boundName refuses a name that kro could not put into the labels of what it makes: said later, it
+// would be said of objects that tenants do not see. Only at creation, so that one from before this
+// rule can still be changed and deleted.
+func boundName(root *apiextensionsv1.JSONSchemaProps) {
+	root.XValidations = append(root.XValidations, apiextensionsv1.ValidationRule{
+		Rule:            fmt.Sprintf("oldSelf.hasValue() || size(self.metadata.name) <= %d", validation.LabelValueMaxLength),
+		Message:         fmt.Sprintf("metadata.name must be at most %d characters long", validation.LabelValueMaxLength),
+		OptionalOldSelf: new(true),
+	})
 }
 
 func categories(own []string) []string {

@@ -114,6 +114,21 @@ func TestAnObjectWithoutASpecIsNotAdmittedBare(t *testing.T) {
 	}
 }
 
+func TestANameThatIsNoLabelIsRefused(t *testing.T) {
+	named := func(length int) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": strings.Repeat("a", length)}, "spec": map[string]any{}}
+	}
+	if got := check(t, `"a": "string"`, named(63), nil); got != "" {
+		t.Errorf("a name as long as a label: %s", got)
+	}
+	if got := check(t, `"a": "string"`, named(64), nil); !strings.Contains(got, "metadata.name must be at most 63 characters long") {
+		t.Errorf("a longer name is answered with %q", got)
+	}
+	if got := check(t, `"a": "string"`, named(64), named(64)); got != "" {
+		t.Errorf("changing an object from before the rule: %s", got)
+	}
+}
+
 func TestASchemaIsNamedByItsContent(t *testing.T) {
 	name, labels, version, _ := build(t, `{"suspended": "boolean | default=false"}`)
 	again, _, _, _ := build(t, `{"suspended": "boolean | default=false"}`)

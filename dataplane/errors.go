@@ -37,7 +37,6 @@ const (
 	causeHeld          = "held"
 	causeSuspended     = "suspended"
 	causeExpired       = "expired"
-	causeOverQuota     = "over_quota"
 	causeNotDeveloped  = "not_in_development"
 	causeForeignRef    = "foreign_reference"
 	causeBodyTooLarge  = "body_too_large"

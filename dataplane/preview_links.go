@@ -236,7 +236,6 @@ var pageTitles = map[string]string{
 	causeWakeTimeout: "This preview did not wake up",
 	causeSuspended:   "This preview is suspended",
 	causeExpired:     "This preview has ended",
-	causeOverQuota:   "There is no room for this preview",
 }
 
 // writePreviewRefusal answers a refusal on a preview's host: with a page to a person.

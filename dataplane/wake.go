@@ -46,7 +46,7 @@ func suspension(instance *unstructured.Unstructured) sandbarv1alpha1.SuspensionC
 	annotations, _ := metadata["annotations"].(map[string]any)
 	cause, _ := annotations[placement.AnnotationSuspension].(string)
 	switch cause := sandbarv1alpha1.SuspensionCause(cause); cause {
-	case sandbarv1alpha1.SuspendedUnused, sandbarv1alpha1.SuspendedExpired, sandbarv1alpha1.SuspendedQuota:
+	case sandbarv1alpha1.SuspendedUnused, sandbarv1alpha1.SuspendedExpired:
 		return cause
 	case sandbarv1alpha1.SuspendedByUser:
 	}
@@ -221,14 +221,10 @@ func (x *exchange) waitsInBrowser() bool {
 // suspended refuses what does not wake an instance.
 func suspended(cause sandbarv1alpha1.SuspensionCause) *refusal {
 	e := &refusal{code: http.StatusConflict, reason: metav1.StatusReasonConflict}
-	switch cause {
-	case sandbarv1alpha1.SuspendedExpired:
+	if cause == sandbarv1alpha1.SuspendedExpired {
 		e.cause = causeExpired
 		e.message = "the instance's time is over: set a later spec.lifecycle.shutdownTime to have it back"
-	case sandbarv1alpha1.SuspendedQuota:
-		e.cause = causeOverQuota
-		e.message = "the operator's quota has no room for the instance: delete or suspend others, or ask the operator"
-	default:
+	} else {
 		e.cause = causeSuspended
 		e.message = "the instance is suspended by its tenant: set its spec.suspended to false to resume it"
 	}

@@ -78,7 +78,6 @@ func TestWhatTheAppsOwnPageSendsWaits(t *testing.T) {
 func TestThePageOfWhatIsSuspendedDoesNotLoadItself(t *testing.T) {
 	for cause, title := range map[sandbarv1alpha1.SuspensionCause]string{
 		sandbarv1alpha1.SuspendedByUser: "This preview is suspended", sandbarv1alpha1.SuspendedExpired: "This preview has ended",
-		sandbarv1alpha1.SuspendedQuota: "There is no room for this preview",
 	} {
 		t.Run(string(cause), func(t *testing.T) {
 			t.Parallel()

@@ -374,7 +374,6 @@ func TestWhatDoesNotSleepIsNotWoken(t *testing.T) {
 	}{
 		"suspended by its tenant":   {sandbarv1alpha1.SuspendedByUser, "spec.suspended to false"},
 		"its time is over":          {sandbarv1alpha1.SuspendedExpired, "a later spec.lifecycle.shutdownTime"},
-		"no room in the quota":      {sandbarv1alpha1.SuspendedQuota, "quota"},
 		"a cause that nobody knows": {"Whatever", "spec.suspended to false"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ var impossible = map[string]func(before, now *record) bool{
 		if !now.is("Suspended") {
 			return now.reason("Suspended") != "NotSuspended"
 		}
-		return !slices.Contains([]string{"ByUser", "Unused", "Expired", "Quota"}, now.reason("Suspended"))
+		return !slices.Contains([]string{"ByUser", "Unused", "Expired"}, now.reason("Suspended"))
 	},
 	"asleep for another reason than that nobody uses it": func(_, now *record) bool {
 		return now.in("Sleeping") && now.reason("Suspended") != "Unused" || now.in("Suspended") && now.reason("Suspended") == "Unused"

@@ -67,8 +67,6 @@ const (
 	SuspendedByUser SuspensionCause = "ByUser"
 	// SuspendedExpired: the shutdown time has passed.
 	SuspendedExpired SuspensionCause = "Expired"
-	// SuspendedQuota: the operator's quota has no room for it.
-	SuspendedQuota SuspensionCause = "Quota"
 	// SuspendedUnused: nobody used it for sleepAfterUnused.
 	SuspendedUnused SuspensionCause = "Unused"
 )
@@ -78,7 +76,7 @@ type InstanceSuspension struct {
 	// Since is when the instance was suspended.
 	Since metav1.Time `json:"since"`
 
-	// Cause is on whose behalf: ByUser, Expired, Quota or Unused.
+	// Cause is on whose behalf: ByUser, Expired or Unused.
 	Cause SuspensionCause `json:"cause"`
 
 	// Kept names what outlives the suspension: "Identity" (name, URL, control token) and, if

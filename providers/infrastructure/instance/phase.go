@@ -125,7 +125,6 @@ func suspendedVerdict(s *scope) verdict {
 var suspensionMessages = map[sandbarv1alpha1.SuspensionCause]string{
 	sandbarv1alpha1.SuspendedByUser:  "set spec.suspended to false to resume",
 	sandbarv1alpha1.SuspendedExpired: "its spec.lifecycle.shutdownTime has passed; set a later one to resume",
-	sandbarv1alpha1.SuspendedQuota:   "the operator's quota has no room for it; it resumes when there is room",
 	sandbarv1alpha1.SuspendedUnused:  "nobody used it for spec.lifecycle.sleepAfterUnused; the next request wakes it",
 }
 

@@ -39,7 +39,7 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 			Type: "object", Description: "Set while the instance is suspended.", Required: []string{"cause", "since"},
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{
 				"since": {Type: "string", Format: "date-time", Description: "When the instance was suspended."},
-				"cause": {Type: "string", Description: "On whose behalf: ByUser, Expired, Quota or Unused."},
+				"cause": {Type: "string", Description: "On whose behalf: ByUser, Expired or Unused."},
 				"kept": {
 					Type: "array", Description: "What outlives the suspension: Identity (name, URL, control token) and, if there are any, Volumes.",
 					XListType: new("set"), Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &str},

@@ -4,7 +4,6 @@
 package install
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,12 +20,11 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 	"github.com/sandbar-dev/sandbar/templates"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func testOptions() Options {
 	return Options{
@@ -73,19 +70,7 @@ func TestWhatIsAppliedIsTheGolden(t *testing.T) {
 				}
 				fmt.Fprintf(&out, "---\n%s", raw)
 			}
-			file := filepath.Join("testdata", side+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(file, []byte(out.String()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Errorf("go test ./install -update writes it anew; (-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", side+".golden.yaml"), []byte(out.String()))
 		})
 	}
 }

@@ -6,8 +6,6 @@ package templates
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,10 +15,9 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func get(t *testing.T, name string) *sandbarv1alpha1.Template {
 	t.Helper()
@@ -202,19 +199,7 @@ func TestTheAppliedTemplateIsTheGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", name+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("go test ./templates -update writes it anew; (-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".golden.yaml"), got)
 		})
 	}
 }

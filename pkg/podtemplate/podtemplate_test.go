@@ -6,20 +6,16 @@ package podtemplate
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 var rules = Rules{
 	Labels:             map[string]string{"sandbar.dev/instance-uid": "our-uid"},
@@ -115,19 +111,7 @@ volumeClaimTemplates: [{metadata: {name: home}, spec: {resources: {requests: {st
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", name+".golden.yaml")
-			if *update {
-				if err := os.WriteFile(file, got, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("go test ./pkg/podtemplate -update writes it anew; (-want +got):\n%s", diff)
-			}
+			golden.Check(t, filepath.Join("testdata", name+".golden.yaml"), got)
 			if claims, err := FormerVolumes(fields); err != nil || len(claims) != len(pod.VolumeClaimTemplates) {
 				t.Errorf("the volumes read back are %v, %v", claims, err)
 			}

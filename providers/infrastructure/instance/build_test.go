@@ -7,13 +7,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"flag"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,10 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 var thing = kind{
 	template: "thing",
@@ -107,7 +103,7 @@ func TestAPlacementIsBuiltAsTheGoldenFilesSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScope()
 			change(s)
-			checkGolden(t, filepath.Join("testdata", name+".yaml"), render(t, s))
+			golden.Check(t, filepath.Join("testdata", name+".yaml"), render(t, s))
 		})
 	}
 }
@@ -136,22 +132,6 @@ func render(t *testing.T, s *scope) []byte {
 		out.Write(document)
 	}
 	return out.Bytes()
-}
-
-func checkGolden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs; check the change and run with -update (-want +got):\n%s", path, diff)
-	}
 }
 
 func TestPublicEgressReachesNoAddressThatIsNotPublic(t *testing.T) {

@@ -5,8 +5,6 @@ package template
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,10 +16,9 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/templates"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestTheCompletedGraphIsTheGolden shows in a review what kro gets of a Template that can be
 // developed.
@@ -41,19 +38,7 @@ func TestTheCompletedGraphIsTheGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join("testdata", "web-app.developed.golden.yaml")
-	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("go test ./providers/infrastructure/template -update writes it anew; (-want +got):\n%s", diff)
-	}
+	golden.Check(t, filepath.Join("testdata", "web-app.developed.golden.yaml"), got)
 }
 
 // What is not listed must not change by as much as a space: kro would write it, and a database

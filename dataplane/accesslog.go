@@ -39,6 +39,9 @@ func logAccess(ctx context.Context, log *slog.Logger, x *exchange, took time.Dur
 	if x.route.component != "" {
 		attrs = append(attrs, slog.String("component", x.route.component))
 	}
+	if x.route.port != "" {
+		attrs = append(attrs, slog.String("port", x.route.port))
+	}
 	if x.auditID != "" {
 		attrs = append(attrs, slog.String("auditID", x.auditID))
 	}

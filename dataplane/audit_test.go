@@ -51,6 +51,7 @@ type auditLine struct {
 		Name      string `json:"name"`
 		UID       string `json:"uid"`
 		Component string `json:"component"`
+		Port      string `json:"port"`
 	} `json:"object"`
 	Verb            string  `json:"verb"`
 	Method          string  `json:"method"`
@@ -124,6 +125,22 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	}
 	if ids := res.Header.Values("Audit-Id"); len(ids) != 1 || ids[0] != got[0].ID {
 		t.Errorf("the caller was told %q, the line is %s", ids, got[0].ID)
+	}
+}
+
+// Which of a pod's ports was used is the caller's choice, and the right to proxy is one for all.
+func TestTheLinesNameThePortThatTheCallerNamed(t *testing.T) {
+	w, out := audited(t, http.NotFoundHandler(), podVerbs)
+	w.do("GET", demo+"ports/1/proxy", adminToken, nil)
+	w.do("POST", demo+"sync", adminToken, nil)
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := out.lines(t); len(lines) != 2 || lines[0].Object.Port != "1" || lines[1].Object.Port != "" {
+		t.Errorf("the lines are %s", out.String())
+	}
+	if logs := w.logs.String(); strings.Count(logs, `"port":"1"`) != 1 || strings.Count(logs, `"port"`) != 1 {
+		t.Errorf("the access lines are %s", logs)
 	}
 }
 

@@ -200,6 +200,7 @@ func (a *auditRecord) appendObject(b []byte) []byte {
 	b = appendField(b, "name", a.route.name)
 	b = appendField(b, "uid", a.uid)
 	b = appendField(b, "component", a.route.component)
+	b = appendField(b, "port", a.route.port)
 	b = append(b, '}')
 	return appendField(b, "verb", a.route.verb)
 }

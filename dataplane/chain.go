@@ -135,7 +135,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 		return refused
 	}
 	h.auditor.started(x)
-	return h.transport(x, at, to)
+	return h.transport(x, to, endpoint)
 }
 
 // ready tells whether the caches have been filled. Until then everything would seem not to exist,
@@ -175,7 +175,9 @@ func (h *handler) authorize(x *exchange) (grant, *refusal) {
 	ctx, span := childSpan(x.request.Context(), "authorize", trace.SpanKindInternal)
 	defer span.End()
 	permission, refused := h.authorizer.authorize(ctx, x.question)
-	x.id = permission.id
+	if x.id.UID == "" { // else it is known from the placement, and kcp may tell less
+		x.id = permission.id
+	}
 	return permission, refused
 }
 

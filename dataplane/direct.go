@@ -130,7 +130,7 @@ func (d *direct) dial(ctx context.Context, ready iter.Seq[readyPod]) (net.Conn, 
 		}
 		errs = append(errs, err)
 	}
-	return nil, "", errors.Join(errs...)
+	return nil, "", fmt.Errorf("%w: %w", errNotAccepted, errors.Join(errs...))
 }
 
 func (d *direct) order(endpoints []endpoint) []endpoint {

@@ -16,6 +16,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/http1"
 )
 
 var (
@@ -38,8 +41,9 @@ type upstream struct {
 	header http.Header
 }
 
-// transport sends the request to the pod and the answer to the caller.
-func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
+// transport sends the request to the pod and the answer to the caller. When the instance has fallen
+// asleep on the way, the request waits like one that came a moment later; once.
+func (h *handler) transport(x *exchange, to *target, e sandbarv1alpha1.Endpoint) *refusal {
 	up, refused := h.upstream(x, to)
 	if refused != nil {
 		return refused
@@ -47,17 +51,52 @@ func (h *handler) transport(x *exchange, at *place, to *target) *refusal {
 	x.sent = time.Now()
 	ctx, cancel := context.WithCancelCause(x.request.Context())
 	ctx, span := spanToPod(ctx, x)
-	stop := h.supervise(ctx, cancel, x, at)
+	stop := h.supervise(ctx, cancel, x, to.at)
 	x.atEnd(func() {
 		x.noteCut(ctx)
 		stop()
 		span.End()
 		cancel(nil)
 	})
+	refused = h.carry(ctx, x, to, up)
+	if refused == nil || !x.isUnheard(refused) || !fellAsleep(to.at) {
+		return refused
+	}
+	x.supervisor.answered() // no pod is waited for until there is one
+	at, refused := h.wake(x, to.at, e)
+	if refused != nil {
+		return refused
+	}
+	if to, refused = h.placer.resolve(at, x.route, e); refused != nil {
+		return refused
+	}
+	if up, refused = h.upstream(x, to); refused != nil {
+		return refused
+	}
+	x.sent = time.Now()
+	x.supervisor.asked(x.sent)
+	return h.carry(ctx, x, to, up)
+}
+
+// carry takes the request to a pod that is awake.
+func (h *handler) carry(ctx context.Context, x *exchange, to *target, up upstream) *refusal {
 	if isUpgrade(x.request.Header) {
 		return h.upgrade(ctx, x, to, up)
 	}
 	return h.forward(ctx, x, to, up)
+}
+
+// isUnheard tells whether a request that met such an end may be sent again: nothing of it was sent,
+// or it has no body and only asks. What a pod may have acted on is never sent twice.
+func (x *exchange) isUnheard(refused *refusal) bool {
+	if errors.Is(refused, errNoEndpoint) || errors.Is(refused, errNotAccepted) {
+		return true
+	}
+	verb, _ := kubernetesVerb(x.request.Method)
+	if verb != "get" || x.request.ContentLength != 0 {
+		return false
+	}
+	return refused.cause == causeUnreachable || refused.cause == causeNotReady || errors.Is(refused, http1.ErrClosed)
 }
 
 func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
@@ -214,8 +253,10 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *target, err error
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return gatewayTimeout(h.settings.limits().ResponseTimeout, err)
 	}
-	// The error's text may quote the pod, so it is replaced.
-	return badGateway(causeBadAnswer, "the instance gave no valid HTTP answer: look at its log", errBadAnswer)
+	if !errors.Is(err, http1.ErrClosed) {
+		err = errBadAnswer // instead of a text that may quote the pod
+	}
+	return badGateway(causeBadAnswer, "the instance gave no valid HTTP answer: look at its log", err)
 }
 
 // noteCut records why an answer that had begun was cut.

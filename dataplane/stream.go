@@ -108,6 +108,17 @@ func (c *supervisor) stop() {
 // answered ends the wait for the pod's answer.
 func (c *supervisor) answered() { c.answerBy.Store(0) }
 
+// asked begins the wait anew, for a pod that is asked now.
+func (c *supervisor) asked(now time.Time) {
+	if c.patience == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answerBy.Store(now.Add(c.patience).UnixNano())
+	c.timer.Reset(time.Until(c.next()))
+}
+
 // progress gives the pod its time anew: it has just got some more of the request. Never once it
 // has answered, or a long answer would be cut.
 func (c *supervisor) progress() {

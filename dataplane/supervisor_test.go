@@ -28,6 +28,12 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			c.progress()
 		}, causeTimeout, 3*time.Second + patience},
+		"a pod that is asked after a waking": {func(c *supervisor) {
+			c.answered()
+			time.Sleep(3 * time.Second)
+			c.patience = time.Second
+			c.asked(time.Now())
+		}, causeTimeout, 4 * time.Second},
 		"a pod that has answered": {func(c *supervisor) { c.answered() }, causeStreamCeiling, longest},
 		// A long answer to a body that is still on its way was cut once.
 		"a pod that gets more of the request after it has answered": {func(c *supervisor) {

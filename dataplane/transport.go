@@ -38,8 +38,12 @@ const (
 	dialTimeout = 3 * time.Second
 )
 
-// errNoEndpoint means that no pod of the Service is ready.
-var errNoEndpoint = errors.New("no endpoint of the service is ready")
+var (
+	// errNoEndpoint means that no pod of the Service is ready.
+	errNoEndpoint = errors.New("no endpoint of the service is ready")
+	// errNotAccepted means that those which are ready accept no connection.
+	errNotAccepted = errors.New("no endpoint of the service accepts connections")
+)
 
 // transport carries requests to the ports of Services.
 type transport interface {

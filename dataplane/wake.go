@@ -53,6 +53,12 @@ func suspension(instance *unstructured.Unstructured) sandbarv1alpha1.SuspensionC
 	return sandbarv1alpha1.SuspendedByUser
 }
 
+// fellAsleep tells whether an instance is suspended by now that was not when it was looked at.
+func fellAsleep(at *place) bool {
+	now := at.kind.instances.get(at.id.Namespace(), at.instance.GetName())
+	return now != nil && suspension(now) != ""
+}
+
 // awake notes that the instance is used, and holds the request while the instance sleeps or wakes.
 // It returns the placement as it is then. Nothing of the request's body has been read, and no pod
 // has heard of it.
@@ -77,7 +83,7 @@ func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*pla
 		return now, refused
 	}
 	timeout := at.kind.wakeTimeout()
-	began := h.wakes.begin(at, timeout, h.activity)
+	began := h.wakes.begin(now, timeout, h.activity)
 	if x.waitsInBrowser() {
 		return nil, wakingPage(time.Since(began), timeout)
 	}

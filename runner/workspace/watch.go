@@ -149,7 +149,9 @@ func (x *Watch) collect(ctx context.Context) error {
 	case <-timer.C:
 	}
 	// Its own deadline ends a read at once, whatever the quiet time has set.
-	stop := context.AfterFunc(ctx, func() { _ = x.events.SetReadDeadline(time.Unix(1, 0)) })
+	// When begin replaces the events, the quiet time ends the next read.
+	events := x.events
+	stop := context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var until time.Time
 	for {

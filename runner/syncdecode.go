@@ -22,7 +22,7 @@ type restartMode string
 
 const (
 	restartNever  restartMode = "never"
-	restartLater  restartMode = "later"
+	restartLater  restartMode = syncwire.RestartLater
 	restartStart  restartMode = "start"
 	restartAuto   restartMode = "auto"
 	restartAlways restartMode = "always"

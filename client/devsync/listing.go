@@ -103,12 +103,16 @@ func (e *Engine) tidy(ctx context.Context, changes []change) error {
 			delete(candidates, dir)
 		}
 	}
+	restart := ""
+	if e.owed {
+		restart = syncwire.RestartLater // or this would be the end of what is owed
+	}
 	for range 2 {
 		dirs := slices.Sorted(maps.Keys(candidates))
 		if len(dirs) == 0 {
 			return nil
 		}
-		applied, err := e.opts.Remote.Apply(ctx, "", func(out *syncwire.Encoder) error {
+		applied, err := e.opts.Remote.Apply(ctx, restart, func(out *syncwire.Encoder) error {
 			for _, dir := range dirs {
 				if err := out.Entry(syncwire.Frame{Op: syncwire.OpDelete, Path: dir, Expect: &syncwire.Entry{Type: syncwire.Dir}}); err != nil {
 					return err

@@ -32,10 +32,6 @@ const wholeBytes = 1 << 20
 // errMoved means that a file changed while it was being sent. What was sent is not applied.
 var errMoved = errors.New("a file changed while it was being sent")
 
-// later has what follows a batch, a restart or a Template's commands, wait for the next batch that
-// does not say so.
-const later = "later"
-
 // push makes the workspace as the directory is.
 func (e *Engine) push(ctx context.Context, changes []change) error {
 	for len(changes) > 0 {
@@ -46,7 +42,7 @@ func (e *Engine) push(ctx context.Context, changes []change) error {
 		}
 		restart := e.opts.Restart
 		if n < len(changes) {
-			restart = later
+			restart = syncwire.RestartLater
 		}
 		if err := e.pushBatch(ctx, changes[:n], restart); err != nil {
 			return err
@@ -74,7 +70,7 @@ func (e *Engine) pushBatch(ctx context.Context, changes []change, restart string
 	switch {
 	case err == nil:
 		e.pushed(&b, applied)
-		e.owed = restart == later
+		e.owed = restart == syncwire.RestartLater
 		return e.base.flush()
 	case errors.Is(err, errMoved):
 		for _, path := range b.moved {
@@ -94,7 +90,7 @@ func (e *Engine) pushBatch(ctx context.Context, changes []change, restart string
 		return nil
 	}
 	half := len(changes) / 2
-	if err := e.pushBatch(ctx, changes[:half], later); err != nil {
+	if err := e.pushBatch(ctx, changes[:half], syncwire.RestartLater); err != nil {
 		return err
 	}
 	return e.pushBatch(ctx, changes[half:], restart)

@@ -6,6 +6,7 @@
 package devsync_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -288,30 +290,65 @@ func TestAFirstSyncOfSeveralBatchesStartsTheAppOnceWithAllFiles(t *testing.T) {
 		"the last file is refused, and one more": {tree: files{"a": "a", "b": strings.Repeat("b", 20<<10), "c": strings.Repeat("c", 20<<10)}, limit: 10 << 10, refused: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "SANDBAR_START_COMMAND=ls | wc -l; while kill -0 $PPID; do sleep 1; done")
+			w := newWorld(t, countFiles)
 			limited := func(*http.Request) fault { return fault{limit: c.limit} }
 			w.fault.Store(&limited)
 			write(t, w.dir, c.tree)
-			var counts []string
-			for e, err := range w.instance.Logs(t.Context(), client.LogOptions{Follow: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if e.Type != client.LogOutput {
-					continue
-				}
-				if counts = append(counts, strings.TrimSpace(string(e.Record.Data))); len(counts) == 2 {
-					break
-				}
+			got := w.starts(func() {
 				if r := w.mustSync(nil); len(r.Refused) != c.refused {
 					t.Errorf("refused: %v", r.Refused)
 				}
-			}
-			if diff := cmp.Diff([]string{"0", strconv.Itoa(len(c.tree) - c.refused)}, counts); diff != "" {
+			})
+			if diff := cmp.Diff([]string{"0", strconv.Itoa(len(c.tree) - c.refused)}, got); diff != "" {
 				t.Errorf("the files at each start (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// A directory that is tidied away is a batch too, and not the one that the app waits for.
+func TestARefusedLastFileAndATidiedDirectoryStillRestartTheApp(t *testing.T) {
+	w := newWorld(t, countFiles)
+	limited := func(*http.Request) fault { return fault{limit: 10 << 10} }
+	w.fault.Store(&limited)
+	auto := func(o *devsync.Options) { o.Restart = "auto" }
+	got := w.starts(
+		func() {
+			write(t, w.dir, files{"1/x": "x"})
+			w.mustSync(auto)
+		},
+		func() {
+			write(t, w.dir, files{"1": "-", "a": "a", "b": "b", "c": strings.Repeat("c", 20<<10)})
+			w.mustSync(auto)
+		},
+	)
+	if diff := cmp.Diff([]string{"0", "1", "2"}, got); diff != "" {
+		t.Errorf("the files at each start (-want +got):\n%s", diff)
+	}
+}
+
+// countFiles is an app that prints how many files and directories lie in the workspace, and ends
+// with its runner.
+const countFiles = "SANDBAR_START_COMMAND=ls | wc -l; while kill -0 $PPID; do sleep 1; done"
+
+// starts takes one step after each start of the app, and returns what it printed at each.
+func (w *world) starts(steps ...func()) (printed []string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	for e, err := range w.instance.Logs(ctx, client.LogOptions{Follow: true}) {
+		if err != nil {
+			w.t.Fatalf("after %q: %v", printed, err)
+		}
+		if e.Type != client.LogOutput {
+			continue
+		}
+		if printed = append(printed, strings.TrimSpace(string(e.Record.Data))); len(printed) > len(steps) {
+			break
+		}
+		steps[len(printed)-1]()
+	}
+	return printed
 }
 
 // A home folder has the cache folder in it, with what the engine keeps of the home folder.

@@ -53,7 +53,7 @@ func upload(ctx context.Context, remote devsync.Remote, source, destination stri
 		err = u.add(ctx, "", info)
 	}
 	if err == nil {
-		err = u.send(ctx)
+		err = u.send(ctx, "never")
 	}
 	if err != nil {
 		return fmt.Errorf("copying to %s: %w", destination, err)
@@ -124,7 +124,7 @@ func (u *treeUp) add(ctx context.Context, name string, info fs.FileInfo) error {
 		return u.leaveOut(entry.file, "it is neither a file, a directory nor a symlink")
 	}
 	if len(u.batch) >= copyBatchEntries || len(u.batch) > 0 && u.bytes+entry.frame.Size > copyBatchBytes {
-		if err := u.send(ctx); err != nil {
+		if err := u.send(ctx, syncwire.RestartLater); err != nil {
 			return err
 		}
 	}
@@ -140,11 +140,11 @@ func (u *treeUp) leaveOut(name, reason string) error {
 }
 
 // send sends the batch, which is applied whole or not at all.
-func (u *treeUp) send(ctx context.Context) error {
+func (u *treeUp) send(ctx context.Context, restart string) error {
 	if len(u.batch) == 0 {
 		return nil
 	}
-	_, err := u.remote.Apply(ctx, "", func(out *syncwire.Encoder) error {
+	_, err := u.remote.Apply(ctx, restart, func(out *syncwire.Encoder) error {
 		for _, entry := range u.batch {
 			if err := entry.write(out); err != nil {
 				return err

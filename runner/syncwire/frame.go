@@ -11,6 +11,10 @@ const ContentType = "application/vnd.sandbar.sync.v1"
 // Version is the version of the frames that this package speaks.
 const Version = 1
 
+// RestartLater in OpBegin has what follows a batch, a restart or a Template's commands, wait for
+// the next batch that says something else: all but the last of several say it.
+const RestartLater = "later"
+
 // Op is what a frame does.
 type Op string
 

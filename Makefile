@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 GO ?= go
 TOOL := $(GO) tool -modfile=hack/tools/go.mod
 STACKCMD := $(GO) -C hack/stack run .
-MODULES := . hack/stack
+MODULES := . hack/stack hack/stack/mutagen
 
 ##@ Start here
 .PHONY: demo
@@ -125,7 +125,7 @@ generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
 
 .PHONY: verify
 verify: deps ## Fail when generated files or modules are stale
-	@hack/verify.sh
+	@hack/verify.sh $(MODULES)
 
 .PHONY: lint
 lint: deps ## golangci-lint over all modules

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fails when a generated file differs from what its source generates, or a go.mod is not tidy,
-# and shows the difference. Works on a copy, so that it changes nothing; needs the network only
-# for modules that the module cache lacks.
+# and shows the difference. Arguments are the modules' folders. Works on a copy, so that it
+# changes nothing; needs the network only for modules that the module cache lacks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=$(mktemp -d)
@@ -20,7 +20,7 @@ if ! git --no-pager diff --cached --exit-code; then
   stale=1
 fi
 
-for m in . hack/stack; do
+for m in "$@"; do
   echo "== verify: go.mod of $m" >&2
   if ! GONOSUMDB='github.com/kcp-dev/*' go -C "$m" mod tidy -diff; then
     echo "stale: run 'go mod tidy' in $m (GONOSUMDB='github.com/kcp-dev/*') and commit what changes" >&2

@@ -38,11 +38,12 @@ func main() {
 	watch := flag.String("watch", "portable", "mutagen's watch mode: portable or force-poll")
 	agent := flag.String("agent", "", "serve a session's endpoint on a connection to this address")
 	flag.Parse()
-	err := error(nil)
+	ctx := context.Background()
+	var err error
 	if *agent != "" {
-		err = serve(*agent)
+		err = serve(ctx, *agent)
 	} else {
-		err = run(context.Background(), *source, *destination, *watch)
+		err = run(ctx, *source, *destination, *watch)
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "mutagen: %v\n", err)
@@ -51,8 +52,8 @@ func main() {
 }
 
 // serve is the agent.
-func serve(address string) error {
-	conn, err := net.Dial("tcp", address)
+func serve(ctx context.Context, address string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ type loopback struct{}
 
 // Connect implements synchronization.ProtocolHandler.
 func (loopback) Connect(
-	ctx context.Context, log *logging.Logger, to *url.URL, _ string, session string,
+	ctx context.Context, log *logging.Logger, to *url.URL, _, session string,
 	version synchronization.Version, config *synchronization.Configuration, alpha bool,
 ) (synchronization.Endpoint, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -77,7 +78,7 @@ func (loopback) Connect(
 		return nil, err
 	}
 	defer listener.Close()
-	agent := exec.Command(os.Args[0], "-agent", listener.Addr().String())
+	agent := exec.CommandContext(context.WithoutCancel(ctx), os.Args[0], "-agent", listener.Addr().String()) // #nosec G702 -- this program again
 	agent.Stderr = os.Stderr
 	if err := agent.Start(); err != nil {
 		return nil, err
@@ -127,12 +128,9 @@ func run(ctx context.Context, source, destination, watch string) error {
 func tell(ctx context.Context, manager *synchronization.Manager, id string) error {
 	var index uint64
 	was := synchronization.Status_Disconnected
-	for {
+	for ctx.Err() == nil {
 		next, states, err := manager.List(ctx, &selection.Selection{Specifications: []string{id}}, index)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		index = next
@@ -146,4 +144,5 @@ func tell(ctx context.Context, manager *synchronization.Manager, id string) erro
 			was = s.Status
 		}
 	}
+	return nil
 }

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -37,10 +36,16 @@ const (
 // TestLifecycleUnderChaos kills the provider at random times while twenty instances go through
 // fifty cycles: suspended and resumed by their tenant, or put to sleep and woken by the callers
 // that call all of them all along. In the end every instance is what it should be, none has
-// ever answered for another, and nothing is left over.
+// ever answered for another, and when all are deleted nothing is left over, in the clusters or in
+// the provider's process.
 func TestLifecycleUnderChaos(t *testing.T) {
 	writeUseEverySecond(t)
 	tn := newTenant(t, "alice")
+	// The chaos ends with a provider that has started late, so it is compared with a new one.
+	if err := errors.Join(world.Kill(), world.Start(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	before := waitRest(t)
 	boxes := make([]*instance, chaosInstances)
 	for i := range boxes {
 		name := fmt.Sprintf("box-%02d", i)
@@ -55,71 +60,98 @@ func TestLifecycleUnderChaos(t *testing.T) {
 	}
 	calling := newCrowd(t, tn.token, boxes)
 	killing := killAtRandom(t)
+	cycleAll(t, boxes, chaosCycles)
+	t.Logf("the provider was killed %d times", killing())
+	// What a provider that is killed holds goes with it; this one lives to show what it keeps.
+	cycleAll(t, boxes, chaosInstances)
+	t.Logf("callers: %s", calling())
+	for _, box := range boxes {
+		box.waitReady()
+		wantWhole(t, box)
+	}
+	wantPlaced(t, tn.cluster, len(boxes))
+	for _, box := range boxes {
+		box.delete()
+	}
+	for _, box := range boxes {
+		waitGone(t, box.id)
+	}
+	wantPlaced(t, tn.cluster, 0)
+	wantNothingHeld(t, before)
+}
 
+// cycleAll takes instances through so many cycles, several at once: each is suspended in one, asleep
+// in its next, and so on.
+func cycleAll(t *testing.T, boxes []*instance, n int) {
 	var cycles sync.WaitGroup
 	for worker := range chaosWorkers {
 		cycles.Go(func() {
-			for i := worker; i < chaosCycles; i += chaosWorkers {
+			for i := worker; i < n; i += chaosWorkers {
 				// Workers never share an instance: 4 divides 20.
-				if err := cycle(t.Context(), boxes[i%chaosInstances], i/chaosInstances%2 == 1); err != nil {
+				if err := cycle(t, boxes[i%chaosInstances], (i+i/chaosInstances)%2 == 1); err != nil {
 					t.Errorf("cycle %d: %v", i, err)
 				}
 			}
 		})
 	}
 	cycles.Wait()
-	t.Logf("the provider was killed %d times", killing())
-	t.Logf("callers: %s", calling())
-	for _, box := range boxes {
-		box.waitReady()
-		wantWhole(t, box)
-	}
-	wantNothingLeft(t, tn.cluster, len(boxes))
 }
 
 // cycle takes an instance's pods away and gives them back.
-func cycle(ctx context.Context, box *instance, asleep bool) error {
+func cycle(t *testing.T, box *instance, asleep bool) error {
 	if asleep {
-		if err := box.ageUse(ctx); err != nil {
-			return err
-		}
-		return nil // the crowd wakes it, or its call came in between; the end shows which
+		return box.nap(t)
 	}
 	for _, suspended := range []bool{true, false} {
-		patch := fmt.Appendf(nil, `{"spec":{"suspended":%v}}`, suspended)
-		objects := box.tn.dyn.Resource(box.gvr).Namespace("default")
-		if _, err := objects.Patch(ctx, box.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-			return fmt.Errorf("writing suspended=%v of %s: %w", suspended, box.name, err)
-		}
-		want := metav1.ConditionFalse
-		if suspended {
-			want = metav1.ConditionTrue
-		}
-		if err := poll(ctx, chaosPatience, func() error {
-			obj, err := objects.Get(ctx, box.name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if c := condition(obj, sandbarv1alpha1.InstanceSuspendedCondition); c == nil || c["observedGeneration"] != obj.GetGeneration() {
-				return fmt.Errorf("nothing is said of generation %d yet", obj.GetGeneration())
-			}
-			return conditionError(obj, sandbarv1alpha1.InstanceSuspendedCondition, want)
-		}); err != nil {
+		if err := box.setSuspended(t.Context(), suspended); err != nil {
 			return fmt.Errorf("%s with suspended=%v: %w", box.name, suspended, err)
 		}
 	}
 	return nil
 }
 
-// ageUse makes an instance unused for an hour, as if it had passed.
-func (i *instance) ageUse(ctx context.Context) error {
-	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": metav1.NewMicroTime(time.Now().Add(-time.Hour))}})
-	if err != nil {
+// setSuspended writes spec.suspended and waits until it is so.
+func (i *instance) setSuspended(ctx context.Context, suspended bool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"suspended":%v}}`, suspended)
+	objects := i.tn.dyn.Resource(i.gvr).Namespace("default")
+	if _, err := objects.Patch(ctx, i.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	_, err = kube.CoordinationV1().Leases(i.id.Namespace()).Patch(ctx, placement.ActivityLease, types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	want := metav1.ConditionFalse
+	if suspended {
+		want = metav1.ConditionTrue
+	}
+	return poll(ctx, chaosPatience, func() error {
+		obj, err := objects.Get(ctx, i.name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if c := condition(obj, sandbarv1alpha1.InstanceSuspendedCondition); c == nil || c["observedGeneration"] != obj.GetGeneration() {
+			return fmt.Errorf("nothing is said of generation %d yet", obj.GetGeneration())
+		}
+		return conditionError(obj, sandbarv1alpha1.InstanceSuspendedCondition, want)
+	})
+}
+
+// nap makes an instance unused until it has gone to sleep, of which only the recorder is sure to
+// hear, and waits until the crowd, which wakes it, has used it again.
+func (i *instance) nap(t *testing.T) error {
+	slept := func() int {
+		return recorded.count(i.id.UID, func(r *record) bool { return r.reason(sandbarv1alpha1.InstanceSuspendedCondition) == "Unused" })
+	}
+	before := slept()
+	if err := poll(t.Context(), chaosPatience, func() error {
+		if slept() > before {
+			return nil
+		}
+		return errors.Join(errors.New("it is awake"), i.ageUse(t))
+	}); err != nil {
+		return fmt.Errorf("%s, of which no use is known: %w", i.name, err)
+	}
+	if err := poll(t.Context(), chaosPatience, func() error { return i.used(t) }); err != nil {
+		return fmt.Errorf("%s, which is called all along: %w", i.name, err)
+	}
+	return nil
 }
 
 // newCrowd calls every instance all along. Refusals are what they may be; an answer must be the
@@ -196,10 +228,13 @@ func wantWhole(t *testing.T, box *instance) {
 	if status := obj.Object["status"].(map[string]any); status["suspension"] != nil || status["phase"] != "Ready" {
 		t.Errorf("%s has phase %v and suspension %v", box.name, status["phase"], status["suspension"])
 	}
-	pods, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Pods(box.id.Namespace()).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(pods.Items) != 1 {
-		t.Errorf("%s has %d pods, error %v", box.name, len(pods.Items), err)
-	}
+	// One that was taken away may take its time to end, beside the one that came for it.
+	eventually(t, 2*time.Minute, box.name+" has one pod", func() error {
+		if pods := box.pods(t); len(pods) != 1 {
+			return fmt.Errorf("it has %q", pods)
+		}
+		return nil
+	})
 	c := callAs(t, box.tn.token)
 	eventually(t, time.Minute, box.name+" answers", func() error {
 		body, err := c.probe(t.Context(), box.base()+"/proxy/")
@@ -210,8 +245,8 @@ func wantWhole(t *testing.T, box *instance) {
 	})
 }
 
-// wantNothingLeft checks that there is one placement and one Lease for each instance.
-func wantNothingLeft(t *testing.T, cluster string, instances int) {
+// wantPlaced checks that there is one placement and one Lease for each instance.
+func wantPlaced(t *testing.T, cluster string, instances int) {
 	t.Helper()
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
 	mine := metav1.ListOptions{LabelSelector: placement.LabelCluster + "=" + cluster}
@@ -223,25 +258,67 @@ func wantNothingLeft(t *testing.T, cluster string, instances int) {
 	if err != nil || len(leases.Items) != instances {
 		t.Errorf("%d Leases, want %d; error %v", len(leases.Items), instances, err)
 	}
-	// Callers have gone; what their requests held must be gone too.
-	eventually(t, time.Minute, "nothing is held for callers", func() error {
+}
+
+// held is what the provider's process holds.
+type held struct{ goroutines, files float64 }
+
+func readHeld(t *testing.T) held {
+	t.Helper()
+	h := held{counted(t, "go_goroutines"), counted(t, "process_open_fds")}
+	if h.goroutines == 0 || h.files == 0 {
+		t.Fatalf("nothing is counted: %+v", h)
+	}
+	return h
+}
+
+// waitRest waits until the provider, which starts its kinds one after the other, holds no more
+// than it did ten seconds ago.
+func waitRest(t *testing.T) (most held) {
+	t.Helper()
+	var since time.Time
+	eventually(t, 2*time.Minute, "the provider is at rest", func() error {
+		if now := readHeld(t); now.goroutines > most.goroutines || now.files > most.files {
+			most, since = held{max(most.goroutines, now.goroutines), max(most.files, now.files)}, time.Now()
+		}
+		if rest := time.Since(since); rest < 10*time.Second {
+			return fmt.Errorf("it has grown to %+v %v ago", most, rest)
+		}
+		return nil
+	})
+	return most
+}
+
+// wantNothingHeld checks that the provider, when idle connections have been closed after 90 s,
+// holds nothing for callers that have gone, and as much in all as it did before. The margin is for
+// what comes and goes at any time, and below one for each instance.
+func wantNothingHeld(t *testing.T, before held) {
+	t.Helper()
+	const margin = chaosInstances / 2
+	eventually(t, 4*time.Minute, "nothing is held for callers", func() error {
 		metrics, err := world.Metrics(t.Context())
 		if err != nil {
 			return err
 		}
-		counted := false
+		gauges := map[string]bool{}
 		for line := range strings.Lines(metrics) {
-			if !strings.HasPrefix(line, "sandbar_dataplane_in_flight{") {
+			series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			gauge, _, _ := strings.Cut(series, "{")
+			if gauge != "sandbar_dataplane_in_flight" && gauge != "sandbar_dataplane_held" {
 				continue
 			}
-			counted = true
-			if !strings.HasSuffix(strings.TrimSpace(line), " 0") {
+			gauges[gauge] = true
+			if value != "0" {
 				return errors.New(strings.TrimSpace(line))
 			}
 		}
-		if !counted {
-			return errors.New("nothing is counted: the metric has another name")
+		if len(gauges) != 2 {
+			return fmt.Errorf("only %v are counted: a metric has another name", gauges)
+		}
+		if now := readHeld(t); now.goroutines > before.goroutines+margin || now.files > before.files+margin {
+			return fmt.Errorf("it holds %+v and held %+v", now, before)
 		}
 		return nil
 	})
+	t.Logf("the provider holds %+v and held %+v", readHeld(t), before)
 }

@@ -133,6 +133,18 @@ func (r *recorder) phases(uid types.UID) []string {
 	return slices.Compact(phases)
 }
 
+// count tells how many statuses of an instance were so.
+func (r *recorder) count(uid types.UID, is func(*record) bool) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, obj := range r.seen[uid] {
+		if is(recordOf(obj)) {
+			n++
+		}
+	}
+	return n
+}
+
 // check stops recording and returns a line for each status that must not be.
 func (r *recorder) check() (wrong []string, statuses, instances int) {
 	r.stop()

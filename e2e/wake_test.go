@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -240,6 +241,13 @@ func age(t *testing.T, namespace, name, field string) error {
 	return err
 }
 
+// ageUse makes the instance unused for an hour, in which it could have been used.
+func (i *instance) ageUse(t *testing.T) error {
+	return errors.Join(
+		age(t, placement.SystemNamespace, placement.DataPlaneLease, "acquireTime"),
+		age(t, i.id.Namespace(), placement.ActivityLease, "renewTime"))
+}
+
 // sleep has the instance sleep now, as if nobody had used it for an hour.
 func (i *instance) sleep(t *testing.T) {
 	t.Helper()
@@ -247,13 +255,7 @@ func (i *instance) sleep(t *testing.T) {
 	eventually(t, time.Minute, i.name+" sleeps", func() error {
 		// What was used a moment ago may still be written, and wakes it; then it is made old again.
 		if awake := i.suspended(t, true); awake != nil {
-			if err := age(t, placement.SystemNamespace, placement.DataPlaneLease, "acquireTime"); err != nil {
-				return err
-			}
-			if err := age(t, i.id.Namespace(), placement.ActivityLease, "renewTime"); err != nil {
-				return err
-			}
-			return awake
+			return errors.Join(awake, i.ageUse(t))
 		}
 		if pods := i.pods(t); len(pods) > 0 {
 			return fmt.Errorf("there are the pods %v", pods)
@@ -283,14 +285,17 @@ func (i *instance) waitSuspended(t *testing.T, want bool) {
 // waitUsed waits until the data plane has written that the instance is in use.
 func (i *instance) waitUsed(t *testing.T) {
 	t.Helper()
+	eventually(t, time.Minute, "the use is written", func() error { return i.used(t) })
+}
+
+// used is nil if it is written that the instance was used within a minute.
+func (i *instance) used(t *testing.T) error {
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
-	eventually(t, 30*time.Second, "the use is written", func() error {
-		lease, err := kube.CoordinationV1().Leases(i.id.Namespace()).Get(t.Context(), placement.ActivityLease, metav1.GetOptions{})
-		if err == nil && time.Since(lease.Spec.RenewTime.Time) > time.Minute {
-			err = fmt.Errorf("it was used last at %v", lease.Spec.RenewTime)
-		}
-		return err
-	})
+	lease, err := kube.CoordinationV1().Leases(i.id.Namespace()).Get(t.Context(), placement.ActivityLease, metav1.GetOptions{})
+	if err == nil && time.Since(lease.Spec.RenewTime.Time) > time.Minute {
+		err = fmt.Errorf("it was used last at %v", lease.Spec.RenewTime)
+	}
+	return err
 }
 
 // pods are the instance's pods, those that end too.

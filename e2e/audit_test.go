@@ -28,7 +28,7 @@ type auditEvent struct {
 func auditEvents(t *testing.T, id string, n int) []auditEvent {
 	t.Helper()
 	var found []auditEvent
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		found = nil
 		file, err := os.Open(world.AuditLog())
 		if err != nil {

@@ -114,7 +114,7 @@ func until[T comparable](p *tab, deadline time.Duration, expression string, want
 
 // limited bounds what a page may take to answer.
 func limited(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the browser did not answer within 30 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("the browser did not answer within a minute"))
 	defer cancel()
 	return do(ctx)
 }

@@ -36,7 +36,7 @@ func callAs(t *testing.T, token string) *caller {
 	transport := &http.Transport{
 		TLSClientConfig:     &tls.Config{RootCAs: world.CA, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSHandshakeTimeout: 30 * time.Second,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &caller{t: t, url: world.URL, token: token, client: &http.Client{
@@ -79,7 +79,7 @@ func (c *caller) open(ctx context.Context, method, path string, body []byte) *ht
 // do sends a request and returns the code and the whole body.
 func (c *caller) do(method, path string, body []byte) (int, string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 90*time.Second)
 	defer cancel()
 	resp := c.open(ctx, method, path, body)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 8<<20))
@@ -200,7 +200,7 @@ func (i *instance) follow(ctx context.Context, c *caller) <-chan string {
 // waitLine waits for a line that contains text.
 func waitLine(t *testing.T, lines <-chan string, text string) string {
 	t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
+	timeout := time.NewTimer(time.Minute)
 	defer timeout.Stop()
 	for {
 		select {
@@ -212,7 +212,7 @@ func waitLine(t *testing.T, lines <-chan string, text string) string {
 				return line
 			}
 		case <-timeout.C:
-			t.Fatalf("no log line with %q within 30 s", text)
+			t.Fatalf("no log line with %q within a minute", text)
 		}
 	}
 }

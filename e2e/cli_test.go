@@ -75,7 +75,7 @@ func TestDevelopFromATerminal(t *testing.T) {
 	await(t, notes, "in sync")
 	made := time.Now()
 	s.must("exec", "web", "--", "sh", "-c", "mkdir -p gen && echo generated > gen/code")
-	eventually(t, 30*time.Second, "what the sandbox made is here", func() error {
+	eventually(t, time.Minute, "what the sandbox made is here", func() error {
 		_, err := os.Stat(filepath.Join(s.dir, "gen", "code"))
 		return err
 	})

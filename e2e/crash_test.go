@@ -128,7 +128,7 @@ func TestDrain(t *testing.T) {
 
 func openSocket(t *testing.T, base string, box *instance, token string) *websocket.Conn {
 	t.Helper()
-	dialer := websocket.Dialer{TLSClientConfig: world.TLS(), HandshakeTimeout: 20 * time.Second}
+	dialer := websocket.Dialer{TLSClientConfig: world.TLS(), HandshakeTimeout: 90 * time.Second}
 	conn, resp, err := dialer.DialContext(t.Context(), "wss"+strings.TrimPrefix(base, "https")+box.base()+"/proxy/echo",
 		http.Header{"Authorization": {"Bearer " + token}})
 	if err != nil {

@@ -35,7 +35,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 
 	t.Run("its preview answers 503", func(t *testing.T) {
 		c := c.on(t)
-		eventually(t, 30*time.Second, "503", func() error {
+		eventually(t, time.Minute, "503", func() error {
 			if code, body := c.do(http.MethodGet, box.base()+"/proxy/", nil); code != http.StatusServiceUnavailable && code != http.StatusConflict {
 				return fmt.Errorf("code %d: %s", code, body)
 			}

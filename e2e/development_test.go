@@ -258,7 +258,7 @@ func TestDevelopmentIsCheckedWhenApplied(t *testing.T) {
 
 func (c *caller) waitLog(path, want string) {
 	c.t.Helper()
-	eventually(c.t, 30*time.Second, "the log is the script's", func() error {
+	eventually(c.t, time.Minute, "the log is the script's", func() error {
 		if code, log := c.do(http.MethodGet, path, nil); code != http.StatusOK || log != want {
 			return fmt.Errorf("code %d, got\n%s\nwant\n%s", code, log, want)
 		}

@@ -121,7 +121,7 @@ func rawGet(t *testing.T, path, token string) (int, string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", path, host, token)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -166,7 +166,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 		if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "a reference to "+name+" is refused", func() error {
+		eventually(t, time.Minute, "a reference to "+name+" is refused", func() error {
 			code, body := c.do(http.MethodGet, box.base()+"/log", nil)
 			if code < 400 || strings.Contains(body, "kube-dns") || strings.Contains(body, "kube-system") {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -178,7 +178,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 	if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, secret, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "a reference to a Secret elsewhere is refused", func() error {
+	eventually(t, time.Minute, "a reference to a Secret elsewhere is refused", func() error {
 		if code, body := c.do(http.MethodGet, box.base()+"/log", nil); code < 400 {
 			return fmt.Errorf("code %d: %s", code, body)
 		}
@@ -188,7 +188,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 	if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, restore, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the true references serve again", func() error {
+	eventually(t, time.Minute, "the true references serve again", func() error {
 		if code, body := c.do(http.MethodGet, box.base()+"/log", nil); code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)
 		}

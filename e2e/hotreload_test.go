@@ -43,11 +43,11 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 			.observe(document.querySelector('#message'), {childList: true, characterData: true, subtree: true}); true`)
 
 	var took []time.Duration
-	edit := func(save func(name, content string)) error {
+	edit := func(save func(name, content string), patience time.Duration) error {
 		text := "edited " + randomHex(4)
 		began := time.Now()
 		save("message.js", "export const message = '"+text+"';\n")
-		err := poll(t.Context(), 10*time.Second, func() error {
+		err := poll(t.Context(), patience, func() error {
 			at, err := try[int64](p, fmt.Sprintf("window.seen?.[%q] ?? 0", text))
 			if err == nil && at == 0 {
 				err = errors.New("the page does not show it")
@@ -60,7 +60,7 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 		return err
 	}
 	// Vite's client connects after the page has loaded, and misses an edit before that.
-	eventually(t, time.Minute, "the page shows an edit", func() error { return edit(s.write) })
+	eventually(t, 2*time.Minute, "the page shows an edit", func() error { return edit(s.write, 10*time.Second) })
 	took = nil
 	// Vite's watcher drops a change of a path that comes within 50 ms of another.
 	pace := time.NewTicker(250 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 		if i%2 == 1 {
 			save = s.replace
 		}
-		if err := edit(save); err != nil {
+		if err := edit(save, time.Minute); err != nil {
 			t.Fatalf("edit %d: %v; dev said %s", i, err, notes)
 		}
 	}

@@ -50,7 +50,7 @@ func TestTenantJourney(t *testing.T) {
 		c := c.on(t)
 		before := box.version(c)
 		c.want(http.StatusOK, http.MethodPost, box.base()+"/restart", nil)
-		eventually(t, 30*time.Second, "another process answers", func() error {
+		eventually(t, time.Minute, "another process answers", func() error {
 			code, body := c.do(http.MethodGet, box.base()+"/proxy/version", nil)
 			if code != http.StatusOK || pidOf(t, body) == before.PID {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -157,7 +157,7 @@ func echo(t *testing.T, base string, box *instance, token string) {
 	if err := conn.WriteMessage(websocket.TextMessage, []byte(want)); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
 		_, got, err := conn.ReadMessage()
 		if err != nil {

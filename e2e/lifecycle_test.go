@@ -83,13 +83,13 @@ func TestTimersAreEnforced(t *testing.T) {
 		return tn.create(n.gvr, n.kind, name, map[string]any{"lifecycle": lifecycle})
 	}
 	soon := time.Now().Add(20 * time.Second).UTC().Format(time.RFC3339)
+	renewed := lives("renewed", map[string]any{"shutdownTime": soon, "shutdownPolicy": "Delete"})
+	renewed.patch(t, map[string]any{"lifecycle": map[string]any{"shutdownTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}})
 	unused := lives("unused", map[string]any{"deleteAfterUnused": "1m"})
 	expiring := lives("expiring", map[string]any{"shutdownTime": soon, "shutdownPolicy": "Delete"})
 	retained := lives("retained", map[string]any{"shutdownTime": soon, "deleteAfterUnused": "1m"})
 	suspended := lives("suspended", map[string]any{"shutdownTime": soon, "shutdownPolicy": "Suspend", "deleteAfterUnused": "1m"})
-	renewed := lives("renewed", map[string]any{"shutdownTime": soon, "shutdownPolicy": "Delete"})
 	shrinking := lives("shrinking", map[string]any{"sleepAfterUnused": "1m", "minReplicas": int64(1)})
-	renewed.patch(t, map[string]any{"lifecycle": map[string]any{"shutdownTime": time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}})
 
 	stopCalling := keepUsing(t, c, neighbour)
 	waitDeleted(t, expiring)

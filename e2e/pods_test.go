@@ -301,7 +301,7 @@ func (i *instance) forward(t *testing.T, ports ...string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("a port at which nobody listens gave %d bytes, %v", n, err)
 	}
@@ -409,7 +409,7 @@ func askRedis(t *testing.T, address string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(conn, "GET key\r\n"); err != nil {
 		t.Fatal(err)
 	}

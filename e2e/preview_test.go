@@ -56,7 +56,7 @@ func TestPreviewsInABrowser(t *testing.T) {
 		a, c := a.on(t), alice.on(t)
 		eval[bool](a, "window.survivor = true")
 		// Vite's client connects after the page has loaded, and misses an edit before that.
-		eventually(t, time.Minute, "the page shows an edit", func() error {
+		eventually(t, 2*time.Minute, "the page shows an edit", func() error {
 			text := "edited " + randomHex(4)
 			synced := time.Now()
 			c.want(http.StatusOK, http.MethodPost, one.base()+"/sync", editBody(t, "message.js", "export const message = '"+text+"';\n"))
@@ -79,9 +79,9 @@ func TestPreviewsInABrowser(t *testing.T) {
 	})
 	t.Run("server-sent events arrive one by one", func(t *testing.T) {
 		a := a.on(t)
-		until(a, 30*time.Second, "document.querySelector('#events').textContent.startsWith('tick ')", true)
+		until(a, time.Minute, "document.querySelector('#events').textContent.startsWith('tick ')", true)
 		first := eval[string](a, "document.querySelector('#events').textContent")
-		until(a, 30*time.Second, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
+		until(a, time.Minute, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
 	})
 	t.Run("the app is told where it is and not who looks at it", func(t *testing.T) {
 		a := a.on(t)
@@ -113,7 +113,7 @@ func TestPreviewsInABrowser(t *testing.T) {
 	t.Run("a service worker controls its own preview and no other", func(t *testing.T) {
 		a, b := a.on(t), b.on(t)
 		eval[bool](a, "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready).then(() => true)")
-		until(a, 30*time.Second, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
+		until(a, time.Minute, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
 		if got := eval[string](b, "fetch('/from-worker').then((r) => r.text())"); got == "from the service worker" {
 			t.Error("it answers another preview")
 		}
@@ -149,7 +149,7 @@ func TestPreviewsInABrowser(t *testing.T) {
 		b, c := b.on(t), alice.on(t)
 		eval[bool](b, fmt.Sprintf("(() => { const f = document.createElement('iframe'); f.id = 'frame'; f.src = %q; document.body.append(f); return true; })()", one.previewLink(c, "/")))
 		// What is in the frame is another's, so it is asked by way of the browser.
-		eventually(t, 30*time.Second, "the frame shows the preview", func() error {
+		eventually(t, time.Minute, "the frame shows the preview", func() error {
 			targets, err := chromedp.Targets(b.ctx)
 			if err != nil {
 				return err

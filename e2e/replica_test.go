@@ -45,7 +45,7 @@ func TestReplicaThroughAPIServer(t *testing.T) {
 	waitLine(t, lines, mark)
 	echo(t, replica.URL, box, tn.token)
 	c.want(http.StatusOK, http.MethodPost, box.base()+"/restart", nil)
-	eventually(t, 30*time.Second, "the first replica sees the restarted process", func() error {
+	eventually(t, time.Minute, "the first replica sees the restarted process", func() error {
 		code, body := first.do(http.MethodGet, box.base()+"/proxy/version", nil)
 		if code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)

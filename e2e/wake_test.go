@@ -108,12 +108,16 @@ func TestWakeOnRequest(t *testing.T) {
 	t.Run("what its tenant has suspended is not woken", func(t *testing.T) {
 		box.patch(t, map[string]any{"suspended": true})
 		box.waitSuspended(t, true)
+		// The data plane hears of it from its own watches, a moment later.
+		eventually(t, time.Minute, "it answers 409", func() error {
+			return wantCode(c.on(t), http.StatusConflict, http.MethodGet, box.base()+"/proxy/version")
+		})
 		status := c.on(t).wantStatus(http.StatusConflict, http.MethodGet, box.base()+"/proxy/version", nil)
 		if !strings.Contains(status.Message, "spec.suspended to false") {
 			t.Errorf("it was told %q", status.Message)
 		}
 		page := newBrowser(t).open(t, box.previewLink(c.on(t), "/"))
-		until(page, 10*time.Second, "document.title", "This preview is suspended")
+		until(page, time.Minute, "document.title", "This preview is suspended")
 		page.screenshot("suspended")
 		box.patch(t, map[string]any{"suspended": false})
 		box.waitAnswer(c.on(t), "asleep no more")

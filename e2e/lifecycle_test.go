@@ -27,18 +27,7 @@ import (
 )
 
 // replicatedTemplate is noteTemplate with replicas.
-const replicatedTemplate = `
-apiVersion: sandbar.dev/v1alpha1
-kind: Template
-metadata: {name: NAME}
-spec:
-  displayName: Replicated note
-  version: 0.1.0
-  graph:
-    schema:
-      apiVersion: v1alpha1
-      kind: KIND
-      group: sandbar.dev
+const replicatedTemplate = templateHead + `
       spec:
         text: string | default="a note"
         replicas: integer | default=3

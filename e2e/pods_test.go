@@ -35,18 +35,7 @@ import (
 const twoServers = `for (const port of [8080, 8081]) require('http').createServer((q, s) => s.end(port + ' ' + q.url)).listen(port); process.stdin.on('data', d => process.stdout.write('got ' + d))`
 
 // podTemplate is a kind without a runner: one Pod of twoServers.
-const podTemplate = `
-apiVersion: sandbar.dev/v1alpha1
-kind: Template
-metadata: {name: NAME}
-spec:
-  displayName: A pod
-  version: 0.1.0
-  graph:
-    schema:
-      apiVersion: v1alpha1
-      kind: KIND
-      group: sandbar.dev
+const podTemplate = templateHead + `
       spec:
         text: string | default="x"
         suspended: boolean | default=false

@@ -20,18 +20,7 @@ import (
 )
 
 // boxTemplate runs one pod of which nearly everything can be made wrong by its spec.
-const boxTemplate = `
-apiVersion: sandbar.dev/v1alpha1
-kind: Template
-metadata: {name: NAME}
-spec:
-  displayName: Box
-  version: 0.1.0
-  graph:
-    schema:
-      apiVersion: v1alpha1
-      kind: KIND
-      group: sandbar.dev
+const boxTemplate = templateHead + `
       spec:
         command: string | default="exec sleep 100000"
         image: string | default="localhost/sandbar/toolchain-node:dev"

@@ -20,18 +20,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const noteTemplate = `
+// templateHead is what all Templates of these tests begin with.
+const templateHead = `
 apiVersion: sandbar.dev/v1alpha1
 kind: Template
 metadata: {name: NAME}
 spec:
-  displayName: Note
+  displayName: Of a test
   version: 0.1.0
   graph:
     schema:
       apiVersion: v1alpha1
       kind: KIND
-      group: sandbar.dev
+      group: sandbar.dev`
+
+const noteTemplate = templateHead + `
       spec:
         text: string | required=true
         size: integer | default=1

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -52,5 +54,41 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("in %s (-want +got):\n%s", test.namespace, diff)
 		}
+	}
+}
+
+func TestWhatIsTheSameInAllPlacementsIsKeptOnce(t *testing.T) {
+	keep := keeper()
+	policy := func(namespace string, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {
+		p := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "egress", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+		}}
+		p.Spec.PolicyTypes = types
+		kept, err := keep(p.DeepCopy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.ManagedFields = nil
+		if diff := cmp.Diff(p, kept); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		return kept.(*networkingv1.NetworkPolicy)
+	}
+	a, b := policy("a", networkingv1.PolicyTypeEgress), policy("b", networkingv1.PolicyTypeEgress)
+	if &a.Spec.PolicyTypes[0] != &b.Spec.PolicyTypes[0] {
+		t.Error("the same policy is kept twice")
+	}
+	policy("tampered with", networkingv1.PolicyTypeIngress)
+	policy("c", networkingv1.PolicyTypeEgress)
+
+	pods := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
+	kept, err := keep(&corev1.ResourceQuota{
+		Spec: corev1.ResourceQuotaSpec{Hard: pods}, Status: corev1.ResourceQuotaStatus{Hard: pods, Used: pods},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: pods}}, kept); diff != "" {
+		t.Errorf("a quota (-want +got):\n%s", diff)
 	}
 }

@@ -32,7 +32,8 @@ const kroOwnedLabel = "kro.run/owned"
 
 // New opens the runtime cluster. Add the result to a manager, which starts its cache.
 //
-// The cache holds, without managed fields:
+// The cache holds, without managed fields and with one copy of what is the same everywhere
+// (keeper):
 //   - objects of every kind that carry the label of an instance (placement.LabelInstanceUID),
 //   - of the pods in placements what a status is made of (keepOfPod),
 //   - all ResourceGraphDefinitions,
@@ -86,7 +87,7 @@ func cacheOptions() (cache.Options, error) {
 	instances := labels.NewSelector().Add(*ofAnInstance)
 	return cache.Options{
 		DefaultLabelSelector: instances,
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     keeper(),
 		ByObject: map[client.Object]cache.ByObject{
 			// Their labels are a graph's; their namespace tells whose they are.
 			&corev1.Pod{}:                          {Label: labels.Everything(), Transform: keepOfPod},

@@ -7,11 +7,14 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/runner/logwire"
@@ -109,6 +112,29 @@ func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
 		if code != exitUsage || !strings.Contains(stderr, "is not an https URL") {
 			t.Errorf("%s: exit code %d, %q", address, code, stderr)
 		}
+	}
+}
+
+func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
+	w := newWorld(t)
+	before, err := os.ReadFile(w.trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planes, err := trustStore{w.trust}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bundle, planes[0].CABundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := w.run(t, "trust", planes[0].URL+"/", "--ca-file", bundle); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	after, err := os.ReadFile(w.trust)
+	if diff := cmp.Diff(string(before), string(after)); err != nil || diff != "" {
+		t.Errorf("%v; trusted (-want +got):\n%s", err, diff)
 	}
 }
 

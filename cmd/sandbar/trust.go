@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,6 +128,7 @@ the provider that the URL is theirs.`,
 }
 
 func (s *session) trust(cmd *cobra.Command, address, caFile string) error {
+	address = strings.TrimRight(address, "/") // as bindings write it, and one entry per data plane
 	plane := client.DataPlane{URL: address}
 	if caFile != "" {
 		bundle, err := os.ReadFile(caFile)
@@ -146,7 +148,7 @@ func (s *session) trust(cmd *cobra.Command, address, caFile string) error {
 	offers, _ := s.offers(cmd.Context())
 	for _, o := range offers {
 		if o.url == address && o.fingerprint != "" && o.fingerprint != fingerprintOf(plane.CABundle) {
-			return fmt.Errorf("the binding %s says that %s is verified by a bundle with SHA-256 %s, and --ca-file is not that bundle: get it from the people who run the provider",
+			return fmt.Errorf("the binding %s says that %s is verified by a bundle with SHA-256 %s: pass that bundle as --ca-file; the people who run the provider have it",
 				o.binding, address, o.fingerprint)
 		}
 	}

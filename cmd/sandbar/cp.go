@@ -56,6 +56,7 @@ then. Nothing is deleted, and nothing ignored: to keep both sides alike there is
 // download writes beside the destination and renames, so that a connection that breaks leaves
 // what was there.
 func download(ctx context.Context, remote devsync.Remote, source, destination string, stdout, notes io.Writer) error {
+	source = strings.TrimRight(source, "/") // as a shell completes a directory
 	name := path.Base(path.Clean("/" + source))
 	into := func() string {
 		info, err := os.Stat(destination)

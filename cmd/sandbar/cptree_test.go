@@ -99,7 +99,7 @@ func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 		{"cp", filepath.Join(dir, "p"), "web:"},
 		{"cp", filepath.Join(dir, "p"), "web:q/r"},
 		{"cp", "web:q/r", filepath.Join(dir, "exact")},
-		{"cp", "web:q/r", dir + "/"},
+		{"cp", "web:q/r/", dir + "/"}, // as a shell completes it
 		{"cp", "web:", filepath.Join(dir, "all")},
 	} {
 		if code, _, stderr := w.run(t, args...); code != 0 {

@@ -154,7 +154,7 @@ func (h *handler) renew(x *exchange, wanted renewal, now time.Time) (*lifetime, 
 }
 
 var (
-	errNoShutdownTime = errors.New("the instance has no spec.lifecycle.shutdownTime to extend: send shutdownTime instead")
+	errNoShutdownTime = errors.New("the instance has no spec.lifecycle.shutdownTime to extend: write one into the instance, or send shutdownTime instead")
 	errNotAhead       = errors.New("the shutdown time must lie ahead")
 	errTooFarAhead    = fmt.Errorf("the shutdown time must lie within %d days", renewMost/(24*time.Hour))
 )

@@ -21,11 +21,13 @@ import (
 
 const monitoring = "../install/monitoring"
 
-// foreignMetrics are those of libraries that the dashboard and the rules read, with their labels.
+// foreignMetrics are those of libraries and of the controllers that the dashboard and the rules
+// read, with their labels.
 var foreignMetrics = map[string][]string{
 	"controller_runtime_reconcile_errors_total": {"controller"},
 	"controller_runtime_reconcile_total":        {"controller", "result"},
 	"controller_runtime_reconcile_time_seconds": {"controller"},
+	"sandbar_heartbeat_age_seconds":             {},
 	"workqueue_depth":                           {"name", "controller", "priority"},
 }
 

@@ -5,9 +5,12 @@ package instance
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -71,19 +74,35 @@ func countLifecycle(s *scope) {
 	}
 }
 
-// placementCount counts placements from the cache when it is asked; it keeps no state that
-// could drift.
-type placementCount struct {
+// runtimeMetrics tells what is in the cache of the runtime cluster when it is asked; it keeps no
+// state that could drift.
+type runtimeMetrics struct {
 	runtime client.Reader
 }
 
-var placementsDesc = prometheus.NewDesc("sandbar_placements", "Placements on the runtime cluster by Template.", []string{"template"}, nil)
+var (
+	placementsDesc   = prometheus.NewDesc("sandbar_placements", "Placements on the runtime cluster by Template.", []string{"template"}, nil)
+	heartbeatAgeDesc = prometheus.NewDesc("sandbar_heartbeat_age_seconds",
+		"How old the data plane's heartbeat is by the controllers' clock; negative if that is behind. Beyond 45 either way nothing is put to sleep.", nil, nil)
+)
 
 // Describe implements prometheus.Collector.
-func (c placementCount) Describe(out chan<- *prometheus.Desc) { out <- placementsDesc }
+func (c runtimeMetrics) Describe(out chan<- *prometheus.Desc) {
+	out <- placementsDesc
+	out <- heartbeatAgeDesc
+}
 
 // Collect implements prometheus.Collector.
-func (c placementCount) Collect(out chan<- prometheus.Metric) {
+func (c runtimeMetrics) Collect(out chan<- prometheus.Metric) {
+	c.countPlacements(out)
+	lease := &coordinationv1.Lease{}
+	key := types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.DataPlaneLease}
+	if err := c.runtime.Get(context.Background(), key, lease); err == nil && lease.Spec.RenewTime != nil {
+		out <- prometheus.MustNewConstMetric(heartbeatAgeDesc, prometheus.GaugeValue, time.Since(lease.Spec.RenewTime.Time).Seconds())
+	}
+}
+
+func (c runtimeMetrics) countPlacements(out chan<- prometheus.Metric) {
 	var list corev1.NamespaceList
 	if err := c.runtime.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
 		return

@@ -103,7 +103,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		},
 		func() error { return registerKinds(mgr, runtime, opts) },
 		func() error { return mgr.Add(newSweep(mgr, runtime, opts)) },
-		func() error { return registerPlacementCount(runtime.GetClient()) },
+		func() error { return registerRuntimeMetrics(runtime.GetClient()) },
 	} {
 		if err := add(); err != nil {
 			return fmt.Errorf("registering the instance controllers: %w", err)
@@ -178,9 +178,9 @@ func (k *kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Temp
 	return requests
 }
 
-// registerPlacementCount replaces the collector of a former registration, as tests make them.
-func registerPlacementCount(runtime client.Reader) error {
-	collector := placementCount{runtime: runtime}
+// registerRuntimeMetrics replaces the collector of a former registration, as tests make them.
+func registerRuntimeMetrics(runtime client.Reader) error {
+	collector := runtimeMetrics{runtime: runtime}
 	err := metrics.Registry.Register(collector)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {

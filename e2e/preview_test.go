@@ -28,191 +28,222 @@ import (
 func TestPreviewsInABrowser(t *testing.T) {
 	tn := newTenant(t, "alice")
 	alice := callAs(t, tn.token)
-	one, two := tn.vite("one"), tn.vite("two")
-	for _, box := range []*instance{one, two} {
+	p := &previews{tn: tn, alice: alice, one: tn.vite("one"), two: tn.vite("two")}
+	for _, box := range []*instance{p.one, p.two} {
 		box.waitReady()
 		box.deployVite(alice)
 	}
 	browser := newBrowser(t)
-	a := browser.open(t, one.previewLink(alice, "/?from=link"))
-	b := browser.open(t, two.previewLink(alice, "/"))
-	hosts := map[string]string{"a": eval[string](a, "location.host"), "b": eval[string](b, "location.host")}
+	p.a = browser.open(t, p.one.previewLink(alice, "/?from=link"))
+	p.b = browser.open(t, p.two.previewLink(alice, "/"))
+	p.hosts = map[string]string{"a": eval[string](p.a, "location.host"), "b": eval[string](p.b, "location.host")}
 
-	t.Run("the page loads from the link, and nothing of the link is left", func(t *testing.T) {
-		a := a.on(t)
-		until(a, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
-		if got, want := eval[string](a, "location.href"), "https://"+hosts["a"]+"/?from=link"; got != want {
-			t.Errorf("the address is %s, want %s", got, want)
-		}
-		if got := eval[string](a, "document.referrer"); got != "" {
-			t.Errorf("the page came from %s", got)
-		}
-		if !strings.HasPrefix(hosts["a"], one.id.Namespace()+".") || hosts["a"] == hosts["b"] {
-			t.Errorf("the hosts are %v", hosts)
-		}
-		a.screenshot("loaded")
-	})
-	t.Run("an edit arrives by hot module replacement, without a reload", func(t *testing.T) {
-		a, c := a.on(t), alice.on(t)
-		eval[bool](a, "window.survivor = true")
-		// Vite's client connects after the page has loaded, and misses an edit before that.
-		eventually(t, 2*time.Minute, "the page shows an edit", func() error {
-			text := "edited " + randomHex(4)
-			synced := time.Now()
-			c.want(http.StatusOK, http.MethodPost, one.base()+"/sync", editBody(t, "message.js", "export const message = '"+text+"';\n"))
-			err := poll(t.Context(), 10*time.Second, func() error {
-				got, err := try[string](a, "document.querySelector('#message').textContent")
-				if err == nil && got != text {
-					err = fmt.Errorf("it shows %q", got)
-				}
-				return err
-			})
-			if err == nil {
-				t.Logf("from sync to what the page shows: %v (seen by polling every 100 ms)", time.Since(synced).Round(time.Millisecond))
+	t.Run("the page loads from the link, and nothing of the link is left", p.loads)
+	t.Run("an edit arrives by hot module replacement, without a reload", p.hotReplaces)
+	t.Run("server-sent events arrive one by one", p.streamsEvents)
+	t.Run("the app is told where it is and not who looks at it", p.tellsTheApp)
+	t.Run("neither its scripts nor another preview get a preview's cookies", p.keepsCookiesApart)
+	t.Run("a service worker controls its own preview and no other", p.keepsWorkersApart)
+	t.Run("another preview can neither fetch nor embed what a preview shows", p.keepsOthersOut)
+	t.Run("a WebSocket opens for the preview's own pages and no other", p.opensSocketsForItsOwn)
+	t.Run("a link opens in the frame of another site", p.opensInAFrame)
+	t.Run("who loses the right sees the page no more, and its WebSocket is cut", p.endsWithTheRight)
+	t.Run("what was given out ends when it is revoked", p.endsWhenRevoked)
+}
+
+// previews are two sandboxes of a tenant, and a tab with the preview of each.
+type previews struct {
+	tn       *tenant
+	alice    *caller
+	one, two *instance
+	a, b     *tab
+	hosts    map[string]string // of a and b
+}
+
+func (p *previews) loads(t *testing.T) {
+	a := p.a.on(t)
+	until(a, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+	if got, want := eval[string](a, "location.href"), "https://"+p.hosts["a"]+"/?from=link"; got != want {
+		t.Errorf("the address is %s, want %s", got, want)
+	}
+	if got := eval[string](a, "document.referrer"); got != "" {
+		t.Errorf("the page came from %s", got)
+	}
+	if !strings.HasPrefix(p.hosts["a"], p.one.id.Namespace()+".") || p.hosts["a"] == p.hosts["b"] {
+		t.Errorf("the hosts are %v", p.hosts)
+	}
+	a.screenshot("loaded")
+}
+
+func (p *previews) hotReplaces(t *testing.T) {
+	a, c := p.a.on(t), p.alice.on(t)
+	eval[bool](a, "window.survivor = true")
+	// Vite's client connects after the page has loaded, and misses an edit before that.
+	eventually(t, 2*time.Minute, "the page shows an edit", func() error {
+		text := "edited " + randomHex(4)
+		synced := time.Now()
+		c.want(http.StatusOK, http.MethodPost, p.one.base()+"/sync", editBody(t, "message.js", "export const message = '"+text+"';\n"))
+		err := poll(t.Context(), 10*time.Second, func() error {
+			got, err := try[string](a, "document.querySelector('#message').textContent")
+			if err == nil && got != text {
+				err = fmt.Errorf("it shows %q", got)
 			}
 			return err
 		})
-		if !eval[bool](a, "window.survivor === true") {
-			t.Error("the page was loaded anew")
+		if err == nil {
+			t.Logf("from sync to what the page shows: %v (seen by polling every 100 ms)", time.Since(synced).Round(time.Millisecond))
 		}
-		a.screenshot("edited")
+		return err
 	})
-	t.Run("server-sent events arrive one by one", func(t *testing.T) {
-		a := a.on(t)
-		until(a, time.Minute, "document.querySelector('#events').textContent.startsWith('tick ')", true)
-		first := eval[string](a, "document.querySelector('#events').textContent")
-		until(a, time.Minute, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
-	})
-	t.Run("the app is told where it is and not who looks at it", func(t *testing.T) {
-		a := a.on(t)
-		eval[string](a, "document.cookie = 'own=1'")
-		var headers map[string]string
-		if err := json.Unmarshal([]byte(eval[string](a, "fetch('/headers').then((r) => r.text())")), &headers); err != nil {
-			t.Fatal(err)
-		}
-		for name, want := range map[string]string{
-			"host": "localhost", "x-forwarded-host": hosts["a"], "x-forwarded-proto": "https", "x-forwarded-prefix": "", "cookie": "own=1",
-		} {
-			if headers[name] != want {
-				t.Errorf("%s is %q, want %q", name, headers[name], want)
-			}
-		}
-	})
-	t.Run("neither its scripts nor another preview get a preview's cookies", func(t *testing.T) {
-		a, b := a.on(t), b.on(t)
-		if got := eval[string](a, "document.cookie"); got != "own=1" {
-			t.Errorf("its own scripts see %q", got)
-		}
-		if got := eval[string](b, "document.cookie"); got != "" {
-			t.Errorf("another preview's scripts see %q", got)
-		}
-		if got := eval[string](b, "fetch('/headers').then((r) => r.text())"); strings.Contains(got, "cookie") {
-			t.Errorf("another preview's app got %s", got)
-		}
-	})
-	t.Run("a service worker controls its own preview and no other", func(t *testing.T) {
-		a, b := a.on(t), b.on(t)
-		eval[bool](a, "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready).then(() => true)")
-		until(a, time.Minute, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
-		if got := eval[string](b, "fetch('/from-worker').then((r) => r.text())"); got == "from the service worker" {
-			t.Error("it answers another preview")
-		}
-		if !eval[bool](b, "navigator.serviceWorker.controller === null") {
-			t.Error("it controls another preview")
-		}
-	})
-	t.Run("another preview can neither fetch nor embed what a preview shows", func(t *testing.T) {
-		b := b.on(t)
-		for _, options := range []string{"{credentials: 'include'}", "{credentials: 'include', method: 'POST'}", "{}"} {
-			expression := fmt.Sprintf("fetch('https://%s/headers', %s).then(() => 'read', (e) => e.name)", hosts["a"], options)
-			if got := eval[string](b, expression); got != "TypeError" {
-				t.Errorf("%s: %s", expression, got)
-			}
-		}
-		expression := fmt.Sprintf("new Promise((ok) => { const s = document.createElement('script'); s.onload = () => ok('ran'); s.onerror = () => ok('refused'); s.src = 'https://%s/main.js'; document.head.append(s); })", hosts["a"])
-		if got := eval[string](b, expression); got != "refused" {
-			t.Errorf("a script of the preview %s", got)
-		}
-	})
-	t.Run("a WebSocket opens for the preview's own pages and no other", func(t *testing.T) {
-		socket := func(host string) string {
-			return fmt.Sprintf("new Promise((ok) => { const s = new WebSocket('wss://%s/', 'vite-hmr'); s.onopen = () => { ok('open'); s.close(); }; s.onerror = () => ok('refused'); })", host)
-		}
-		if got := eval[string](a.on(t), socket(hosts["a"])); got != "open" {
-			t.Errorf("for its own page: %s", got)
-		}
-		if got := eval[string](b.on(t), socket(hosts["a"])); got != "refused" {
-			t.Errorf("for another preview's page: %s", got)
-		}
-	})
-	t.Run("a link opens in the frame of another site", func(t *testing.T) {
-		b, c := b.on(t), alice.on(t)
-		eval[bool](b, fmt.Sprintf("(() => { const f = document.createElement('iframe'); f.id = 'frame'; f.src = %q; document.body.append(f); return true; })()", one.previewLink(c, "/")))
-		// What is in the frame is another's, so it is asked by way of the browser.
-		eventually(t, time.Minute, "the frame shows the preview", func() error {
-			targets, err := chromedp.Targets(b.ctx)
-			if err != nil {
-				return err
-			}
-			for _, target := range targets {
-				if target.Type == "iframe" && target.URL == "https://"+hosts["a"]+"/" {
-					return nil
-				}
-			}
-			return fmt.Errorf("targets: %v", targets)
-		})
-		b.screenshot("framed")
-	})
-	t.Run("who loses the right sees the page no more, and its WebSocket is cut", func(t *testing.T) {
-		carol := callAs(t, world.Stack.Token("carol"))
-		previewer := tn.role("e2e-previewer",
-			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/proxy"}, Verbs: []string{"get"}},
-			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners/proxy-url"}, Verbs: []string{"create"}})
-		tn.admit(previewer, "carol")
-		eventually(t, time.Minute, "carol gets links", func() error {
-			if code, body := carol.do(http.MethodPost, two.base()+"/proxy-url", nil); code != http.StatusCreated {
-				return fmt.Errorf("code %d: %s", code, body)
-			}
-			return nil
-		})
-		hers := newBrowser(t).open(t, two.previewLink(carol, "/"))
-		until(hers, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
-		eval[bool](hers, "new Promise((ok) => { window.socket = new WebSocket('wss://' + location.host + '/', 'vite-hmr'); socket.onopen = () => ok(true); socket.onclose = () => { window.cut = true; }; })")
+	if !eval[bool](a, "window.survivor === true") {
+		t.Error("the page was loaded anew")
+	}
+	a.screenshot("edited")
+}
 
-		admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(tn.path))
-		withdrawn := time.Now()
-		if err := admin.RbacV1().ClusterRoles().Delete(t.Context(), previewer.Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
+func (p *previews) streamsEvents(t *testing.T) {
+	a := p.a.on(t)
+	until(a, time.Minute, "document.querySelector('#events').textContent.startsWith('tick ')", true)
+	first := eval[string](a, "document.querySelector('#events').textContent")
+	until(a, time.Minute, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
+}
+
+func (p *previews) tellsTheApp(t *testing.T) {
+	a := p.a.on(t)
+	eval[string](a, "document.cookie = 'own=1'")
+	var headers map[string]string
+	if err := json.Unmarshal([]byte(eval[string](a, "fetch('/headers').then((r) => r.text())")), &headers); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"host": "localhost", "x-forwarded-host": p.hosts["a"], "x-forwarded-proto": "https", "x-forwarded-prefix": "", "cookie": "own=1",
+	} {
+		if headers[name] != want {
+			t.Errorf("%s is %q, want %q", name, headers[name], want)
 		}
-		until(hers, time.Minute, "fetch('/headers').then((r) => r.status)", 403)
-		t.Logf("requests were refused after %v", time.Since(withdrawn).Round(100*time.Millisecond))
-		until(hers, time.Minute, "window.cut === true", true)
-		t.Logf("the WebSocket was cut after %v", time.Since(withdrawn).Round(100*time.Millisecond))
-		hers.visit("https://" + hosts["b"] + "/")
-		if got := eval[string](hers, "document.title"); got != "You may not see this preview" {
-			t.Errorf("the page is %q", got)
+	}
+}
+
+func (p *previews) keepsCookiesApart(t *testing.T) {
+	a, b := p.a.on(t), p.b.on(t)
+	if got := eval[string](a, "document.cookie"); got != "own=1" {
+		t.Errorf("its own scripts see %q", got)
+	}
+	if got := eval[string](b, "document.cookie"); got != "" {
+		t.Errorf("another preview's scripts see %q", got)
+	}
+	if got := eval[string](b, "fetch('/headers').then((r) => r.text())"); strings.Contains(got, "cookie") {
+		t.Errorf("another preview's app got %s", got)
+	}
+}
+
+func (p *previews) keepsWorkersApart(t *testing.T) {
+	a, b := p.a.on(t), p.b.on(t)
+	eval[bool](a, "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready).then(() => true)")
+	until(a, time.Minute, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
+	if got := eval[string](b, "fetch('/from-worker').then((r) => r.text())"); got == "from the service worker" {
+		t.Error("it answers another preview")
+	}
+	if !eval[bool](b, "navigator.serviceWorker.controller === null") {
+		t.Error("it controls another preview")
+	}
+}
+
+func (p *previews) keepsOthersOut(t *testing.T) {
+	b := p.b.on(t)
+	for _, options := range []string{"{credentials: 'include'}", "{credentials: 'include', method: 'POST'}", "{}"} {
+		expression := fmt.Sprintf("fetch('https://%s/headers', %s).then(() => 'read', (e) => e.name)", p.hosts["a"], options)
+		if got := eval[string](b, expression); got != "TypeError" {
+			t.Errorf("%s: %s", expression, got)
 		}
-		hers.screenshot("forbidden")
+	}
+	expression := fmt.Sprintf("new Promise((ok) => { const s = document.createElement('script'); s.onload = () => ok('ran'); s.onerror = () => ok('refused'); s.src = 'https://%s/main.js'; document.head.append(s); })", p.hosts["a"])
+	if got := eval[string](b, expression); got != "refused" {
+		t.Errorf("a script of the preview %s", got)
+	}
+}
+
+func (p *previews) opensSocketsForItsOwn(t *testing.T) {
+	socket := func(host string) string {
+		return fmt.Sprintf("new Promise((ok) => { const s = new WebSocket('wss://%s/', 'vite-hmr'); s.onopen = () => { ok('open'); s.close(); }; s.onerror = () => ok('refused'); })", host)
+	}
+	if got := eval[string](p.a.on(t), socket(p.hosts["a"])); got != "open" {
+		t.Errorf("for its own page: %s", got)
+	}
+	if got := eval[string](p.b.on(t), socket(p.hosts["a"])); got != "refused" {
+		t.Errorf("for another preview's page: %s", got)
+	}
+}
+
+func (p *previews) opensInAFrame(t *testing.T) {
+	b, c := p.b.on(t), p.alice.on(t)
+	eval[bool](b, fmt.Sprintf("(() => { const f = document.createElement('iframe'); f.id = 'frame'; f.src = %q; document.body.append(f); return true; })()", p.one.previewLink(c, "/")))
+	// What is in the frame is another's, so it is asked by way of the browser.
+	eventually(t, time.Minute, "the frame shows the preview", func() error {
+		targets, err := chromedp.Targets(b.ctx)
+		if err != nil {
+			return err
+		}
+		for _, target := range targets {
+			if target.Type == "iframe" && target.URL == "https://"+p.hosts["a"]+"/" {
+				return nil
+			}
+		}
+		return fmt.Errorf("targets: %v", targets)
 	})
-	t.Run("what was given out ends when it is revoked", func(t *testing.T) {
-		a, c := a.on(t), alice.on(t)
-		early := one.previewLink(c, "/")
-		if got := eval[int](a, "fetch('/headers').then((r) => r.status)"); got != 200 {
-			t.Fatalf("before: %d", got)
+	b.screenshot("framed")
+}
+
+func (p *previews) endsWithTheRight(t *testing.T) {
+	carol := callAs(t, world.Stack.Token("carol"))
+	previewer := p.tn.role("e2e-previewer",
+		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/proxy"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners/proxy-url"}, Verbs: []string{"create"}})
+	p.tn.admit(previewer, "carol")
+	eventually(t, time.Minute, "carol gets links", func() error {
+		if code, body := carol.do(http.MethodPost, p.two.base()+"/proxy-url", nil); code != http.StatusCreated {
+			return fmt.Errorf("code %d: %s", code, body)
 		}
-		c.want(http.StatusOK, http.MethodDelete, one.base()+"/proxy-url", nil)
-		until(a, time.Minute, "fetch('/headers').then((r) => r.status)", 401)
-		if got := eval[int](b.on(t), "fetch('/headers').then((r) => r.status)"); got != 200 {
-			t.Errorf("another instance's preview: %d", got)
-		}
-		a.visit(early)
-		if got := eval[string](a, "document.title"); got != "This preview is not open here" {
-			t.Errorf("an early link shows %q", got)
-		}
-		a.screenshot("revoked")
-		a.visit(one.previewLink(c, "/"))
-		until(a, time.Minute, "document.querySelector('#message') !== null", true)
+		return nil
 	})
+	hers := newBrowser(t).open(t, p.two.previewLink(carol, "/"))
+	until(hers, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+	eval[bool](hers, "new Promise((ok) => { window.socket = new WebSocket('wss://' + location.host + '/', 'vite-hmr'); socket.onopen = () => ok(true); socket.onclose = () => { window.cut = true; }; })")
+
+	admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(p.tn.path))
+	withdrawn := time.Now()
+	if err := admin.RbacV1().ClusterRoles().Delete(t.Context(), previewer.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(hers, time.Minute, "fetch('/headers').then((r) => r.status)", 403)
+	t.Logf("requests were refused after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+	until(hers, time.Minute, "window.cut === true", true)
+	t.Logf("the WebSocket was cut after %v", time.Since(withdrawn).Round(100*time.Millisecond))
+	hers.visit("https://" + p.hosts["b"] + "/")
+	if got := eval[string](hers, "document.title"); got != "You may not see this preview" {
+		t.Errorf("the page is %q", got)
+	}
+	hers.screenshot("forbidden")
+}
+
+func (p *previews) endsWhenRevoked(t *testing.T) {
+	a, c := p.a.on(t), p.alice.on(t)
+	early := p.one.previewLink(c, "/")
+	if got := eval[int](a, "fetch('/headers').then((r) => r.status)"); got != 200 {
+		t.Fatalf("before: %d", got)
+	}
+	c.want(http.StatusOK, http.MethodDelete, p.one.base()+"/proxy-url", nil)
+	until(a, time.Minute, "fetch('/headers').then((r) => r.status)", 401)
+	if got := eval[int](p.b.on(t), "fetch('/headers').then((r) => r.status)"); got != 200 {
+		t.Errorf("another instance's preview: %d", got)
+	}
+	a.visit(early)
+	if got := eval[string](a, "document.title"); got != "This preview is not open here" {
+		t.Errorf("an early link shows %q", got)
+	}
+	a.screenshot("revoked")
+	a.visit(p.one.previewLink(c, "/"))
+	until(a, time.Minute, "document.querySelector('#message') !== null", true)
 }
 
 // vite creates a SandboxRunner that runs the Vite project.

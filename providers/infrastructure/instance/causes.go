@@ -153,12 +153,16 @@ func causeOf(pod *corev1.Pod, now time.Time) (*cause, time.Duration) {
 // as is usual right after the claim was made. It writes "persistentvolumeclaim" both ways.
 func unscheduled(pod *corev1.Pod) *cause {
 	scheduled := podCondition(pod, corev1.PodScheduled)
-	if scheduled.Status != corev1.ConditionFalse || scheduled.Reason == corev1.PodReasonSchedulerError {
+	if scheduled.Status != corev1.ConditionFalse {
 		return nil
 	}
 	if strings.Contains(strings.ToLower(scheduled.Message), "persistentvolumeclaim") {
 		return &cause{reason: reasonVolume, message: "a pod waits for its volume: " + detail(scheduled.Message) +
 			"; the operator has to see to the runtime cluster's storage if this lasts"}
+	}
+	if scheduled.Reason == corev1.PodReasonSchedulerError {
+		return &cause{reason: reasonNoSandbox, message: "the runtime cluster's scheduler failed and tries again: " +
+			detail(scheduled.Message) + "; the operator has to see to it if this lasts"}
 	}
 	return &cause{reason: reasonNoRoom, capacity: true, message: "no node of the runtime cluster has room for a pod: " +
 		detail(scheduled.Message) + "; ask for less, or for more nodes. It starts as soon as there is room"}

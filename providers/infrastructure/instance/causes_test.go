@@ -126,6 +126,7 @@ func TestAPodSaysWhyItIsNotReady(t *testing.T) {
 			pod: with(podOf("a", corev1.ContainerStatus{}), unschedulable("binding rejected"), func(p *corev1.Pod) {
 				p.Status.Conditions[0].Reason = corev1.PodReasonSchedulerError
 			}),
+			reason: reasonNoSandbox, says: []string{"binding rejected", "tries again"},
 		},
 		"a bare pod that has failed": {
 			pod: with(podOf("a", corev1.ContainerStatus{}), func(p *corev1.Pod) {

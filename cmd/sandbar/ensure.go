@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -32,8 +33,24 @@ type ensureOptions struct {
 	timeout      time.Duration
 }
 
+// check refuses what a SandboxRunner would be made for in vain.
+func (o ensureOptions) check() error {
+	if o.timeout <= 0 {
+		return &usageError{fmt.Errorf("--timeout %s leaves no time to wait", o.timeout)}
+	}
+	dir, err := os.OpenRoot(o.dir)
+	if err != nil {
+		return fmt.Errorf("opening the directory: %w", err)
+	}
+	_ = dir.Close()
+	return nil
+}
+
 // ensure makes or resumes a SandboxRunner, and waits until it can be developed.
 func (s *session) ensure(ctx context.Context, notes io.Writer, name string, opts ensureOptions) error {
+	if err := opts.check(); err != nil {
+		return err
+	}
 	cfg, namespace, err := s.workspace()
 	if err != nil {
 		return err

@@ -138,6 +138,14 @@ func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
 	}
 }
 
+func TestNoSandboxIsMadeForADirectoryThatIsNotThere(t *testing.T) {
+	w := &world{kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
+	code, _, stderr := w.run(t, "dev", "web", filepath.Join(t.TempDir(), "none"), "--create")
+	if code != exitFailure || !strings.Contains(stderr, "opening the directory") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
 func TestWrongUsageExitsWithTwo(t *testing.T) {
 	w := newWorld(t)
 	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
@@ -146,6 +154,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{"logs", "web", "--stream", "stdin"},
 		{"logs", "web", "-o", "yaml"},
 		{"logs", "web", "--unknown"},
+		{"dev", "web", "--create", "--timeout", "-1s"},
 		{"trust", "https://one.example.com", "https://two.example.com"},
 		{"no-such-command"},
 		{"env", "web", "A=1", "--restart", "later"},

@@ -100,8 +100,14 @@ func TestAVerbIsCalledWithTheCallersCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
+	if _, err := i.Component("api").Port(8080).Preview(t.Context(), client.PreviewOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	base := "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web/"
-	want := []string{"POST " + base + "restart Bearer " + token, "GET " + base + "components/api/log Bearer " + token}
+	want := []string{
+		"POST " + base + "restart Bearer " + token, "GET " + base + "components/api/log Bearer " + token,
+		"POST " + base + "components/api/ports/8080/proxy-url Bearer " + token,
+	}
 	if diff := cmp.Diff(want, w.requests); diff != "" {
 		t.Errorf("the data plane saw (-want +got):\n%s", diff)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,6 +33,8 @@ type Instance struct {
 	plane    *plane
 	// component is the component whose verbs are meant; empty for the instance's own.
 	component string
+	// port is the port of the pod that is meant; 0 for the one that the verb leads to by itself.
+	port uint16
 }
 
 // NotServedError means that an instance has no data plane, or not yet.
@@ -91,6 +94,14 @@ func (i *Instance) Component(name string) *Instance {
 	return &of
 }
 
+// Port is the instance, or the component, with the verbs of one port of its pod, where the kind
+// lets its callers choose one: proxy and proxy-url of a Sandbox.
+func (i *Instance) Port(number uint16) *Instance {
+	of := *i
+	of.port = number
+	return &of
+}
+
 // ID names the instance, or the component, for good: another one of the same name has another.
 func (i *Instance) ID() string {
 	id := string(i.Object.GetUID())
@@ -113,6 +124,9 @@ func (i *Instance) URL(verb, tail string, query url.Values) *url.URL {
 	u := i.base
 	if i.component != "" {
 		u = u.JoinPath("components", i.component)
+	}
+	if i.port != 0 {
+		u = u.JoinPath("ports", strconv.Itoa(int(i.port)))
 	}
 	u = u.JoinPath(verb)
 	if tail != "" {

@@ -20,6 +20,7 @@ import (
 func newOpenCommand(s *session) *cobra.Command {
 	var (
 		opts   client.PreviewOptions
+		port   uint16
 		valid  time.Duration
 		only   bool
 		revoke bool
@@ -33,6 +34,7 @@ func newOpenCommand(s *session) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			i = i.Port(port)
 			if revoke {
 				return i.RevokePreviews(cmd.Context())
 			}
@@ -51,6 +53,7 @@ func newOpenCommand(s *session) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&opts.Path, "path", "/", "page to begin with")
+	cmd.Flags().Uint16VarP(&port, "port", "p", 0, "port of the pod that is meant, in a kind that serves any, like Sandbox")
 	cmd.Flags().DurationVar(&valid, "for", 0, "how long the browser may use the preview; the provider's default if zero")
 	cmd.Flags().BoolVar(&only, "print", false, "print the URL and start no browser; so it is when stdout is no terminal")
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "end all previews of the sandbox that were given out so far, for everybody")

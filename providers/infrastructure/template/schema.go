@@ -29,6 +29,8 @@ import (
 const (
 	// category is what `kubectl get sandbar` lists in a tenant's workspace.
 	category = "sandbar"
+	// kroRuleMessage is what kro says of any broken rule.
+	kroRuleMessage = "validation failed"
 	// hashLength is how many hexadecimal digits of the content's SHA-256 name a schema.
 	hashLength = 8
 )
@@ -71,6 +73,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	}
 	version := crd.Spec.Versions[at]
 	root := version.Schema.OpenAPIV3Schema
+	nameRules(root)
 	spec := root.Properties["spec"]
 	root.Properties["spec"] = *withLifecycle(withPodTemplate(&spec, tmpl.Spec.PodTemplate))
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
@@ -95,6 +98,25 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	schema.Name = "v" + hex.EncodeToString(sum[:])[:hashLength] + "." + crd.Name
 	schema.Labels = map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: tmpl.Name}
 	return schema, nil
+}
+
+// nameRules has a refusal say which rule was broken. kro gives every rule of a simple schema the
+// same message.
+func nameRules(schema *apiextensionsv1.JSONSchemaProps) {
+	for i, rule := range schema.XValidations {
+		if rule.Message == kroRuleMessage {
+			schema.XValidations[i].Message = "must satisfy " + strings.Join(strings.Fields(rule.Rule), " ")
+		}
+	}
+	for _, property := range schema.Properties {
+		nameRules(&property)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		nameRules(schema.Items.Schema)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		nameRules(schema.AdditionalProperties.Schema)
+	}
 }
 
 // demandSpec closes a gap: an object without a spec would be admitted, without the defaults and

@@ -129,6 +129,19 @@ func TestANameThatIsNoLabelIsRefused(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheRule(t *testing.T) {
+	for fields, value := range map[string]any{
+		`"a": "integer | validation=\"self != 7070\""`:                  int64(7070),
+		`"a": {"b": "integer | validation=\"self != 7070\""}`:           map[string]any{"b": int64(7070)},
+		`"a": "[]integer | validation=\"!self.exists(x, x\n== 7070)\""`: []any{int64(7070)},
+	} {
+		got := check(t, fields, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"a": value}}, nil)
+		if !strings.Contains(got, "must satisfy ") || !strings.Contains(got, "== 7070") && !strings.Contains(got, "!= 7070") {
+			t.Errorf("%s: answered with %q", fields, got)
+		}
+	}
+}
+
 func TestASchemaIsNamedByItsContent(t *testing.T) {
 	name, labels, version, _ := build(t, `{"suspended": "boolean | default=false"}`)
 	again, _, _, _ := build(t, `{"suspended": "boolean | default=false"}`)

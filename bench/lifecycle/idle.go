@@ -72,9 +72,10 @@ var (
 )
 
 // idleCost is what one sleeping instance costs the provider's process, controllers and data plane
-// together, and how often all of them are reconciled within a minute.
+// together, in resident memory and in what of it lives, and how often all of them are reconciled within a minute.
 type idleCost struct {
 	kib        float64
+	liveKiB    float64
 	reconciles float64
 }
 
@@ -99,7 +100,7 @@ func measureIdle(ctx context.Context, stack *local.Stack, provider *local.Provid
 	}); err != nil {
 		return idleCost{}, fmt.Errorf("waiting for the kind: %w", err)
 	}
-	before, err := settled(ctx, provider)
+	before, liveBefore, err := settled(ctx, provider)
 	if err != nil {
 		return idleCost{}, err
 	}
@@ -107,12 +108,14 @@ func measureIdle(ctx context.Context, stack *local.Stack, provider *local.Provid
 	if err := populate(ctx, objects, kubernetes.NewForConfigOrDie(stack.Runtime()), n); err != nil {
 		return idleCost{}, err
 	}
-	after, err := settled(ctx, provider)
+	after, liveAfter, err := settled(ctx, provider)
 	if err != nil {
 		return idleCost{}, err
 	}
 	reconciles, err := atRest(ctx, provider)
-	return idleCost{kib: (after - before) * 1024 / float64(n), reconciles: reconciles}, err
+	return idleCost{
+		kib: (after - before) * 1024 / float64(n), liveKiB: (liveAfter - liveBefore) / 1024 / float64(n), reconciles: reconciles,
+	}, err
 }
 
 func populate(ctx context.Context, objects dynamic.ResourceInterface, kube kubernetes.Interface, n int) error {
@@ -151,23 +154,23 @@ func suspended(ctx context.Context, objects dynamic.ResourceInterface, name stri
 	return nil
 }
 
-// settled is the resident memory of the provider in MiB: the least of some samples, after what was
-// only in passing has gone.
-func settled(ctx context.Context, provider *local.Provider) (float64, error) {
-	least := 0.0
+// settled is the resident memory of the provider in MiB, the least of some samples, after what was
+// only in passing has gone; and then what lives in it, in bytes.
+func settled(ctx context.Context, provider *local.Provider) (resident, live float64, err error) {
 	for i := range 15 {
 		if err := sleep(ctx, time.Second); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		now, err := stage.Memory(provider.PID(), "VmRSS")
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		if i == 0 || now < least {
-			least = now
+		if i == 0 || now < resident {
+			resident = now
 		}
 	}
-	return least, nil
+	live, err = provider.Live(ctx)
+	return resident, live, err
 }
 
 // atRest counts the reconciles of the sleeping instances within a minute.

@@ -129,6 +129,7 @@ func (m *measured) line(o options) report.Line {
 		{Key: "wake_lost", Value: m.lost},
 		{Key: "callers", Value: o.callers},
 		{Key: "idle_cost_kib", Value: m.idle.kib},
+		{Key: "idle_live_kib", Value: m.idle.liveKiB},
 		{Key: "idle_reconciles_per_minute", Value: m.idle.reconciles},
 		{Key: "idle_instances", Value: o.idle},
 		{Key: "n", Value: o.rounds},

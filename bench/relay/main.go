@@ -69,7 +69,8 @@ func run(ctx context.Context, name, results string, turns, idle int, long time.D
 			if err := b.turn(ctx, w); err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "%d/%d %s: %.0f Mbit/s, echo %.0f µs\n", turn+1, turns, w.name, b.last(w, "mbps"), b.last(w, "echo_us"))
+			fmt.Fprintf(os.Stderr, "%d/%d %s: %.0f Mbit/s, echo %.0f µs, awake %.0f µs\n", turn+1, turns, w.name,
+				b.last(w, "mbps"), b.last(w, "echo_us"), b.last(w, "echo_awake_us"))
 		}
 	}
 	fields := append(b.fields(ways),
@@ -97,14 +98,29 @@ func (b *bench) turn(ctx context.Context, w way) error {
 	if err != nil {
 		return err
 	}
+	cpu := rival.CPU(b.pids[w.name]) - before
+	awake, err := b.awake(ctx, w)
+	if err != nil {
+		return err
+	}
 	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 	for figure, value := range map[string]float64{
 		"mbps": rate, "echo_us": micros(report.Percentile(took, 50)), "echo_p99_us": micros(report.Percentile(took, 99)),
-		"echo_cpu_us": micros(rival.CPU(b.pids[w.name])-before) / float64(len(took)),
+		"echo_cpu_us": micros(cpu) / float64(len(took)), "echo_awake_us": micros(report.Percentile(awake, 50)),
 	} {
 		b.samples[w.name+"/"+figure] = append(b.samples[w.name+"/"+figure], value)
 	}
 	return nil
+}
+
+// awake is echo on processors that do not sleep, as those of a server with more to do.
+func (b *bench) awake(ctx context.Context, w way) ([]time.Duration, error) {
+	var loops rival.Group
+	defer loops.Stop()
+	if err := loops.KeepAwake(ctx); err != nil {
+		return nil, err
+	}
+	return echo(ctx, b.stage, w.at, b.long)
 }
 
 func (b *bench) last(w way, figure string) float64 {
@@ -120,6 +136,7 @@ func (b *bench) fields(ways []way) []report.Field {
 		{Key: "mbps", Value: median(sandbar, "mbps")},
 		{Key: "vs_direct", Value: median(sandbar, "mbps") / median(direct, "mbps")},
 		{Key: "echo_added_us", Value: median(sandbar, "echo_us") - median(direct, "echo_us")},
+		{Key: "echo_awake_added_us", Value: median(sandbar, "echo_awake_us") - median(direct, "echo_awake_us")},
 		{Key: "echo_us", Value: median(sandbar, "echo_us")},
 		{Key: "echo_p99_us", Value: median(sandbar, "echo_p99_us")},
 		{Key: "echo_cpu_us", Value: median(sandbar, "echo_cpu_us")},
@@ -131,6 +148,7 @@ func (b *bench) fields(ways []way) []report.Field {
 		fields = append(fields,
 			report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")},
 			report.Field{Key: w.name + "_echo_added_us", Value: median(w.name, "echo_us") - median(direct, "echo_us")},
+			report.Field{Key: w.name + "_echo_awake_added_us", Value: median(w.name, "echo_awake_us") - median(direct, "echo_awake_us")},
 			report.Field{Key: w.name + "_echo_cpu_us", Value: median(w.name, "echo_cpu_us")})
 	}
 	return fields

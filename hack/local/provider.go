@@ -43,7 +43,7 @@ type Provider struct {
 
 	opts    ProviderOptions
 	process *process
-	metrics [2]string // addresses
+	metrics [2]string // addresses: the data plane's, with profiles, and the controllers'
 	args    []string
 	certs   certificates
 }
@@ -276,21 +276,47 @@ func (p *Provider) PID() int { return p.process.cmd.Process.Pid }
 func (p *Provider) Metrics(ctx context.Context) (string, error) {
 	var all strings.Builder
 	for _, address := range p.metrics {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-		if err != nil {
-			return "", err
-		}
-		resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
-		if err != nil {
-			return "", fmt.Errorf("reading the metrics: %w", err)
-		}
-		_, err = io.Copy(&all, io.LimitReader(resp.Body, 16<<20))
-		resp.Body.Close()
-		if err != nil {
+		if err := private(ctx, &all, address+"/metrics"); err != nil {
 			return "", fmt.Errorf("reading the metrics: %w", err)
 		}
 	}
 	return all.String(), nil
+}
+
+// Live is what lives in the memory of the process after a collection, in bytes: heap and stacks.
+func (p *Provider) Live(ctx context.Context) (float64, error) {
+	var profile strings.Builder
+	if err := private(ctx, &profile, p.metrics[0]+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
+		return 0, fmt.Errorf("reading the heap's profile: %w", err)
+	}
+	sum := 0.0
+	for _, field := range []string{"# HeapAlloc = ", "# Stack = "} {
+		_, rest, _ := strings.Cut(profile.String(), field)
+		var bytes float64
+		if _, err := fmt.Sscan(rest, &bytes); err != nil {
+			return 0, fmt.Errorf("the heap's profile has no line %q: %w", field, err)
+		}
+		sum += bytes
+	}
+	return sum, nil
+}
+
+// private asks one of the process's private addresses.
+func private(ctx context.Context, to io.Writer, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, resp.Status)
+	}
+	_, err = io.Copy(to, io.LimitReader(resp.Body, 16<<20))
+	return err
 }
 
 // tail returns the end of a file, for an error.

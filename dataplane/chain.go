@@ -217,16 +217,11 @@ func allowedMethods(e sandbarv1alpha1.Endpoint) []string {
 	return slices.Compact(methods)
 }
 
-// place finds the placement, and asks kcp once more when a cached answer does not fit what the
-// runtime cluster shows: the object may have been deleted and made again under its name.
+// place finds the placement.
 func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
-	at, refused := h.placer.find(x.kind, x.route, g)
-	if mayBeStale(g, refused) {
-		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
-			return nil, refused
-		}
-		at, refused = h.placer.find(x.kind, x.route, g)
-	}
+	at, refused := findPlaced(x.request.Context(), h.authorizer, x.question, g, func(g grant) (*place, *refusal) {
+		return h.placer.find(x.kind, x.route, g)
+	})
 	if refused == nil && x.preview != nil && at.id.ID != x.preview.ID() {
 		return nil, notFound(causeNotPlaced) // the name is another instance's now
 	}
@@ -235,14 +230,10 @@ func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
 
 // locate is place for a verb that needs no runtime instance, only that there is a placement.
 func (h *handler) locate(x *exchange, g grant) (placement.ID, *refusal) {
-	at, _, refused := h.placer.locate(x.kind, x.route, g)
-	if mayBeStale(g, refused) {
-		if g, refused = h.authorizer.again(x.request.Context(), x.question); refused != nil {
-			return at.ID, refused
-		}
-		at, _, refused = h.placer.locate(x.kind, x.route, g)
-	}
-	return at.ID, refused
+	return findPlaced(x.request.Context(), h.authorizer, x.question, g, func(g grant) (placement.ID, *refusal) {
+		at, _, refused := h.placer.locate(x.kind, x.route, g)
+		return at.ID, refused
+	})
 }
 
 // admit counts the request, until it ends, against the limits of its instance and workspace.

@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"context"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -86,6 +87,19 @@ func isDeleting(instance *unstructured.Unstructured) bool {
 func owns(id placement.ID, namespace *corev1.Namespace) bool {
 	owner, _, ok := placement.Owner(namespace)
 	return ok && owner == id
+}
+
+// findPlaced finds what a grant leads to, and asks kcp once more when a cached answer does not fit what
+// the runtime cluster shows: the object may have been deleted and made again under its name.
+func findPlaced[T any](ctx context.Context, kcp *authorizer, q question, g grant, find func(grant) (T, *refusal)) (T, *refusal) {
+	at, refused := find(g)
+	if !mayBeStale(g, refused) {
+		return at, refused
+	}
+	if g, refused = kcp.again(ctx, q); refused != nil {
+		return at, refused
+	}
+	return find(g)
 }
 
 // mayBeStale tells whether a refusal may come from a cached UID that is no longer the object's:

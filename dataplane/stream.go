@@ -237,13 +237,9 @@ func (c *supervisor) stillAllowed(oldest time.Time) *refusal {
 	if refused != nil {
 		return refused
 	}
-	at, refused := c.h.placer.find(c.x.kind, c.x.route, g)
-	if mayBeStale(g, refused) {
-		if g, refused = c.h.authorizer.again(c.ctx, c.x.question); refused != nil {
-			return refused
-		}
-		at, refused = c.h.placer.find(c.x.kind, c.x.route, g)
-	}
+	at, refused := findPlaced(c.ctx, c.h.authorizer, c.x.question, g, func(g grant) (*place, *refusal) {
+		return c.h.placer.find(c.x.kind, c.x.route, g)
+	})
 	if refused != nil {
 		return refused
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -147,8 +147,8 @@ func (c runtimeCluster) repairSecret(ctx context.Context, g generated, desired, 
 		return nil
 	}
 	repaired := current.DeepCopy()
-	repaired.Labels = merged(current.Labels, desired.Labels)
-	repaired.Annotations = merged(current.Annotations, desired.Annotations)
+	repaired.Labels = labels.Merge(current.Labels, desired.Labels)
+	repaired.Annotations = labels.Merge(current.Annotations, desired.Annotations)
 	if !hasValue {
 		repaired.Data = desired.Data
 	}
@@ -156,13 +156,6 @@ func (c runtimeCluster) repairSecret(ctx context.Context, g generated, desired, 
 		return fmt.Errorf("repairing Secret %s: %w", g.secret, err)
 	}
 	return nil
-}
-
-func merged(into, from map[string]string) map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, into)
-	maps.Copy(out, from)
-	return out
 }
 
 // differs tells whether an object lacks one of the desired labels or annotations or has another

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -79,8 +80,8 @@ func (r *reconciler) ensureLease(ctx context.Context, s *scope) error {
 		return fmt.Errorf("reading Lease %s: %w", key.Name, err)
 	}
 	touched := current.DeepCopy()
-	touched.Labels = merged(current.Labels, desired.Labels)
-	touched.Annotations = merged(current.Annotations, desired.Annotations)
+	touched.Labels = labels.Merge(current.Labels, desired.Labels)
+	touched.Annotations = labels.Merge(current.Annotations, desired.Annotations)
 	if changed := current.Annotations[annotationGeneration] != desired.Annotations[annotationGeneration]; changed || !believable(current, r.now()) {
 		touched.Spec.RenewTime = desired.Spec.RenewTime
 	}

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
@@ -18,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -183,8 +183,8 @@ func (r *reconciler) writeGraph(ctx context.Context, desired *unstructured.Unstr
 		// What kro adds to the metadata, its finalizer above all, stays.
 		desired.SetResourceVersion(stored.ResourceVersion)
 		desired.SetFinalizers(stored.Finalizers)
-		desired.SetLabels(merged(stored.Labels, desired.GetLabels()))
-		desired.SetAnnotations(merged(stored.Annotations, desired.GetAnnotations()))
+		desired.SetLabels(labels.Merge(stored.Labels, desired.GetLabels()))
+		desired.SetAnnotations(labels.Merge(stored.Annotations, desired.GetAnnotations()))
 		err = r.runtime.Update(ctx, desired, fieldOwner, strict)
 	}
 	switch {
@@ -195,13 +195,6 @@ func (r *reconciler) writeGraph(ctx context.Context, desired *unstructured.Unstr
 	default:
 		return "", fmt.Errorf("writing ResourceGraphDefinition %s: %w", desired.GetName(), err)
 	}
-}
-
-func merged(into, from map[string]string) map[string]string {
-	out := map[string]string{}
-	maps.Copy(out, into)
-	maps.Copy(out, from)
-	return out
 }
 
 // kroSays reads kro's verdict on the current generation of the graph.

@@ -17,155 +17,157 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// batches are the cases of TestBatch.
+var batches = map[string]struct {
+	before  tree
+	changes []change
+	result  Result
+	after   tree
+	code    Code
+}{
+	"a new file gets its directories": {
+		changes: []change{{path: "a/b/c.txt", content: "hi"}},
+		result:  Result{Revision: 1, Changed: []string{"a/b/c.txt"}},
+		after:   tree{"a/b/c.txt": "hi"},
+	},
+	"binary content and empty files arrive as they are": {
+		changes: []change{{path: "bin", content: "\x00\xff\r\n"}, {path: "empty"}},
+		result:  Result{Revision: 1, Changed: []string{"bin", "empty"}},
+		after:   tree{"bin": "\x00\xff\r\n", "empty": ""},
+	},
+	"a file that is the same is left alone": {
+		before:  tree{"a": "same", "b": "old"},
+		changes: []change{{path: "a", content: "same"}, {path: "b", content: "new"}},
+		result:  Result{Revision: 1, Changed: []string{"b"}, Unchanged: 1},
+		after:   tree{"a": "same", "b": "new"},
+	},
+	"a batch that changes nothing is no revision": {
+		before:  tree{"a": "same"},
+		changes: []change{{path: "a", content: "same"}, {path: "gone", delete: true}},
+		result:  Result{Unchanged: 1},
+		after:   tree{"a": "same"},
+	},
+	"content of the same length but other bytes is a change": {
+		before:  tree{"a": "abc"},
+		changes: []change{{path: "a", content: "abd"}},
+		result:  Result{Revision: 1, Changed: []string{"a"}},
+		after:   tree{"a": "abd"},
+	},
+	"the executable bit is kept when nothing is said of it": {
+		before:  tree{"run.sh": "+old"},
+		changes: []change{{path: "run.sh", content: "new"}},
+		result:  Result{Revision: 1, Changed: []string{"run.sh"}},
+		after:   tree{"run.sh": "+new"},
+	},
+	"the executable bit alone is a change": {
+		before: tree{"on": "x", "off": "+x", "is": "+x"},
+		changes: []change{
+			{path: "on", content: "x", executable: new(true)},
+			{path: "off", content: "x", executable: new(false)},
+			{path: "is", content: "x", executable: new(true)},
+		},
+		result: Result{Revision: 1, Changed: []string{"on", "off"}, Unchanged: 1},
+		after:  tree{"on": "+x", "off": "x", "is": "+x"},
+	},
+	"a tree is deleted whole, and what it links to is not": {
+		before:  tree{"d/a": "1", "d/e/f": "2", "d/link": "->../keep", "keep/x": "3"},
+		changes: []change{{path: "d", delete: true}},
+		result:  Result{Revision: 1, Deleted: []string{"d"}},
+		after:   tree{"keep/x": "3"},
+	},
+	"a symlink is deleted itself": {
+		before:  tree{"link": "->keep", "keep/x": "3"},
+		changes: []change{{path: "link", delete: true}},
+		result:  Result{Revision: 1, Deleted: []string{"link"}},
+		after:   tree{"keep/x": "3"},
+	},
+	"deletes come first, so a directory can become a file": {
+		before:  tree{"d/a": "1"},
+		changes: []change{{path: "d", content: "file"}, {path: "d", delete: true}},
+		result:  Result{Revision: 1, Changed: []string{"d"}, Deleted: []string{"d"}},
+		after:   tree{"d": "file"},
+	},
+	"and a file a directory": {
+		before:  tree{"d": "file"},
+		changes: []change{{path: "d/a", content: "1"}, {path: "d", delete: true}},
+		result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
+		after:   tree{"d/a": "1"},
+	},
+	"and a symlink a directory": {
+		before:  tree{"d": "->keep", "keep/a": "same"},
+		changes: []change{{path: "d/a", content: "same"}, {path: "d", delete: true}},
+		result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
+		after:   tree{"d/a": "same", "keep/a": "same"},
+	},
+	"a symlink in the file's place is replaced and not followed": {
+		before:  tree{"link": "->keep", "keep": "safe"},
+		changes: []change{{path: "link", content: "safe"}},
+		result:  Result{Revision: 1, Changed: []string{"link"}},
+		after:   tree{"link": "safe", "keep": "safe"},
+	},
+	"a symlink on the way is refused even inside the workspace": {
+		before:  tree{"link": "->real", "real/a": "1"},
+		changes: []change{{path: "b", content: "2"}, {path: "link/a", content: "2"}},
+		after:   tree{"link": "->real", "real/a": "1"},
+		code:    CodeConflict,
+	},
+	"a symlink on the way is refused for a delete": {
+		before:  tree{"link": "->real", "real/a": "1"},
+		changes: []change{{path: "b", content: "2"}, {path: "link/a", delete: true}},
+		after:   tree{"link": "->real", "real/a": "1"},
+		code:    CodeConflict,
+	},
+	"a file on the way is refused": {
+		before:  tree{"f": "1"},
+		changes: []change{{path: "b", content: "2"}, {path: "f/a", content: "2"}},
+		after:   tree{"f": "1"},
+		code:    CodeConflict,
+	},
+	"a directory in the file's place is refused": {
+		before:  tree{"d/a": "1"},
+		changes: []change{{path: "b", content: "2"}, {path: "d", content: "2"}},
+		after:   tree{"d/a": "1"},
+		code:    CodeConflict,
+	},
+	"a file twice is refused": {
+		changes: []change{{path: "a", content: "1"}, {path: "a", content: "2"}},
+		after:   tree{},
+		code:    CodeInvalidBatch,
+	},
+	"a file that another needs as a directory is refused": {
+		changes: []change{{path: "a/b", content: "1"}, {path: "a", content: "2"}},
+		after:   tree{},
+		code:    CodeInvalidBatch,
+	},
+	"one bad path refuses the whole batch": {
+		changes: []change{{path: "a", content: "1"}, {path: "../b", content: "2"}},
+		after:   tree{},
+		code:    CodeInvalidPath,
+	},
+	"the staging directory is refused": {
+		changes: []change{{path: ".sandbar", delete: true}},
+		after:   tree{},
+		code:    CodeInvalidPath,
+	},
+	"a file above the limit is refused": {
+		changes: []change{{path: "a", content: strings.Repeat("x", 101)}},
+		after:   tree{},
+		code:    CodeFileTooLarge,
+	},
+	"a file at the limit is taken": {
+		changes: []change{{path: "a", content: strings.Repeat("x", 100)}},
+		result:  Result{Revision: 1, Changed: []string{"a"}},
+		after:   tree{"a": strings.Repeat("x", 100)},
+	},
+	"more entries than the limit are refused": {
+		changes: []change{{path: "a"}, {path: "b"}, {path: "c", delete: true}, {path: "d", delete: true}},
+		after:   tree{},
+		code:    CodeTooManyFiles,
+	},
+}
+
 func TestBatch(t *testing.T) {
-	yes, no := true, false
-	for name, test := range map[string]struct {
-		before  tree
-		changes []change
-		result  Result
-		after   tree
-		code    Code
-	}{
-		"a new file gets its directories": {
-			changes: []change{{path: "a/b/c.txt", content: "hi"}},
-			result:  Result{Revision: 1, Changed: []string{"a/b/c.txt"}},
-			after:   tree{"a/b/c.txt": "hi"},
-		},
-		"binary content and empty files arrive as they are": {
-			changes: []change{{path: "bin", content: "\x00\xff\r\n"}, {path: "empty"}},
-			result:  Result{Revision: 1, Changed: []string{"bin", "empty"}},
-			after:   tree{"bin": "\x00\xff\r\n", "empty": ""},
-		},
-		"a file that is the same is left alone": {
-			before:  tree{"a": "same", "b": "old"},
-			changes: []change{{path: "a", content: "same"}, {path: "b", content: "new"}},
-			result:  Result{Revision: 1, Changed: []string{"b"}, Unchanged: 1},
-			after:   tree{"a": "same", "b": "new"},
-		},
-		"a batch that changes nothing is no revision": {
-			before:  tree{"a": "same"},
-			changes: []change{{path: "a", content: "same"}, {path: "gone", delete: true}},
-			result:  Result{Unchanged: 1},
-			after:   tree{"a": "same"},
-		},
-		"content of the same length but other bytes is a change": {
-			before:  tree{"a": "abc"},
-			changes: []change{{path: "a", content: "abd"}},
-			result:  Result{Revision: 1, Changed: []string{"a"}},
-			after:   tree{"a": "abd"},
-		},
-		"the executable bit is kept when nothing is said of it": {
-			before:  tree{"run.sh": "+old"},
-			changes: []change{{path: "run.sh", content: "new"}},
-			result:  Result{Revision: 1, Changed: []string{"run.sh"}},
-			after:   tree{"run.sh": "+new"},
-		},
-		"the executable bit alone is a change": {
-			before: tree{"on": "x", "off": "+x", "is": "+x"},
-			changes: []change{
-				{path: "on", content: "x", executable: &yes},
-				{path: "off", content: "x", executable: &no},
-				{path: "is", content: "x", executable: &yes},
-			},
-			result: Result{Revision: 1, Changed: []string{"on", "off"}, Unchanged: 1},
-			after:  tree{"on": "+x", "off": "x", "is": "+x"},
-		},
-		"a tree is deleted whole, and what it links to is not": {
-			before:  tree{"d/a": "1", "d/e/f": "2", "d/link": "->../keep", "keep/x": "3"},
-			changes: []change{{path: "d", delete: true}},
-			result:  Result{Revision: 1, Deleted: []string{"d"}},
-			after:   tree{"keep/x": "3"},
-		},
-		"a symlink is deleted itself": {
-			before:  tree{"link": "->keep", "keep/x": "3"},
-			changes: []change{{path: "link", delete: true}},
-			result:  Result{Revision: 1, Deleted: []string{"link"}},
-			after:   tree{"keep/x": "3"},
-		},
-		"deletes come first, so a directory can become a file": {
-			before:  tree{"d/a": "1"},
-			changes: []change{{path: "d", content: "file"}, {path: "d", delete: true}},
-			result:  Result{Revision: 1, Changed: []string{"d"}, Deleted: []string{"d"}},
-			after:   tree{"d": "file"},
-		},
-		"and a file a directory": {
-			before:  tree{"d": "file"},
-			changes: []change{{path: "d/a", content: "1"}, {path: "d", delete: true}},
-			result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
-			after:   tree{"d/a": "1"},
-		},
-		"and a symlink a directory": {
-			before:  tree{"d": "->keep", "keep/a": "same"},
-			changes: []change{{path: "d/a", content: "same"}, {path: "d", delete: true}},
-			result:  Result{Revision: 1, Changed: []string{"d/a"}, Deleted: []string{"d"}},
-			after:   tree{"d/a": "same", "keep/a": "same"},
-		},
-		"a symlink in the file's place is replaced and not followed": {
-			before:  tree{"link": "->keep", "keep": "safe"},
-			changes: []change{{path: "link", content: "safe"}},
-			result:  Result{Revision: 1, Changed: []string{"link"}},
-			after:   tree{"link": "safe", "keep": "safe"},
-		},
-		"a symlink on the way is refused even inside the workspace": {
-			before:  tree{"link": "->real", "real/a": "1"},
-			changes: []change{{path: "b", content: "2"}, {path: "link/a", content: "2"}},
-			after:   tree{"link": "->real", "real/a": "1"},
-			code:    CodeConflict,
-		},
-		"a symlink on the way is refused for a delete": {
-			before:  tree{"link": "->real", "real/a": "1"},
-			changes: []change{{path: "b", content: "2"}, {path: "link/a", delete: true}},
-			after:   tree{"link": "->real", "real/a": "1"},
-			code:    CodeConflict,
-		},
-		"a file on the way is refused": {
-			before:  tree{"f": "1"},
-			changes: []change{{path: "b", content: "2"}, {path: "f/a", content: "2"}},
-			after:   tree{"f": "1"},
-			code:    CodeConflict,
-		},
-		"a directory in the file's place is refused": {
-			before:  tree{"d/a": "1"},
-			changes: []change{{path: "b", content: "2"}, {path: "d", content: "2"}},
-			after:   tree{"d/a": "1"},
-			code:    CodeConflict,
-		},
-		"a file twice is refused": {
-			changes: []change{{path: "a", content: "1"}, {path: "a", content: "2"}},
-			after:   tree{},
-			code:    CodeInvalidBatch,
-		},
-		"a file that another needs as a directory is refused": {
-			changes: []change{{path: "a/b", content: "1"}, {path: "a", content: "2"}},
-			after:   tree{},
-			code:    CodeInvalidBatch,
-		},
-		"one bad path refuses the whole batch": {
-			changes: []change{{path: "a", content: "1"}, {path: "../b", content: "2"}},
-			after:   tree{},
-			code:    CodeInvalidPath,
-		},
-		"the staging directory is refused": {
-			changes: []change{{path: ".sandbar", delete: true}},
-			after:   tree{},
-			code:    CodeInvalidPath,
-		},
-		"a file above the limit is refused": {
-			changes: []change{{path: "a", content: strings.Repeat("x", 101)}},
-			after:   tree{},
-			code:    CodeFileTooLarge,
-		},
-		"a file at the limit is taken": {
-			changes: []change{{path: "a", content: strings.Repeat("x", 100)}},
-			result:  Result{Revision: 1, Changed: []string{"a"}},
-			after:   tree{"a": strings.Repeat("x", 100)},
-		},
-		"more entries than the limit are refused": {
-			changes: []change{{path: "a"}, {path: "b"}, {path: "c", delete: true}, {path: "d", delete: true}},
-			after:   tree{},
-			code:    CodeTooManyFiles,
-		},
-	} {
+	for name, test := range batches {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			test.before.make(t, dir)

@@ -59,17 +59,13 @@ func TestARequestThatMeetsAnInstanceFallingAsleepWaitsForIt(t *testing.T) {
 }
 
 func TestARequestWhosePodStoppedListeningInItsSleepWaits(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := unheardAddress(t)
 	w := newWorld(t, nil, usedLongAgo, func(s *setup) { s.backendAddress = address })
 	w.asItDials(func() { w.suspend(sandbarv1alpha1.SuspendedUnused) }, true)
 	got := w.later("POST", demo+"sync", "x")
 	w.holds(1)
-	if listener, err = net.Listen("tcp", address); err != nil {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
 		t.Fatal(err)
 	}
 	app := &httptest.Server{Listener: listener, Config: &http.Server{Handler: &counter{}}}

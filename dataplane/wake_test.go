@@ -265,12 +265,7 @@ func TestEverythingThatLeadsToTheInstanceWaitsForIt(t *testing.T) {
 
 // A pod that is ready may not listen yet: nothing was sent, and nothing is told to the caller.
 func TestARequestWaitsUntilTheAppListens(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := unheardAddress(t)
 	w := newWorld(t, nil, asleep, func(s *setup) { s.backendAddress = address })
 	got := w.later("POST", demo+"sync", "x")
 	w.holds(1)
@@ -281,7 +276,7 @@ func TestARequestWaitsUntilTheAppListens(t *testing.T) {
 		defer d.mu.Unlock()
 		return len(d.refused) > 0
 	})
-	listener, err = net.Listen("tcp", address)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,4 +432,15 @@ func TestAnAwakeInstanceCostsNoAllocation(t *testing.T) {
 	}); n > 0 || refused.Load() {
 		t.Errorf("%v allocations; refused: %v", n, refused.Load())
 	}
+}
+
+// unheardAddress is an address where nobody listens, yet.
+func unheardAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }

@@ -54,7 +54,7 @@ func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
 // no part of it: from here on kcp is asked what that subject may do.
 func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	if e, _ := contract.Preview(x.kind.dataPlane(), x.route.component); contract.AnyPort(&e) && e.Port == "" && x.route.port == "" {
-		return malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb)
+		return malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb + ", or with sandbar open, --port")
 	}
 	host, refused := h.previews.host(id, x.route)
 	if refused != nil {

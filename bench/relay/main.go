@@ -10,7 +10,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -34,122 +33,125 @@ func main() {
 }
 
 func run(ctx context.Context, name, results string, turns, idle int, long time.Duration) error {
-	wanted := idle
 	s, err := stage.New(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	if most := stage.MaxStreams(); idle > most {
-		fmt.Fprintf(os.Stderr, "the limit of open files leaves %d idle connections; what %d would cost is reckoned from them\n", most, idle)
-		wanted, idle = idle, most
-	}
-	before, err := s.RSS(ctx)
-	if err != nil {
-		return err
-	}
-	closeAll, err := s.Idle(ctx, idle)
-	if err != nil {
-		return err
-	}
-	with, err := s.RSS(ctx)
-	closeAll()
-	if err != nil {
-		return err
-	}
 	var rivals rival.Group
 	defer rivals.Stop()
 	ways, err := startRivals(ctx, s, &rivals)
 	if err != nil {
 		return err
 	}
-	b := bench{stage: s, long: long, pids: rivals.PIDs, samples: map[string][]float64{"idle/mib": {before, with}}}
-	for turn := range turns {
-		for _, w := range ways {
-			if err := b.turn(ctx, w); err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "%d/%d %s: %.0f Mbit/s, echo %.0f µs, awake %.0f µs\n", turn+1, turns, w.name,
-				b.last(w, "mbps"), b.last(w, "echo_us"), b.last(w, "echo_awake_us"))
-		}
+	b := bench{stage: s, ways: ways, pids: rivals.PIDs, samples: map[string][]float64{}}
+	if err := b.turns(ctx, turns, long); err != nil {
+		return err
 	}
-	fields := append(b.fields(ways),
-		report.Field{Key: fmt.Sprintf("idle_%dk_mib", wanted/1000), Value: before + (with-before)*float64(wanted)/float64(idle)},
-		report.Field{Key: "idle", Value: idle},
-		report.Field{Key: "per_idle_kib", Value: (with - before) * 1024 / float64(idle)})
-	return report.Write(os.Stdout, results, "relay", b.samples, report.Line{Name: "relay", Fields: fields})
+	sleeping, err := b.idle(ctx, idle)
+	if err != nil {
+		return err
+	}
+	return report.Write(os.Stdout, results, "relay", b.samples, report.Line{Name: "relay", Fields: append(b.fields(), sleeping...)})
 }
 
 // bench takes the ways in turns.
 type bench struct {
 	stage   *stage.Stage
-	long    time.Duration
+	ways    []way
 	pids    map[string]int
 	samples map[string][]float64 // by way and figure
 }
 
-func (b *bench) turn(ctx context.Context, w way) error {
-	rate, err := throughput(ctx, b.stage, w.at, b.long)
-	if err != nil {
-		return err
+// turns measures each figure so many times. Bulk comes after the echoes: for a while after it the
+// kernel spreads processes over processors that it had kept together.
+func (b *bench) turns(ctx context.Context, turns int, long time.Duration) error {
+	for _, m := range manners {
+		for turn := range turns {
+			if err := b.echoes(ctx, m); err != nil {
+				return err
+			}
+			b.say(turn, turns, m.name+"_us")
+		}
 	}
-	before := rival.CPU(b.pids[w.name])
-	took, err := echo(ctx, b.stage, w.at, b.long)
-	if err != nil {
-		return err
-	}
-	cpu := rival.CPU(b.pids[w.name]) - before
-	awake, err := b.awake(ctx, w)
-	if err != nil {
-		return err
-	}
-	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-	for figure, value := range map[string]float64{
-		"mbps": rate, "echo_us": micros(report.Percentile(took, 50)), "echo_p99_us": micros(report.Percentile(took, 99)),
-		"echo_cpu_us": micros(cpu) / float64(len(took)), "echo_awake_us": micros(report.Percentile(awake, 50)),
-	} {
-		b.samples[w.name+"/"+figure] = append(b.samples[w.name+"/"+figure], value)
+	for turn := range turns {
+		for _, w := range b.ways {
+			rate, err := throughput(ctx, b.stage, w.at, long)
+			if err != nil {
+				return err
+			}
+			b.keep(w, "mbps", rate)
+		}
+		b.say(turn, turns, "mbps")
 	}
 	return nil
 }
 
-// awake is echo on processors that do not sleep, as those of a server with more to do.
-func (b *bench) awake(ctx context.Context, w way) ([]time.Duration, error) {
-	var loops rival.Group
-	defer loops.Stop()
-	if err := loops.KeepAwake(ctx); err != nil {
+// idle opens idle connections and tells what they cost the data plane.
+func (b *bench) idle(ctx context.Context, wanted int) ([]report.Field, error) {
+	n := min(wanted, stage.MaxStreams())
+	if n < wanted {
+		fmt.Fprintf(os.Stderr, "the limit of open files leaves %d idle connections; what %d would cost is reckoned from them\n", n, wanted)
+	}
+	before, err := b.stage.RSS(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return echo(ctx, b.stage, w.at, b.long)
+	closeAll, err := b.stage.Idle(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	with, err := b.stage.RSS(ctx)
+	closeAll()
+	if err != nil {
+		return nil, err
+	}
+	b.samples["idle/mib"] = []float64{before, with}
+	each := (with - before) / float64(n)
+	return []report.Field{
+		{Key: fmt.Sprintf("idle_%dk_mib", wanted/1000), Value: before + each*float64(wanted)},
+		{Key: "idle", Value: n},
+		{Key: "per_idle_kib", Value: each * 1024},
+	}, nil
 }
 
-func (b *bench) last(w way, figure string) float64 {
-	all := b.samples[w.name+"/"+figure]
-	return all[len(all)-1]
+func (b *bench) keep(w way, figure string, value float64) {
+	b.samples[w.name+"/"+figure] = append(b.samples[w.name+"/"+figure], value)
+}
+
+// say tells what a turn measured.
+func (b *bench) say(turn, turns int, figure string) {
+	fmt.Fprintf(os.Stderr, "%d/%d %s:", turn+1, turns, figure)
+	for _, w := range b.ways {
+		fmt.Fprintf(os.Stderr, " %s %.0f", w.name, b.samples[w.name+"/"+figure][turn])
+	}
+	fmt.Fprintln(os.Stderr)
 }
 
 // fields are the medians of Sandbar, and of the others what tells how much of its figures any
 // relay would have.
-func (b *bench) fields(ways []way) []report.Field {
+func (b *bench) fields() []report.Field {
 	median := func(way, figure string) float64 { return report.Median(b.samples[way+"/"+figure]) }
+	added := func(way, manner string) float64 { return median(way, manner+"_us") - median(direct, manner+"_us") }
 	fields := []report.Field{
 		{Key: "mbps", Value: median(sandbar, "mbps")},
 		{Key: "vs_direct", Value: median(sandbar, "mbps") / median(direct, "mbps")},
-		{Key: "echo_added_us", Value: median(sandbar, "echo_us") - median(direct, "echo_us")},
-		{Key: "echo_awake_added_us", Value: median(sandbar, "echo_awake_us") - median(direct, "echo_awake_us")},
-		{Key: "echo_us", Value: median(sandbar, "echo_us")},
-		{Key: "echo_p99_us", Value: median(sandbar, "echo_p99_us")},
-		{Key: "echo_cpu_us", Value: median(sandbar, "echo_cpu_us")},
 	}
-	for _, w := range ways {
+	for _, m := range manners {
+		fields = append(fields,
+			report.Field{Key: m.name + "_added_us", Value: added(sandbar, m.name)},
+			report.Field{Key: m.name + "_us", Value: median(sandbar, m.name+"_us")},
+			report.Field{Key: m.name + "_p99_us", Value: median(sandbar, m.name+"_p99_us")},
+			report.Field{Key: m.name + "_cpu_us", Value: median(sandbar, m.name+"_cpu_us")})
+	}
+	for _, w := range b.ways {
 		if w.name == sandbar || w.name == direct {
 			continue
 		}
-		fields = append(fields,
-			report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")},
-			report.Field{Key: w.name + "_echo_added_us", Value: median(w.name, "echo_us") - median(direct, "echo_us")},
-			report.Field{Key: w.name + "_echo_awake_added_us", Value: median(w.name, "echo_awake_us") - median(direct, "echo_awake_us")},
-			report.Field{Key: w.name + "_echo_cpu_us", Value: median(w.name, "echo_cpu_us")})
+		fields = append(fields, report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")})
+		for _, m := range manners {
+			fields = append(fields, report.Field{Key: w.name + "_" + m.name + "_added_us", Value: added(w.name, m.name)})
+		}
 	}
 	return fields
 }
@@ -174,26 +176,4 @@ func throughput(ctx context.Context, s *stage.Stage, at string, long time.Durati
 		total += n
 	}
 	return float64(total) * 8 / 1e6 / time.Since(start).Seconds(), nil
-}
-
-// echo is how long one byte takes to the pod and back, again and again.
-func echo(ctx context.Context, s *stage.Stage, at string, long time.Duration) ([]time.Duration, error) {
-	conn, _, err := s.Switch(ctx, "/ws", at)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	var all []time.Duration
-	b := make([]byte, 1)
-	for start := time.Now(); time.Since(start) < long; {
-		sent := time.Now()
-		if _, err := conn.Write(b); err != nil {
-			return nil, fmt.Errorf("echoing: %w", err)
-		}
-		if _, err := io.ReadFull(conn, b); err != nil {
-			return nil, fmt.Errorf("echoing: %w", err)
-		}
-		all = append(all, time.Since(sent))
-	}
-	return all, nil
 }

@@ -114,12 +114,19 @@ func (b *bench) all(ctx context.Context) ([]report.Line, error) {
 func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, error)) error {
 	for turn := range b.turns {
 		for _, s := range b.subjects {
-			before := rival.CPU(b.pids[s.Name])
+			before, err := rival.CPU(b.pids[s.Name])
+			if err != nil {
+				return err
+			}
 			got, err := measure(s)
 			if err != nil {
 				return err
 			}
-			if used := rival.CPU(b.pids[s.Name]) - before; used > 0 {
+			after, err := rival.CPU(b.pids[s.Name])
+			if err != nil {
+				return err
+			}
+			if used := after - before; used > 0 {
 				key := what + "/" + s.Name
 				b.cost[key] = append(b.cost[key], float64(used.Nanoseconds())/1000/float64(len(got.Latencies)))
 			}

@@ -53,11 +53,18 @@ func (b *bench) echoes(ctx context.Context, m manner) error {
 	cpu := make([]time.Duration, len(b.ways))
 	for range m.bursts {
 		for i, w := range b.ways {
-			before := rival.CPU(b.pids[w.name])
+			before, err := rival.CPU(b.pids[w.name])
+			if err != nil {
+				return err
+			}
 			if took[i], err = echo(conns[i], m, took[i]); err != nil {
 				return err
 			}
-			cpu[i] += rival.CPU(b.pids[w.name]) - before
+			after, err := rival.CPU(b.pids[w.name])
+			if err != nil {
+				return err
+			}
+			cpu[i] += after - before
 		}
 	}
 	for i, w := range b.ways {

@@ -6,7 +6,6 @@
 package rival
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -133,35 +132,39 @@ func Insist(try func() error) error {
 	return err
 }
 
-// tick is the unit of /proc/PID/stat (USER_HZ, which is 100 on every Linux that Go runs on).
-const tick = 10 * time.Millisecond
-
-// CPU is the processor time that a process and its children have used; 0 if it is not known. It
-// says what a request costs also when others keep the machine busy.
-func CPU(pid int) time.Duration {
+// CPU is the processor time that a process and its children have had, to the nanosecond; 0 for the
+// id 0, of a subject whose process is not known. It says what a request costs also when others keep
+// the machine busy. The time of threads that have ended is not in it.
+func CPU(pid int) (time.Duration, error) {
 	if pid == 0 {
-		return 0
+		return 0, nil
 	}
-	own := "/proc/" + strconv.Itoa(pid)
-	data, err := os.ReadFile(own + "/stat")
-	if err != nil {
-		return 0
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil || len(tasks) == 0 {
+		return 0, fmt.Errorf("reading a process's time: it has no threads: %w", errors.Join(err, os.ErrNotExist))
 	}
-	// The command's name, in parentheses, may hold anything; utime and stime are 12 and 13 behind it.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	var sum time.Duration
-	for _, field := range fields[11:13] {
-		ticks, _ := strconv.Atoi(field)
-		sum += time.Duration(ticks) * tick
-	}
-	children, _ := os.ReadFile(own + "/task/" + strconv.Itoa(pid) + "/children")
-	for child := range strings.FieldsSeq(string(children)) {
-		if n, err := strconv.Atoi(child); err == nil {
-			sum += CPU(n)
+	var total time.Duration
+	for _, task := range tasks {
+		data, err := os.ReadFile(task + "/schedstat")
+		if err != nil {
+			continue // the thread has ended meanwhile
+		}
+		ran, _, _ := strings.Cut(string(data), " ")
+		ns, err := strconv.ParseInt(ran, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading a process's time: %w", err)
+		}
+		total += time.Duration(ns)
+		children, _ := os.ReadFile(task + "/children")
+		for child := range strings.FieldsSeq(string(children)) {
+			n, err := strconv.Atoi(child)
+			if err != nil {
+				return 0, fmt.Errorf("reading a process's children: %w", err)
+			}
+			if spent, err := CPU(n); err == nil { // else it has ended meanwhile
+				total += spent
+			}
 		}
 	}
-	return sum
+	return total, nil
 }

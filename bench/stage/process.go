@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -54,28 +53,6 @@ func Memory(pid int, figure string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("a process's status has no %s", figure)
-}
-
-// CPU is the processor time that a process has had, to the nanosecond.
-func CPU(pid int) (time.Duration, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("reading a process's time: it has no threads: %w", errors.Join(err, os.ErrNotExist))
-	}
-	var total time.Duration
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue // the thread has ended meanwhile
-		}
-		ran, _, _ := strings.Cut(string(data), " ")
-		ns, err := strconv.ParseInt(ran, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading a process's time: %w", err)
-		}
-		total += time.Duration(ns)
-	}
-	return total, nil
 }
 
 // Switch opens an upgraded connection to a path of bench/pod: through the data plane, or at an

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/bench/stage"
+	"github.com/sandbar-dev/sandbar/bench/rival"
 )
 
 // arriveTimeout is how long one change may take; mutagen looks for some every ten seconds.
@@ -246,7 +246,7 @@ func (m *measurement) idle(ctx context.Context, long time.Duration) error {
 // cpu is the processor time that a session's processes have had.
 func (r *running) cpu() (total time.Duration, err error) {
 	for _, pid := range r.pids {
-		spent, err := stage.CPU(pid)
+		spent, err := rival.CPU(pid)
 		if err != nil {
 			return 0, err
 		}

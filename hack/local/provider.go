@@ -284,9 +284,11 @@ func (p *Provider) Metrics(ctx context.Context) (string, error) {
 }
 
 // Live is what lives in the memory of the process after a collection, in bytes: heap and stacks.
-func (p *Provider) Live(ctx context.Context) (float64, error) {
+func (p *Provider) Live(ctx context.Context) (float64, error) { return live(ctx, p.metrics[0]) }
+
+func live(ctx context.Context, address string) (float64, error) {
 	var profile strings.Builder
-	if err := private(ctx, &profile, p.metrics[0]+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
+	if err := private(ctx, &profile, address+"/debug/pprof/heap?gc=1&debug=1"); err != nil {
 		return 0, fmt.Errorf("reading the heap's profile: %w", err)
 	}
 	sum := 0.0

@@ -18,6 +18,7 @@ type Replica struct {
 	URL string
 
 	process *process
+	metrics string // address
 }
 
 // StartReplica starts sandbar-provider serve with further arguments and waits until it is ready.
@@ -31,7 +32,11 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{URL: "https://localhost:" + port}
+	private, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{URL: "https://localhost:" + port, metrics: "127.0.0.1:" + private}
 	if slices.Contains(args, "--insecure") {
 		r.URL = "http://127.0.0.1:" + port
 	}
@@ -39,7 +44,7 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 		"serve",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
-		"--listen-address", "127.0.0.1:" + port, "--dataplane-metrics-address", "0",
+		"--listen-address", "127.0.0.1:" + port, "--dataplane-metrics-address", r.metrics,
 		"--tls-cert-file", p.certs.cert, "--tls-key-file", p.certs.key,
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
 	}, args...))
@@ -58,6 +63,9 @@ func freePort(ctx context.Context) (string, error) {
 
 // PID is the process id of the replica.
 func (r *Replica) PID() int { return r.process.cmd.Process.Pid }
+
+// Live is what lives in the memory of the replica after a collection, in bytes: heap and stacks.
+func (r *Replica) Live(ctx context.Context) (float64, error) { return live(ctx, r.metrics) }
 
 // Stop asks the replica to end and returns when it is gone.
 func (r *Replica) Stop() error { return r.process.stop() }

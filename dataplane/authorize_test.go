@@ -5,12 +5,15 @@ package dataplane
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -131,6 +134,36 @@ func TestRefusalsDoNotTellWhatExists(t *testing.T) {
 	}
 }
 
+// Proxies were led past their check by a query, by the path that another proxy is said to have seen,
+// and by the name of a prober (oauth2-proxy CVE-2025-54576, CVE-2026-40575, CVE-2026-34457).
+func TestAccessDependsOnNothingThatACallerCanSayOfItself(t *testing.T) {
+	w := newWorld(t, recorder())
+	w.kcp.grant("member")
+	header := func(name string, values ...string) map[string][]string { return map[string][]string{name: values} }
+	for name, c := range map[string]struct {
+		query  string
+		header map[string][]string
+	}{
+		"a query that is a path":         {"/livez", nil},
+		"a query that names a path":      {"path=/livez&url=/readyz", nil},
+		"a query with a token":           {"access_token=" + adminToken + "&token=" + adminToken, nil},
+		"the path of another proxy":      {"", header("X-Forwarded-Uri", "/livez")},
+		"the path before a rewrite":      {"", map[string][]string{"X-Original-Url": {"/livez"}, "X-Rewrite-Url": {"/livez"}, "X-Original-Uri": {"/livez"}}},
+		"the method of another":          {"", map[string][]string{"X-Http-Method-Override": {"OPTIONS"}, "X-Forwarded-Method": {"OPTIONS"}}},
+		"an address that is trusted":     {"", map[string][]string{"X-Forwarded-For": {"127.0.0.1"}, "X-Real-Ip": {"127.0.0.1"}}},
+		"the prober of Kubernetes":       {"", header("User-Agent", "kube-probe/1.36")},
+		"the prober of a load balancer":  {"", header("User-Agent", "GoogleHC/1.0")},
+		"a name that a proxy would give": {"", map[string][]string{"X-Remote-User": {"system:admin"}, "X-Remote-Group": {"system:masters"}, "Impersonate-User": {"system:admin"}, "X-Forwarded-User": {"admin"}}},
+	} {
+		for token, code := range map[string]int{"": http.StatusUnauthorized, "member": http.StatusForbidden} {
+			t.Run(fmt.Sprintf("%s, and %q as a token, is %d", name, token, code), func(t *testing.T) {
+				res, body := w.do("GET", demo+"proxy?"+c.query, token, nil, func(r *http.Request) { maps.Copy(r.Header, c.header) })
+				wantStatus(t, res, body, code)
+			})
+		}
+	}
+}
+
 func TestAuthorizationModes(t *testing.T) {
 	for _, c := range []struct {
 		mode  AuthorizationMode
@@ -243,6 +276,43 @@ func TestACallerWhoLeavesDoesNotCancelTheOthersAnswer(t *testing.T) {
 	close(hold)
 	if code := <-answered; code != 200 {
 		t.Errorf("the second caller got %d", code)
+	}
+}
+
+// Two questions that kcp may answer differently never share an answer.
+func TestEachPartOfAQuestionIsInItsKey(t *testing.T) {
+	base := question{
+		caller: tenant.Bearer("token"), subresource: "log", verb: "get",
+		ref: tenant.Ref{Workspace: "root:a", Group: "sandbar.dev", Version: "v1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
+	}
+	for name, c := range map[string]struct {
+		change func(*question)
+		same   bool
+	}{
+		"the token":               {func(q *question) { q.caller = tenant.Bearer("other") }, false},
+		"a name in place of it":   {func(q *question) { q.caller = tenant.Subject(authenticationv1.UserInfo{Username: "token"}) }, false},
+		"the workspace":           {func(q *question) { q.ref.Workspace = "root:b" }, false},
+		"the group":               {func(q *question) { q.ref.Group = "other.dev" }, false},
+		"the version":             {func(q *question) { q.ref.Version = "v2" }, false},
+		"the resource":            {func(q *question) { q.ref.Resource = "others" }, false},
+		"the namespace":           {func(q *question) { q.ref.Namespace = "other" }, false},
+		"the name":                {func(q *question) { q.ref.Name = "other" }, false},
+		"the subresource":         {func(q *question) { q.subresource = "proxy" }, false},
+		"the verb":                {func(q *question) { q.verb = "create" }, false},
+		"whether it is declared":  {func(q *question) { q.declared = true }, false},
+		"the workspace alone":     {func(q *question) { q.workspaceOnly = true }, false},
+		"where it comes from":     {func(q *question) { q.from = "192.0.2.1:1" }, true},
+		"when a link was issued":  {func(q *question) { q.linkIssued = time.Unix(1, 0) }, true},
+		"a letter that moves":     {func(q *question) { q.ref.Group, q.ref.Version = "sandbar.devv", "1" }, false},
+		"a letter that moves far": {func(q *question) { q.subresource, q.verb = "lo", "gget" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := base
+			c.change(&q)
+			if same := q.key() == base.key(); same != c.same {
+				t.Errorf("the keys are the same: %t", same)
+			}
+		})
 	}
 }
 

@@ -93,6 +93,7 @@ func TestParse(t *testing.T) {
 		"a tail that climbs with a parameter":  {object + "log/..;a=b/status", nil},
 		"a tail with NUL":                      {object + "log/a%00b", nil},
 		"a tail with an overlong dot":          {object + "log/%c0%ae%c0%ae/status", nil},
+		"a tail with an overlong backslash":    {object + "log/a%c1%9cstatus", nil},
 		"the Kubernetes form, cluster-scoped":  {"/clusters/root:a/apis/sandbar.dev/v1alpha1/sandboxrunners/demo/log", nil},
 		"the Kubernetes form, the core group":  {"/clusters/root:a/api/v1/namespaces/default/pods/demo/log", nil},
 		"services without a name":              {"/services//clusters/root:a/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/log", nil},

@@ -44,7 +44,13 @@ func TestTokensAreFoundNowhere(t *testing.T) {
 		case r.Header.Get("Upgrade") != "":
 			switcher("", func(net.Conn, *bufio.Reader) {}).ServeHTTP(w, r)
 		}
-	}))
+	}), func(s *setup) {
+		s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			fmt.Fprintf(conn, "%s\r\n\r\n", r.Header.Get("Authorization")) // net/http's error quotes it
+			conn.Close()
+		})
+	})
 	w.kcp.grant("secret-of-a-member-77aa")
 	answers := &strings.Builder{}
 	tokens := []string{adminToken, "secret-of-a-member-77aa", "secret-that-kcp-does-not-know-88bb"}

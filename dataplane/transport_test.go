@@ -181,6 +181,40 @@ func TestEndpointsOfAService(t *testing.T) {
 	}
 }
 
+func TestAddressesOfAPod(t *testing.T) {
+	cache, err := newRuntimeCache(fake.NewClientset())
+	if err != nil {
+		t.Fatal(err)
+	}
+	onNode, pending := placedPod(demoID, "on-node", "10.0.0.2", 80), placedPod(demoID, "pending", "10.0.0.3", 80)
+	onNode.Spec.HostNetwork, pending.Status.Phase = true, corev1.PodPending
+	hostile := placedPod(demoID, "hostile", "10.0.0.4", 80)
+	for _, ip := range []string{"127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00:ec2::254", "nonsense"} {
+		hostile.Status.PodIPs = append(hostile.Status.PodIPs, corev1.PodIP{IP: ip})
+	}
+	for _, pod := range []*corev1.Pod{placedPod(demoID, "pod-0", "10.0.0.1", 80), onNode, pending, hostile} {
+		if err := cache.pods.GetIndexer().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for of, want := range map[string][]string{
+		"3000.pod-0." + demoID.Namespace():   {"10.0.0.1:3000"},
+		"3000.hostile." + demoID.Namespace(): {"10.0.0.4:3000"},
+		"3000.on-node." + demoID.Namespace(): nil,
+		"3000.pending." + demoID.Namespace(): nil,
+		"3000.pod-0.sb-other":                nil,
+		"http.pod-0." + demoID.Namespace():   nil,
+	} {
+		var got []string
+		for _, e := range addresses(newDirect(cache).podPort(of)) {
+			got = append(got, e.address)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", of, diff)
+		}
+	}
+}
+
 func TestAPodThatRefusesIsSkipped(t *testing.T) {
 	pod := httptest.NewServer(recorder())
 	defer pod.Close()

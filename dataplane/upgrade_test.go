@@ -233,13 +233,17 @@ func TestUpgradesThatAreRefused(t *testing.T) {
 		"Upgrade without Connection":         {demo + "proxy", "Upgrade: websocket", 400},
 		"an upgrade with a body":             {demo + "proxy", "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 4\r\n\r\nGET ", 400},
 		"an upgrade with a chunked body":     {demo + "proxy", "Connection: Upgrade\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n\r\n0", 400},
+		"an upgrade by POST":                 {demo + "proxy", "Connection: Upgrade\r\nUpgrade: websocket", 400},
 		"CONNECT in the name of an instance": {demo + "proxy", "", 405},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := w.dial()
 			method := "GET"
-			if c.code == 405 {
+			switch {
+			case c.code == 405:
 				method = "TRACE"
+			case name == "an upgrade by POST":
+				method = "POST"
 			}
 			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n", method, c.path, adminToken, c.header)
 			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -266,6 +270,7 @@ func TestARefusedUpgradeGivesNoConnection(t *testing.T) {
 		"another protocol":   {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 502},
 		"a 101 without any":  {"HTTP/1.1 101 Switching Protocols\r\n\r\n", 502},
 		"something not HTTP": {"hello\r\n\r\n", 502},
+		"a long refusal":     {"HTTP/1.1 403 Forbidden\r\n\r\n" + strings.Repeat("x", 2*maxRefusalBytes), 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := make(chan string, 1)
@@ -286,8 +291,8 @@ func TestARefusedUpgradeGivesNoConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.ReadAll(res.Body); err != nil || res.StatusCode != c.code {
-				t.Errorf("got %d (%v), want %d", res.StatusCode, err, c.code)
+			if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != c.code || len(body) > maxRefusalBytes {
+				t.Errorf("got %d and %d bytes (%v), want %d", res.StatusCode, len(body), err, c.code)
 			}
 			_, _ = io.WriteString(conn, "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
 			if got := <-after; got != "" {

@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestARequestIsTheCallers(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	huge := strings.Repeat("x", maxResponseBytes+1)
+	huge := `{"metadata":{"name":"demo","uid":"u"},"status":{"allowed":true}}` + strings.Repeat(" ", maxResponseBytes)
 	for name, c := range map[string]struct {
 		code        int
 		body        string
@@ -80,7 +81,7 @@ func TestOutcomes(t *testing.T) {
 		"no JSON":                      {200, "<html>", Unavailable, Unavailable},
 		"another object":               {200, `{"metadata":{"name":"other","uid":"u"}}`, Unavailable, Denied},
 		"an object without UID":        {200, `{"metadata":{"name":"demo"}}`, Unavailable, Denied},
-		"more than is read":            {200, `"` + huge + `"`, Unavailable, Unavailable},
+		"more than is read":            {200, huge, Unavailable, Unavailable},
 		"a review that allows":         {201, `{"metadata":{"name":"demo","uid":"u"},"status":{"allowed":true}}`, Allowed, Allowed},
 		"a review that denies":         {201, `{"metadata":{"name":"demo","uid":"u"},"status":{"allowed":false}}`, Allowed, Denied},
 		"a review without a statement": {201, `{"metadata":{"name":"demo","uid":"u"}}`, Allowed, Denied},
@@ -108,6 +109,32 @@ func TestOutcomes(t *testing.T) {
 			}
 			if strings.Contains(fmt.Sprint(got, review), token) {
 				t.Errorf("the token is in %v, %v", got, review)
+			}
+		})
+	}
+}
+
+// An answer that does not end is read no further than an answer may be long, whatever its code.
+func TestAnAnswerThatDoesNotEndIsNotReadOn(t *testing.T) {
+	const most = 64 << 20
+	for _, code := range []int{200, 403, 500} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			written := make(chan int, 1)
+			client := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(code)
+				n := 0
+				for chunk := make([]byte, 64<<10); n < most; n += len(chunk) {
+					if _, err := w.Write(chunk); err != nil {
+						break
+					}
+				}
+				written <- n
+			})
+			if _, got := client.GetMetadata(t.Context(), Bearer(token), ref); got.Outcome == Allowed {
+				t.Errorf("got %v", got.Outcome)
+			}
+			if <-written >= most {
+				t.Error("all of it was read")
 			}
 		})
 	}

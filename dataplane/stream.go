@@ -79,6 +79,9 @@ type supervisor struct {
 	stopped bool
 	// due is when the right is looked at next.
 	due time.Time
+	// readEnd is when the token is read for its end, and zero once it was; tokenEnd is that end,
+	// zero if it has none.
+	readEnd, tokenEnd time.Time
 	// checking is set while check runs, and again when it has to run once more after that.
 	checking, again bool
 	// since is the last event after which an older answer of kcp does not count.
@@ -91,7 +94,7 @@ type supervisor struct {
 // begin has the request looked at from time to time, and when something happens.
 func (c *supervisor) begin(now time.Time) {
 	c.mu.Lock()
-	c.due = now.Add(jittered())
+	c.due, c.readEnd = now.Add(jittered()), now.Add(readEndAfter)
 	c.timer = time.AfterFunc(c.next().Sub(now), c.tick)
 	c.mu.Unlock()
 	c.h.live.add(c)
@@ -148,6 +151,9 @@ func (c *supervisor) next() time.Time {
 	if c.checking { // until that has ended there are only limits to look at
 		next = time.Now().Add(recheckAfter)
 	}
+	if !c.readEnd.IsZero() && next.After(c.readEnd) {
+		next = c.readEnd
+	}
 	if by := c.answerBy.Load(); by != 0 && next.UnixNano() > by {
 		next = time.Unix(0, by)
 	}
@@ -169,17 +175,34 @@ func (c *supervisor) tick() {
 		c.mu.Unlock()
 		return
 	}
+	if !c.readEnd.IsZero() && !now.Before(c.readEnd) {
+		began := c.readEnd.Add(-readEndAfter)
+		c.tokenEnd, c.readEnd = c.x.question.caller.TokenEnd(), time.Time{}
+		c.due = c.orAtEnd(c.due, began)
+	}
 	look := !c.checking && !now.Before(c.due)
 	c.checking = c.checking || look
 	oldest := now.Add(-recheckAge)
 	if c.since.After(oldest) {
 		oldest = c.since
 	}
+	if last, _ := endLooks(c.tokenEnd, now); last.After(oldest) {
+		oldest = last // what kcp said before the token's end is no answer
+	}
 	c.timer.Reset(time.Until(c.next()))
 	c.mu.Unlock()
 	if look {
-		c.check(oldest)
+		c.check(now, oldest)
 	}
+}
+
+// orAtEnd is when to look next: at due, or at the first moment after the last look that the
+// token's end adds, if that is sooner. c.mu is held.
+func (c *supervisor) orAtEnd(due, looked time.Time) time.Time {
+	if _, next := endLooks(c.tokenEnd, looked); !next.IsZero() && next.Before(due) {
+		return next
+	}
+	return due
 }
 
 // overdue tells which limit in time has been reached.
@@ -193,7 +216,7 @@ func (c *supervisor) overdue(now time.Time) *refusal {
 	return nil
 }
 
-func (c *supervisor) check(oldest time.Time) {
+func (c *supervisor) check(now, oldest time.Time) {
 	if cut := c.verdict(c.stillAllowed(oldest)); cut != nil {
 		c.cancel(cut)
 		return // checking stays set: there is nothing left to check
@@ -202,7 +225,7 @@ func (c *supervisor) check(oldest time.Time) {
 	defer c.mu.Unlock()
 	c.due = time.Now()
 	if !c.again {
-		c.due = c.due.Add(jittered())
+		c.due = c.orAtEnd(c.due.Add(jittered()), now)
 	}
 	c.checking, c.again = false, false
 	if !c.stopped {

@@ -57,7 +57,7 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				start := time.Now()
 				s := &supervisor{
-					h: &handler{live: newLive()}, ctx: ctx, cancel: cancel, patience: patience,
+					h: &handler{live: newLive()}, x: &exchange{}, ctx: ctx, cancel: cancel, patience: patience,
 					longest: longest, ceiling: start.Add(longest),
 				}
 				s.answerBy.Store(start.Add(patience).UnixNano())

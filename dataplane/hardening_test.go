@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var provingTest = regexp.MustCompile(`\b([a-z0-9/]+) ((?:Test|Fuzz)[A-Z]\w*)`)
@@ -47,15 +50,52 @@ func TestTheHardeningTableNamesTestsThatExist(t *testing.T) {
 	}
 }
 
-// docs/limits.md has every limit.
+var (
+	limitRow     = regexp.MustCompile("(?m)^\\| (`[^|]*`) \\| ([^|]*) \\|")
+	limitName    = regexp.MustCompile("`(\\w+)`")
+	limitNumber  = regexp.MustCompile(`([0-9][0-9,]*)( KiB| MiB)?`)
+	limitOfField = regexp.MustCompile(`Defaults\s+to ([0-9]+)[^"]*json:"(\w+),`)
+)
+
+// docs/limits.md and the InfrastructureProvider's own documentation have every limit and its default.
 func TestTheTableOfLimitsIsComplete(t *testing.T) {
 	doc, err := os.ReadFile("../docs/limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range (&Limits{}).byName() {
-		if !strings.Contains(string(doc), "`"+name+"`") {
-			t.Errorf("docs/limits.md does not have %s", name)
+	inTable := map[string]float64{}
+	for _, row := range limitRow.FindAllStringSubmatch(string(doc), -1) {
+		names, numbers := limitName.FindAllStringSubmatch(row[1], -1), limitNumber.FindAllStringSubmatch(row[2], -1)
+		if len(names) != len(numbers) {
+			t.Fatalf("%s has the defaults %s", row[1], row[2])
+		}
+		for i, number := range numbers {
+			inTable[names[i][1]] = numberOf(t, number[1]) * map[string]float64{"": 1, " KiB": 1 << 10, " MiB": 1 << 20}[number[2]]
 		}
 	}
+	source, err := os.ReadFile("../apis/v1alpha1/limits_types.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofFields := map[string]float64{}
+	for _, field := range limitOfField.FindAllStringSubmatch(strings.ReplaceAll(string(source), "//", ""), -1) {
+		ofFields[field[2]] = numberOf(t, field[1])
+	}
+	var limits Limits
+	limits.setDefaults()
+	if diff := cmp.Diff(limits.byName(), inTable); diff != "" {
+		t.Errorf("docs/limits.md (-code +doc):\n%s", diff)
+	}
+	if diff := cmp.Diff(limits.byName(), ofFields); diff != "" {
+		t.Errorf("the InfrastructureProvider's fields (-code +doc):\n%s", diff)
+	}
+}
+
+func numberOf(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

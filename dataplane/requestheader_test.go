@@ -76,7 +76,7 @@ func (a authority) client(name string, usage x509.ExtKeyUsage, notAfter time.Tim
 }
 
 // newFrontWorld is a data plane with TLS that believes front proxies of a CA.
-func newFrontWorld(t *testing.T, ca authority) (w *world, caFile string) {
+func newFrontWorld(t *testing.T, ca authority, changes ...func(*setup)) (w *world, caFile string) {
 	t.Helper()
 	dir := t.TempDir()
 	cert, key, caFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "front.crt")
@@ -84,10 +84,10 @@ func newFrontWorld(t *testing.T, ca authority) (w *world, caFile string) {
 	if err := os.WriteFile(caFile, ca.pem(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w = newWorld(t, recorder(), func(s *setup) {
+	w = newWorld(t, recorder(), append([]func(*setup){func(s *setup) {
 		s.opts.Insecure, s.opts.CertFile, s.opts.KeyFile = false, cert, key
 		s.opts.RequestHeader = RequestHeader{ClientCAFile: caFile, AllowedNames: []string{"front-proxy", "other-proxy"}}
-	})
+	}}, changes...)...)
 	w.watched()
 	return w, caFile
 }
@@ -196,14 +196,57 @@ func TestAReviewCarriesWhatTheFrontProxySaysOfTheCaller(t *testing.T) {
 	if len(w.kcp.virtual.reviewed) != 2 {
 		t.Fatalf("kcp was asked %d reviews, want one of the verb and one of the instance", len(w.kcp.virtual.reviewed))
 	}
+	subresources := map[string]bool{}
 	for _, got := range w.kcp.virtual.reviewed {
+		subresource := got.ResourceAttributes.Subresource
+		subresources[subresource] = true
 		want := authorizationv1.SubjectAccessReviewSpec{
-			ResourceAttributes: got.ResourceAttributes, User: "alice", UID: "u-1", Groups: []string{"team-a", "team-b", "system:authenticated"},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Subresource: subresource, Namespace: "default", Name: "demo", Verb: "get",
+			},
+			User: "alice", UID: "u-1", Groups: []string{"team-a", "team-b", "system:authenticated"},
 			Extra: map[string]authorizationv1.ExtraValue{"authentication.kcp.io/scopes": {"cluster:cluster1", "cluster:other"}},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("asked about another (-want +got):\n%s", diff)
 		}
+	}
+	if !subresources[""] || !subresources["log"] {
+		t.Errorf("asked about the subresources %v", subresources)
+	}
+}
+
+// Headers that an operator has named are identities like X-Remote-*: a pod gets them from nobody.
+func TestHeadersThatNameTheCallerEndHere(t *testing.T) {
+	ca := newAuthority(t)
+	w, _ := newFrontWorld(t, ca, func(s *setup) {
+		s.opts.RequestHeader.UsernameHeaders, s.opts.RequestHeader.UIDHeaders = []string{"X-Hub-User"}, []string{"X-Hub-Uid"}
+		s.opts.RequestHeader.GroupHeaders, s.opts.RequestHeader.ExtraHeaderPrefixes = []string{"X-Hub-Group"}, []string{"X-Hub-Extra-"}
+	})
+	w.kcp.grant("user:alice", "get sandboxrunners", "get sandboxrunners/log")
+	certificate := ca.client("front-proxy", x509.ExtKeyUsageClientAuth, time.Now().Add(time.Hour))
+	named := http.Header{"X-Hub-User": {"alice"}, "X-Hub-Uid": {"u"}, "X-Hub-Group": {"team"}, "X-Hub-Extra-Scopes": {"x"}, "X-Hub-Other": {"kept"}}
+	forged := maps.Clone(named)
+	forged["X-Hub-User"], forged["Authorization"] = []string{"system:admin"}, []string{"Bearer " + adminToken}
+	for name, c := range map[string]struct {
+		certificate *tls.Certificate
+		header      http.Header
+	}{"from a front proxy": {&certificate, named}, "from anybody": {nil, forged}} {
+		t.Run(name, func(t *testing.T) {
+			res, body := w.as(c.certificate, "http/1.1", demo+"log", c.header)
+			var got received
+			if err := json.Unmarshal([]byte(body), &got); err != nil || res.StatusCode != http.StatusOK {
+				t.Fatalf("got %d %s (%v)", res.StatusCode, body, err)
+			}
+			for header := range got.Header {
+				if strings.HasPrefix(header, "X-Hub-") && header != "X-Hub-Other" {
+					t.Errorf("the pod got %s", header)
+				}
+			}
+			if got.Header.Get("X-Hub-Other") == "" {
+				t.Error("the pod lacks a header that names nobody")
+			}
+		})
 	}
 }
 

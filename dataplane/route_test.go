@@ -82,6 +82,8 @@ func TestParse(t *testing.T) {
 		"a workspace that ends with a colon":   {"/dataplane/clusters/root:/sandboxrunners/demo/log", nil},
 		"a wildcard workspace":                 {"/dataplane/clusters/*/sandboxrunners/demo/log", nil},
 		"an overlong label":                    {object + strings.Repeat("x", 64), nil},
+		"an overlong name":                     {"/dataplane/clusters/root:a/sandboxrunners/x" + strings.Repeat(".x", 127) + "/log", nil},
+		"an overlong workspace":                {"/dataplane/clusters/x" + strings.Repeat(":x", 512) + "/sandboxrunners/demo/log", nil},
 		"a tail that climbs":                   {object + "log/../status", nil},
 		"a tail that climbs at its end":        {object + "log/a/..", nil},
 		"a tail of one dot":                    {object + "log/./a", nil},
@@ -105,6 +107,7 @@ func TestParse(t *testing.T) {
 		"a query with too many parameters":     {object + "log?" + strings.Repeat("a&", 200), nil},
 		"a query with a broken escape":         {object + "log?a=%zz", nil},
 		"a query that ends within an escape":   {object + "log?a=%2", nil},
+		"a query with a space":                 {object + "log?a b", nil}, // HTTP/2 can carry one
 		"two hundred parameters, not one more": {object + "log?" + strings.Repeat("a&", 199), &base},
 	} {
 		t.Run(name, func(t *testing.T) {

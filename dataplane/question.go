@@ -69,9 +69,15 @@ func (q question) key() cacheKey {
 // right to read, such as get on */*, a viewer would have a shell through exec: upgrades ask for
 // create, as Kubernetes does for pods/exec since 1.35. Behind the verb proxy stands the tenant's app,
 // to which a WebSocket is a way to read like any other.
+//
+// The verb renew takes POST alone, and the export's policy grants nobody anything else of it. Any
+// method asks for create there, so that who may renew hears which method does it (405), and all
+// others what they hear of everything.
 func reviewVerb(r *http.Request, verb string) (string, bool) {
 	asked, ok := kubernetesVerb(r.Method)
-	if ok && asked == "get" && isUpgrade(r.Header) && verb != contract.ProxyVerb {
+	switch {
+	case !ok:
+	case verb == contract.RenewVerb, asked == "get" && isUpgrade(r.Header) && verb != contract.ProxyVerb:
 		return "create", true
 	}
 	return asked, ok

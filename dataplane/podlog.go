@@ -13,6 +13,9 @@ import (
 // under the names that the runner's log has as well, and the container.
 func podLogQuery(in url.Values, to *target) (url.Values, *refusal) {
 	out := url.Values{}
+	if stream := in.Get("stream"); stream != "" && stream != "all" {
+		return nil, malformed("a pod's log does not tell stdout from stderr: leave stream out")
+	}
 	for _, name := range []string{"follow", "timestamps"} {
 		if !in.Has(name) {
 			continue

@@ -48,6 +48,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 			"tail=5&since=60":        "container=main&sinceSeconds=60&tailLines=5",
 			"timestamps=1&follow=0":  "container=main&follow=false&timestamps=true",
 			"container=side&since=0": "container=side",
+			"stream=all":             "container=main",
 			"previous=true&insecureSkipTLSVerifyBackend=true&limitBytes=1": "container=main",
 		} {
 			res, body := w.do("GET", demo+"podlog?"+query, adminToken, nil, func(r *http.Request) { r.Header.Set("Impersonate-User", "admin") })
@@ -66,7 +67,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 		}
 	})
 	for path, code := range map[string]int{
-		"podlog?tail=-1": 400, "podlog?tail=x": 400, "podlog?since=1h": 400, "podlog?follow=perhaps": 400, "podlog/x": 400,
+		"podlog?tail=-1": 400, "podlog?tail=x": 400, "podlog?since=1h": 400, "podlog?follow=perhaps": 400, "podlog?stream=stderr": 400, "podlog/x": 400,
 		"podlog?container=other": 400, "podlog?container=../../secrets": 400,
 	} {
 		t.Run(path+" is refused", func(t *testing.T) {

@@ -94,5 +94,5 @@ type EmptiedError struct {
 
 // Error implements error.
 func (e *EmptiedError) Error() string {
-	return fmt.Sprintf("%s is empty and had %d files: the sandbox keeps them, in case the directory was lost (--allow-empty deletes them there too)", e.Dir, e.Files)
+	return fmt.Sprintf("%s is empty and had files (%d): the sandbox keeps them, in case the directory was lost (--allow-empty deletes them there too)", e.Dir, e.Files)
 }

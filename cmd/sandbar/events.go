@@ -89,7 +89,7 @@ func (p *eventPrinter) line(e devsync.Event) {
 // flush tells of those that were not told one by one.
 func (p *eventPrinter) flush() {
 	if more := len(p.done) - mostLines; more > 0 {
-		say(p.out, "and %d more files", more)
+		say(p.out, "and %s", counted(more, "more file"))
 	}
 	p.done = nil
 }
@@ -100,16 +100,16 @@ func (p *eventPrinter) settled(e devsync.Event) {
 	for _, r := range []struct {
 		n    int
 		what string
-	}{{e.Conflicts, "conflicts"}, {e.Refused, "refused"}, {e.Differing, "changed in the sandbox"}} {
+	}{{e.Conflicts, counted(e.Conflicts, "conflict")}, {e.Refused, fmt.Sprintf("%d refused", e.Refused)}, {e.Differing, fmt.Sprintf("%d changed in the sandbox", e.Differing)}} {
 		if r.n > 0 {
-			rest = append(rest, fmt.Sprintf("%d %s", r.n, r.what))
+			rest = append(rest, r.what)
 		}
 	}
 	state := "in sync"
 	if len(rest) > 0 {
 		state = "in sync but for " + strings.Join(rest, ", ")
 	}
-	say(p.out, "%s (%d files, %d bytes sent)", state, e.Files, e.Bytes)
+	say(p.out, "%s (%s, %s sent)", state, counted(e.Files, "file"), counted(e.Bytes, "byte"))
 }
 
 func (p *eventPrinter) waiting() string {
@@ -119,7 +119,15 @@ func (p *eventPrinter) waiting() string {
 	}
 	slices.Sort(names)
 	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more files", strings.Join(names[:mostNames], ", "), more)
+		return fmt.Sprintf("%s and %s", strings.Join(names[:mostNames], ", "), counted(more, "more file"))
 	}
 	return strings.Join(names, ", ")
+}
+
+// counted is a number of things.
+func counted[N int | int64](n N, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -143,6 +144,24 @@ func TestNoSandboxIsMadeForADirectoryThatIsNotThere(t *testing.T) {
 	code, _, stderr := w.run(t, "dev", "web", filepath.Join(t.TempDir(), "none"), "--create")
 	if code != exitFailure || !strings.Contains(stderr, "opening the directory") {
 		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+func TestADurationThatIsNoneIsToldTheLargest(t *testing.T) {
+	for _, value := range []string{"99999999999h", "2562048h", "10", "soon"} {
+		code, _, stderr := newWorld(t).run(t, "renew", "web", "--extend", value)
+		want := fmt.Sprintf("sandbar: --extend %q is no duration such as 90s or 2h30m, of at most 2562047h; see sandbar renew --help\n", value)
+		if code != exitUsage || stderr != want {
+			t.Errorf("exit code %d, %q, want %q", code, stderr, want)
+		}
+	}
+}
+
+func TestThingsAreCounted(t *testing.T) {
+	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files"} {
+		if got := counted(n, "file"); got != want {
+			t.Errorf("%d files are %q", n, got)
+		}
 	}
 }
 

@@ -13,11 +13,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // version is set by the build (-ldflags "-X main.version=…").
@@ -71,6 +74,10 @@ func newRootCommand() *cobra.Command {
 	}
 	s.addFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "duration" {
+			err = fmt.Errorf("--%s %q is no duration such as 90s or 2h30m, of at most %dh", invalid.GetFlag().Name, invalid.GetValue(), math.MaxInt64/time.Hour)
+		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(

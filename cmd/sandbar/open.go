@@ -5,7 +5,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
@@ -40,6 +42,10 @@ func newOpenCommand(s *session) *cobra.Command {
 			}
 			opts.ExpirationSeconds = int64(valid / time.Second)
 			preview, err := i.Preview(cmd.Context(), opts)
+			var call *client.CallError
+			if port != 0 && errors.As(err, &call) && call.Code == http.StatusNotFound {
+				return fmt.Errorf("%w; the port to open may be chosen in kinds that serve any: leave --port out if this one has its own", err)
+			}
 			if err != nil {
 				return err
 			}

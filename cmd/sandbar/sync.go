@@ -160,9 +160,9 @@ func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool
 	}
 	switch {
 	case len(r.Conflicts) > 0:
-		return fmt.Errorf("%w: %d conflicts; sandbar sync NAME DIR --prefer local|remote [PATH...] decides them", errNotAlike, len(r.Conflicts))
+		return fmt.Errorf("%w: %s; sandbar sync NAME DIR --prefer local|remote [PATH...] decides", errNotAlike, counted(len(r.Conflicts), "conflict"))
 	case len(r.Refused) > 0:
-		return fmt.Errorf("%w: %d files are refused", errNotAlike, len(r.Refused))
+		return fmt.Errorf("%w: %s refused", errNotAlike, counted(len(r.Refused), "file"))
 	}
 	return nil
 }

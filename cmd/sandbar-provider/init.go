@@ -81,8 +81,8 @@ func newInitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !opts.dryRun && len(config.Templates) > 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "Templates become Ready when sandbar-provider controllers runs.")
+			if !opts.dryRun {
+				printNext(cmd.ErrOrStderr(), config)
 			}
 			return nil
 		},
@@ -176,4 +176,14 @@ func printReport(out io.Writer, report install.Report) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Where, e.Kind, e.Name, e.Action)
 	}
 	_ = table.Flush() // a terminal that is gone has nobody left to tell
+}
+
+// printNext tells what is left to do: for the operator, and for the tenants.
+func printNext(out io.Writer, config install.Options) {
+	if len(config.Templates) > 0 {
+		fmt.Fprintln(out, "Templates become Ready when sandbar-provider controllers runs.")
+	}
+	fmt.Fprintf(out, "Tenants bind the APIExport %s of %s. Ready-made ClusterRoles for their people (%s): "+
+		"sandbar-provider roles | kubectl apply -f -, in the tenant's workspace.\n",
+		config.ExportName, config.Workspace, strings.Join(install.TenantRoles(), ", "))
 }

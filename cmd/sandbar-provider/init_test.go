@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sandbar-dev/sandbar/install"
 )
 
 // kubeconfigOf writes a kubeconfig for a server.
@@ -87,5 +89,26 @@ func TestInitNamesTheFlagThatCannotWorkAndTheRemedy(t *testing.T) {
 	root.SetErr(os.Stderr)
 	if err := root.ExecuteContext(t.Context()); err == nil || asked.Load() == 0 {
 		t.Errorf("err = %v after %d requests, want those of a server that is none", err, asked.Load())
+	}
+}
+
+func TestInitTellsWhatIsLeftToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		templates    []string
+		want, absent string
+	}{
+		"the controllers make Templates Ready":         {templates: []string{"redis"}, want: "Templates become Ready when"},
+		"without Templates nothing is to become Ready": {absent: "Templates become Ready"},
+		"tenants find the APIExport":                   {want: "bind the APIExport things.dev of root:things"},
+		"tenants find ready-made roles":                {want: "sandbar-provider roles | kubectl apply -f -"},
+		"the roles are named":                          {want: "(operator, previewer, viewer)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			printNext(&out, install.Options{Templates: tc.templates, ExportName: "things.dev", Workspace: "root:things"})
+			if !strings.Contains(out.String(), tc.want) || tc.absent != "" && strings.Contains(out.String(), tc.absent) {
+				t.Errorf("printed %q; want %q and not %q", out.String(), tc.want, tc.absent)
+			}
+		})
 	}
 }

@@ -44,29 +44,28 @@ func readAnswer(conn net.Conn) int {
 
 func TestSlowHeadersAreCut(t *testing.T) {
 	s := newSiege(t, hungry(), func(s *setup) { s.opts.Limits.ReadHeaderTimeout = 300 * time.Millisecond })
-	s.under(200*2+50, 64, func(ctx context.Context) {
+	s.under(200*2+50, 64, func(context.Context) {
 		many(200, func(i int) {
 			conn := s.attacker(i)
 			if conn == nil {
 				return
 			}
 			defer conn.Close()
-			// One byte at a time: each is progress, and none of it counts.
-			head := authorized("POST", demo+"sync") + "X-Slow: " + strings.Repeat("x", 100000)
+			// One byte at a time: each is progress, and none of it counts. The header stays below
+			// its limit in bytes, which would end it too.
+			head := authorized("POST", demo+"sync") + "X-Slow: " + strings.Repeat("x", 20000)
 			for i := range len(head) {
-				if _, err := io.WriteString(conn, head[i:i+1]); err != nil || ctx.Err() != nil {
-					break
+				if _, err := io.WriteString(conn, head[i:i+1]); err != nil {
+					return // cut, as it should be
 				}
 				if i%50 == 0 {
 					_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 					if _, err := conn.Read(make([]byte, 1)); err != nil && !os.IsTimeout(err) {
-						return // cut, as it should be
+						return
 					}
 				}
 			}
-			if ctx.Err() != nil {
-				t.Error("a header that took a minute was not cut")
-			}
+			t.Error("a header that took 8 s was not cut after 300 ms")
 		})
 	})
 }

@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -210,6 +211,35 @@ func TestTheServersOwnLimits(t *testing.T) {
 		_ = third.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := third.Read(make([]byte, 1)); err != nil {
 			t.Errorf("the third was not served when there was a slot: %v", err)
+		}
+	})
+}
+
+func TestOnlyALackOfProgressEndsABodyOrAnAnswer(t *testing.T) {
+	for version, change := range map[int]func(*setup){1: func(*setup) {}, 2: overTLS(t)} {
+		t.Run(fmt.Sprintf("an answer by HTTP/%d that pauses for longer than a client may stall is not cut", version), func(t *testing.T) {
+			w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for range 3 {
+					_, _ = io.WriteString(w, "line\n")
+					_ = http.NewResponseController(w).Flush()
+					<-time.After(700 * time.Millisecond)
+				}
+			}), change, func(s *setup) { s.opts.Limits.StallTimeout = 500 * time.Millisecond })
+			if version == 2 {
+				transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+				t.Cleanup(transport.CloseIdleConnections)
+				w.client, w.url = &http.Client{Transport: transport}, strings.Replace(w.url, "http:", "https:", 1)
+			}
+			res, body := w.do("GET", demo+"log", adminToken, nil)
+			if res.ProtoMajor != version || body != strings.Repeat("line\n", 3) {
+				t.Errorf("got %s and %q", res.Proto, body)
+			}
+		})
+	}
+	t.Run("the server has no limit of its own", func(t *testing.T) {
+		w := newWorld(t, recorder())
+		if s := w.server.httpServer(nil, w.server.settings.limits()); s.ReadTimeout != 0 || s.WriteTimeout != 0 {
+			t.Errorf("the server reads for %v and writes for %v, however long a body or an answer is", s.ReadTimeout, s.WriteTimeout)
 		}
 	})
 }

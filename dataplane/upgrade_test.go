@@ -324,16 +324,13 @@ func TestARelayThatIsIdleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, caller := net.Pipe()
 		pod, podPeer := net.Pipe()
-		go func() { _, _ = io.Copy(podPeer, podPeer) }()
+		go func() { _, _ = io.Copy(io.Discard, podPeer) }()
 		r := relay{ctx: t.Context(), idle: time.Minute, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
 		ended := make(chan error, 1)
 		go func() { ended <- r.run() }()
-		for range 5 { // progress keeps it open for longer than the limit
+		for range 5 { // progress one way keeps it open for longer than the limit
 			time.Sleep(40 * time.Second)
 			if _, err := caller.Write([]byte("x")); err != nil {
-				t.Fatalf("a relay with progress ended: %v", err)
-			}
-			if _, err := caller.Read(make([]byte, 1)); err != nil {
 				t.Fatalf("a relay with progress ended: %v", err)
 			}
 		}

@@ -79,6 +79,7 @@ func TestHeadersTowardsThePod(t *testing.T) {
 			"Impersonate-User": "admin", "Impersonate-Extra-A": "b", "X-Forwarded-For": "1.2.3.4", "X-Forwarded-Host": "evil.example",
 			"X-Forwarded-Prefix": "/evil", "Forwarded": "for=1.2.3.4", "X-Kedge-Tenant": "root:other", "X-Kedge-User": "mallory",
 			"X_Remote_User": "admin", "X-Real-Ip": "1.2.3.4", "Cookie": "hub=session", "Proxy-Authorization": "Basic eA==",
+			"Baggage": "user=mallory", "Tracestate": "hub=secret",
 			"X-Kept": "yes", "Connection": "X-Hop, x-sandbox-control-token, X-Forwarded-Proto", "X-Hop": "gone", "Keep-Alive": "1",
 		} {
 			r.Header[name] = []string{value}
@@ -124,6 +125,9 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 		h.Set("Strict-Transport-Security", "max-age=1")
 		h.Set("Alt-Svc", "h3=evil")
 		h.Set("Service-Worker-Allowed", "/")
+		for _, name := range []string{"Public-Key-Pins", "Nel", "Report-To", "Audit-Id", headerControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+			h.Set(name, "1")
+		}
 		h.Set("Connection", "x-secret-hop")
 		h.Set("X-Secret-Hop", "1")
 		h.Set("X-Kept", "1")
@@ -134,7 +138,10 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 	}))
 	t.Run("a pod's reach ends at its preview", func(t *testing.T) {
 		res, _ := w.do("GET", demo+"proxy/x", adminToken, nil)
-		for _, name := range []string{"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed", "X-Secret-Hop"} {
+		for _, name := range []string{
+			"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed", "X-Secret-Hop", "Public-Key-Pins", "Nel", "Report-To",
+			"Audit-Id", headerControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+		} {
 			if res.Header.Get(name) != "" {
 				t.Errorf("%s came through", name)
 			}
@@ -146,6 +153,15 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 		}
 		if res.Header.Get("X-Kept") != "1" {
 			t.Error("an ordinary header was lost")
+		}
+	})
+	t.Run("nor do its trailers reach further", func(t *testing.T) {
+		w := newWorld(t, rawAnswer("HTTP/1.1 200 OK\r\nTrailer: Clear-Site-Data, Set-Cookie, X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n"+
+			"2\r\nok\r\n0\r\nClear-Site-Data: *\r\nSet-Cookie: a=1; Domain=example.com\r\nX-Sum: 7\r\n\r\n"))
+		res, _ := w.do("GET", demo+"proxy/x", adminToken, nil)
+		want := http.Header{"Clear-Site-Data": nil, "X-Sum": {"7"}, "Set-Cookie": {"a=1; Path=" + demo + "proxy/"}}
+		if diff := cmp.Diff(want, res.Trailer); diff != "" {
+			t.Errorf("trailers (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("a control verb sets no cookies", func(t *testing.T) {

@@ -210,6 +210,19 @@ func TestTLSServesHTTP2AndReloadsItsCertificate(t *testing.T) {
 	})
 }
 
+func TestTLSBelow12IsRefused(t *testing.T) {
+	w := newWorld(t, recorder(), overTLS(t))
+	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(w.url, "http://"), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: version})
+		if err == nil {
+			conn.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+	}
+}
+
 func writeCertificate(t *testing.T, certFile, keyFile string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

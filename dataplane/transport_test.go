@@ -25,6 +25,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 )
 
 func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
@@ -279,5 +280,16 @@ func TestNoAddressOfThePlatformIsAPods(t *testing.T) {
 		if got := isPodAddress(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s: %t", address, got)
 		}
+	}
+}
+
+// A proxy that the environment names would get control tokens, and what tenants send.
+func TestNoProxyOfTheEnvironmentIsUsedTowardsPods(t *testing.T) {
+	a, err := newAPIServer(&rest.Config{Host: "https://runtime.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.pool.Proxy != nil {
+		t.Error("the transport asks for a proxy although the configuration names none")
 	}
 }

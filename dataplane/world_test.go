@@ -257,6 +257,9 @@ func wantStatus(t *testing.T, res *http.Response, body string, code int) metav1.
 	if res.StatusCode != code {
 		t.Fatalf("got %d %s, want %d", res.StatusCode, body, code)
 	}
+	if got := res.Header.Get("X-Content-Type-Options"); got != "nosniff" {
+		t.Errorf("a browser may guess what the answer is: %q", got)
+	}
 	var status metav1.Status
 	if err := json.Unmarshal([]byte(body), &status); err != nil {
 		t.Fatalf("the answer is no JSON: %v: %s", err, body)

@@ -205,6 +205,13 @@ func TestTheProvidersCertificateIsNotShown(t *testing.T) {
 	}
 }
 
+// A proxy that the environment names would get callers' tokens.
+func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
+	if c := newClient(t, nil); c.transport.Proxy != nil {
+		t.Error("the transport asks for a proxy although the configuration names none")
+	}
+}
+
 func TestACallerPrintsAsNothing(t *testing.T) {
 	held := struct{ caller Caller }{Bearer(token)}
 	encoded, err := json.Marshal(Bearer(token))

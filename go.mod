@@ -2,6 +2,8 @@ module github.com/sandbar-dev/sandbar
 
 go 1.26.3
 
+toolchain go1.26.8
+
 require (
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coder/websocket v1.8.15

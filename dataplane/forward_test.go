@@ -299,13 +299,20 @@ func TestAPodThatDoesNotAnswer(t *testing.T) {
 }
 
 func TestABodyAboveTheLimitIs413(t *testing.T) {
-	w := newWorld(t, recorder(), func(s *setup) { s.opts.Limits.BodyBytes = 1000 })
-	for name, body := range map[string]io.Reader{
-		"when its length is told":     strings.NewReader(strings.Repeat("x", 1001)),
-		"when its length is not told": io.MultiReader(strings.NewReader(strings.Repeat("x", 1001))),
+	heard := make(chan string, 10)
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard <- r.URL.RawQuery
+		recorder().ServeHTTP(w, r)
+	}), func(s *setup) { s.opts.Limits.BodyBytes = 1000 })
+	for name, c := range map[string]struct {
+		query string
+		body  io.Reader
+	}{
+		"when its length is told":     {"told", strings.NewReader(strings.Repeat("x", 1001))},
+		"when its length is not told": {"untold", io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			res, answer := w.do("POST", demo+"sync", adminToken, body)
+			res, answer := w.do("POST", demo+"sync?"+c.query, adminToken, c.body)
 			if status := wantStatus(t, res, answer, http.StatusRequestEntityTooLarge); !strings.Contains(status.Message, "1000 bytes") {
 				t.Errorf("the message does not name the limit: %s", status.Message)
 			}
@@ -313,5 +320,10 @@ func TestABodyAboveTheLimitIs413(t *testing.T) {
 	}
 	if got := w.received("POST", demo+"sync", strings.Repeat("x", 1000)); len(got.Body) != 1000 {
 		t.Errorf("a body at the limit arrived with %d bytes", len(got.Body))
+	}
+	for len(heard) > 0 {
+		if <-heard == "told" {
+			t.Error("the pod heard of a body that was known to be too large")
+		}
 	}
 }

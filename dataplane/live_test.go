@@ -174,6 +174,24 @@ func TestAChangedBindingVoidsCachedAnswers(t *testing.T) {
 	ask(403)
 }
 
+// Who asks since a moment is not given the answer to a question that was put before it.
+func TestAnEarlierFlightIsNotJoined(t *testing.T) {
+	w := newWorld(t, recorder())
+	a := w.server.handler.authorizer
+	q := question{
+		caller: tenant.Bearer(adminToken), subresource: "log", verb: "get", declared: true,
+		ref: tenant.Ref{Workspace: "cluster1", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
+	}
+	key, end := q.key(), make(chan struct{})
+	defer close(end)
+	a.flights.DoChan(string(key[:]), func() (any, error) { <-end; return answer{refused: forbidden()}, nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, refused := a.since(ctx, q, time.Now()); refused != nil {
+		t.Errorf("got %v", refused)
+	}
+}
+
 func TestRequestsThatEndLeaveNothingBehind(t *testing.T) {
 	w := newWorld(t, recorder())
 	for range 3 {

@@ -44,13 +44,13 @@ test-unit: deps ## Unit tests of all modules, with the race detector
 
 .PHONY: test-integration
 test-integration: up ## Tests of single parts against the real kcp, API server and kro
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -tags integration \
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -parallel 4 -tags integration \
 		$$(git grep -l '^//go:build integration' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: test-e2e
 test-e2e: up browser ## The promises of the whole, tenant to pod, each named
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 40m -tags e2e ./e2e/... \
-		| grep -v '^=== '
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 40m -parallel 4 -tags e2e ./e2e/... \
+		| grep -vE '^=== (RUN|PAUSE|CONT)'
 
 .PHONY: test-stack
 test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)

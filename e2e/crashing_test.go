@@ -20,6 +20,7 @@ import (
 // all that a person needs to mend it goes on: log, commands, files. A person who comes anew, to a
 // sandbox that was suspended meanwhile, gets in too.
 func TestAnAppThatDoesNotStayUp(t *testing.T) {
+	t.Parallel()
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	s := newTerminal(t, tn)

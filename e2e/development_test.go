@@ -28,6 +28,7 @@ var webapps = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alph
 // its API are edited live in development mode, and it goes back to production; the database is
 // the same pod with the same rows all along.
 func TestDevelopmentOfSeveralComponents(t *testing.T) {
+	t.Parallel()
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	tn.waitServed(webapps)

@@ -51,7 +51,7 @@ func run(m *testing.M) int {
 	code := m.Run()
 	wrong, statuses, instances := recorded.check()
 	fmt.Fprintf(os.Stderr, "e2e: recorded %d statuses of %d instances, %d impossible\n", statuses, instances, len(wrong))
-	for _, line := range wrong {
+	for _, line := range append(wrong, tokensInLogs()...) {
 		fmt.Fprintln(os.Stderr, "e2e: impossible:", line)
 		code = max(code, 1)
 	}

@@ -26,6 +26,7 @@ import (
 // behind a signed link, with hot module replacement, server-sent events and nothing that passes
 // from one preview to another; and that it ends when the right or the tenant ends it.
 func TestPreviewsInABrowser(t *testing.T) {
+	t.Parallel()
 	tn := newTenant(t, "alice")
 	alice := callAs(t, tn.token)
 	p := &previews{tn: tn, alice: alice, one: tn.vite("one"), two: tn.vite("two")}

@@ -20,6 +20,7 @@ import (
 // TestWithdrawnRightsEnd is invariant 5: when a right is withdrawn, requests are refused soon
 // afterwards and a stream that runs is cut, while those who keep their right notice nothing.
 func TestWithdrawnRightsEnd(t *testing.T) {
+	t.Parallel()
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
@@ -74,6 +75,7 @@ func TestWithdrawnRightsEnd(t *testing.T) {
 // TestWhatGoesEndsStreamsAtOnce: a stream does not wait for its next look when the binding or the
 // instance behind it goes. The looks are at least 15 s apart; the deadline is below that.
 func TestWhatGoesEndsStreamsAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, remove := range map[string]func(*tenant, *instance){
 		"the instance": func(_ *tenant, box *instance) { box.delete() },
 		"the binding": func(tn *tenant, _ *instance) {

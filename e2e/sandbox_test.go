@@ -107,6 +107,7 @@ func (i *instance) pod() *corev1.Pod {
 
 // TestSandboxKeepsItsVolume: a Sandbox of a tenant's own pod template, suspended and resumed.
 func TestSandboxKeepsItsVolume(t *testing.T) {
+	t.Parallel()
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	box := tn.create(sandboxes, "Sandbox", "notes", sampleSandbox(t))

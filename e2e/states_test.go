@@ -250,6 +250,7 @@ func TestEachCauseIsNamed(t *testing.T) {
 
 // TestAnUnusedInstanceSleeps: it says so, and what is done with it wakes it.
 func TestAnUnusedInstanceSleeps(t *testing.T) {
+	t.Parallel()
 	n, tn := boxes(t)
 	box := tn.create(n.gvr, n.kind, "sleeper", map[string]any{"lifecycle": map[string]any{
 		"sleepAfterUnused": "1m", "shutdownTime": "2099-01-02T03:04:05Z",

@@ -7,6 +7,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -73,17 +76,11 @@ func TestNoTokenAnywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		texts := map[string]string{"answers": strings.Join(said, "\n"), "metrics": metrics}
-		logs, err := filepath.Glob(filepath.Join(world.LogDir, "*.log"))
-		if err != nil || len(logs) == 0 {
-			t.Fatalf("the provider's logs: %v, %v", logs, err)
+		logs, err := readLogs()
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, path := range logs {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts[filepath.Base(path)] = string(data)
-		}
+		maps.Copy(texts, logs)
 		texts["the sandbox's log"] = c.want(http.StatusOK, http.MethodGet, box.base()+"/log", nil)
 		for where, text := range texts {
 			if strings.Contains(text, tn.token) {
@@ -97,4 +94,36 @@ func TestNoTokenAnywhere(t *testing.T) {
 			t.Error("the provider's log says nothing of requests, so searching it proves nothing")
 		}
 	})
+}
+
+// readLogs returns the logs of all processes of the provider by name.
+func readLogs() (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(world.LogDir, "*.log"))
+	if err == nil && len(paths) == 0 {
+		err = errors.New("the provider has no logs")
+	}
+	texts := map[string]string{}
+	for _, path := range paths {
+		data, failed := os.ReadFile(path)
+		err = errors.Join(err, failed)
+		texts[filepath.Base(path)] = string(data)
+	}
+	return texts, err
+}
+
+// tokensInLogs returns a line for each log that holds a person's token when all tests have run:
+// most of them run after TestNoTokenAnywhere.
+func tokensInLogs() (wrong []string) {
+	logs, err := readLogs()
+	if err != nil {
+		wrong = append(wrong, err.Error())
+	}
+	for name, text := range logs {
+		for _, user := range []string{"alice", "bob", "carol", "dave"} {
+			if strings.Contains(text, world.Stack.Token(user)) {
+				wrong = append(wrong, fmt.Sprintf("%s holds %s's token", name, user))
+			}
+		}
+	}
+	return wrong
 }

@@ -40,10 +40,10 @@ func TestTheAuditLogWaitsForMoreLines(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out := &writes{start: time.Now()}
 				w := newAuditWriter(out, newMetrics("test"), slog.New(slog.DiscardHandler))
-				go w.run()
 				for range c.lines {
 					w.add(line)
 				}
+				go w.run() // now, or it may take all but the last line, which then waits
 				time.Sleep(time.Second)
 				synctest.Wait()
 				total := 0

@@ -353,6 +353,8 @@ func TestAWithdrawnRightEndsAShell(t *testing.T) {
 	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", http.Header{"Authorization": {"Bearer " + token}}, protocolRemoteCommand)
 	wantEcho(t, conn, "hello")
 	w.kcp.grant(token, "get sandboxrunners", "get sandboxrunners/exec")
+	w.putOffLooks()
+	_ = conn.SetReadDeadline(time.Now().Add(4 * time.Second)) // with the wait below, less than to the next look
 	// The look that a timer takes every 15 to 25 seconds, now.
 	w.server.handler.live.recheck("cluster1", demoID.UID, time.Now())
 	if _, _, err := conn.ReadMessage(); err == nil {

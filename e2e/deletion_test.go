@@ -91,9 +91,13 @@ func usedAgain(t *testing.T) {
 	var recreated atomic.Bool
 	wrong := make(chan string, 1)
 	done := make(chan struct{})
+	// Not faster than a caller may (limits.requestsPerSecond), or the calls below are refused.
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
+			<-pace.C
 			after := recreated.Load()
 			body, err := c.probe(ctx, old.base()+"/proxy/version")
 			if after && err == nil && strings.Contains(body, "old") {

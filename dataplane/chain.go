@@ -22,6 +22,7 @@ import (
 // handler serves the verbs.
 type handler struct {
 	router     router
+	hub        hubCookies
 	settings   *settings
 	kinds      *kinds
 	front      *frontProxies

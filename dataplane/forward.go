@@ -116,7 +116,7 @@ func (h *handler) upstream(x *exchange, to *target) (upstream, *refusal) {
 
 // forward carries a plain request and its answer.
 func (h *handler) forward(ctx context.Context, x *exchange, to *target, up upstream) *refusal {
-	out := outgoing(ctx, x, to, up)
+	out := h.outgoing(ctx, x, to, up)
 	if x.request.Body != nil && x.request.ContentLength != 0 {
 		out.Body = upload{http.MaxBytesReader(x.ResponseWriter, x.request.Body, h.settings.limits().BodyBytes), x}
 	}
@@ -142,7 +142,7 @@ func (h *handler) forward(ctx context.Context, x *exchange, to *target, up upstr
 }
 
 // outgoing makes the request to the pod, still without a body.
-func outgoing(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
+func (h *handler) outgoing(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
 	out := x.request.WithContext(ctx)
 	out.RequestURI, out.Body, out.Trailer, out.TransferEncoding = "", nil, nil, nil
 	out.URL, out.Host, out.Close = up.url, up.host, false
@@ -153,7 +153,7 @@ func outgoing(ctx context.Context, x *exchange, to *target, up upstream) *http.R
 	// Values are shared with the caller's request: nothing below changes one in place.
 	out.Header = maps.Clone(x.request.Header)
 	removeHopByHop(out.Header)
-	filterRequest(out.Header, x.request, x.route, to)
+	filterRequest(out.Header, x.request, x.route, to, h.hub)
 	return out
 }
 

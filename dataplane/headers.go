@@ -68,13 +68,15 @@ func removeHopByHop(h http.Header) {
 // filterRequest turns the header of a caller's request into that of a request to a pod. Hop-by-hop
 // headers must be gone before, so that "Connection: X-Sandbox-Control-Token" cannot remove what
 // is set here (Rancher, CVE-2021-31999).
-func filterRequest(h http.Header, in *http.Request, r route, t *target) {
+func filterRequest(h http.Header, in *http.Request, r route, t *target, hub hubCookies) {
 	for name := range h {
 		if withheld(name) {
 			delete(h, name)
 		}
 	}
-	if !t.proxy {
+	if t.proxy {
+		hub.strip(h)
+	} else {
 		delete(h, "Cookie") // cookies are a preview's; the runner has none
 	}
 	if offers, ok := h[protocolHeader]; ok {

@@ -24,7 +24,7 @@ func TestConnectionCannotRemoveOurHeaders(t *testing.T) {
 		t.Run("named as "+token, func(t *testing.T) {
 			h := http.Header{"Connection": {token}, "X-Sandbox-Control-Token": {"forged"}}
 			removeHopByHop(h)
-			filterRequest(h, httptest.NewRequest(http.MethodPost, "/", nil), route{}, &target{token: newSecretToken(controlToken)})
+			filterRequest(h, httptest.NewRequest(http.MethodPost, "/", nil), route{}, &target{token: newSecretToken(controlToken)}, nil)
 			if diff := cmp.Diff([]string{controlToken}, h["X-Sandbox-Control-Token"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -66,7 +66,7 @@ func FuzzFilterRequest(f *testing.F) {
 		h.Add(name2, value2)
 		to := &target{proxy: proxy, token: newSecretToken(controlToken)}
 		removeHopByHop(h)
-		filterRequest(h, httptest.NewRequest(http.MethodGet, "http://front.example/", nil), route{prefix: "/p"}, to)
+		filterRequest(h, httptest.NewRequest(http.MethodGet, "http://front.example/", nil), route{prefix: "/p"}, to, nil)
 		for name, values := range h {
 			canonical := textproto.CanonicalMIMEHeaderKey(name)
 			switch canonical {

@@ -41,6 +41,10 @@ type Options struct {
 	// "/services/providers/infrastructure". Paths without it are served all the same.
 	// Defaults to none.
 	PathPrefix string
+	// HubCookies are names of cookies that a hub on the same host, or on one above the previews',
+	// keeps for itself; a name that ends in an asterisk stands for all that begin so. No pod gets
+	// them. Defaults to none.
+	HubCookies []string
 	// ExportName is the name of the APIExport in the provider workspace. Defaults to
 	// "sandbar.dev".
 	ExportName string
@@ -123,6 +127,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TracingEndpoint, "tracing-endpoint", o.TracingEndpoint, "URL of an OTLP/HTTP receiver of traces; empty for that of OTEL_EXPORTER_OTLP_ENDPOINT, or none")
 	fs.Float64Var(&o.TracingRatio, "tracing-ratio", o.TracingRatio, "share of the requests without a traceparent that are traced, from 0 to 1")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
+	fs.StringSliceVar(&o.HubCookies, "hub-cookies", o.HubCookies, "names of a hub's own cookies, which no pod gets; NAME* for all that begin so; repeatable")
 	o.RequestHeader.addFlags(fs)
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
@@ -170,6 +175,6 @@ func (o *Options) Validate() error {
 	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
 	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
 	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
-	errs = append(errs, o.RequestHeader.validate(o.Insecure), o.Limits.validate())
+	errs = append(errs, hubCookies(o.HubCookies).validate(), o.RequestHeader.validate(o.Insecure), o.Limits.validate())
 	return errors.Join(errs...)
 }

@@ -142,7 +142,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	s := &Server{
 		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
-			router: router{prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
+			router: router{prefix: opts.PathPrefix}, hub: opts.HubCookies, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: &placer{cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			previews: previews, activity: used, wakes: waking,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),

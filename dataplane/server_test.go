@@ -302,13 +302,13 @@ func TestOptions(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
-	bad := Options{ListenAddress: "x", MetricsAddress: "y", CertFile: "z", PathPrefix: "no-slash/", Transport: "pigeon", AuthorizationMode: "never", AuthorizationCacheSize: -1, DrainDelay: -1}
+	bad := Options{ListenAddress: "x", MetricsAddress: "y", CertFile: "z", PathPrefix: "no-slash/", Transport: "pigeon", AuthorizationMode: "never", AuthorizationCacheSize: -1, DrainDelay: -1, HubCookies: []string{"a=b"}}
 	bad.SetDefaults()
 	bad.Limits.HeaderBytes, bad.Limits.WorkspaceRate = 1, -1
 	err := bad.Validate()
 	for _, want := range []string{
 		"listen-address", "dataplane-metrics-address", "tls-cert-file", "path-prefix", "transport", "authorization-mode",
-		"authorization-cache-size", "drain-delay", "limit headerBytes", "limit workspaceRate",
+		"authorization-cache-size", "drain-delay", "hub-cookies", "limit headerBytes", "limit workspaceRate",
 	} {
 		if !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("the error does not name %s: %v", want, err)

@@ -66,7 +66,7 @@ func (h *handler) upgrade(ctx context.Context, x *exchange, to *target, up upstr
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
 	})
-	res, err := up.rt.RoundTrip(handshake(traced, x, to, up)) //nolint:bodyclose // at the exchange's end
+	res, err := up.rt.RoundTrip(h.handshake(traced, x, to, up)) //nolint:bodyclose // at the exchange's end
 	if err != nil {
 		return h.failed(ctx, x, to, err)
 	}
@@ -94,8 +94,8 @@ func (h *handler) upgrade(ctx context.Context, x *exchange, to *target, up upstr
 }
 
 // handshake makes the request to the pod.
-func handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
-	req := outgoing(ctx, x, to, up)
+func (h *handler) handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
+	req := h.outgoing(ctx, x, to, up)
 	// The connection is for this handshake alone. Were it kept after an answer other than 101,
 	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
 	req.Close = true

@@ -49,10 +49,13 @@ func Sessions(h http.Header) []string {
 
 // WithoutSession takes the session from a request's cookies. The app behind a preview is not to
 // be trusted with it: with it, it could be read by whoever reads the app's log.
-func WithoutSession(cookies []string) []string {
+func WithoutSession(cookies []string) []string { return Without(cookies, isOurs) }
+
+// Without takes the cookies whose name is one to drop from a request's; nil if none is left.
+func Without(cookies []string, drop func(name string) bool) []string {
 	var kept []string
 	for pair := range pairs(cookies) {
-		if !isOurs(pair) {
+		if name, _, _ := strings.Cut(pair, "="); !drop(trim(name)) {
 			kept = append(kept, pair)
 		}
 	}
@@ -71,7 +74,7 @@ func Confine(cookies []string) []string {
 		pair = trim(pair)
 		// A cookie without a name whose value is "__Host-…=…" goes back to the server as if
 		// it had that name.
-		if name, _, ok := strings.Cut(pair, "="); !ok || trim(name) == "" || isOurs(pair) {
+		if name, _, ok := strings.Cut(pair, "="); !ok || trim(name) == "" || isOurs(trim(name)) {
 			continue
 		}
 		kept := []string{pair}
@@ -100,12 +103,9 @@ func pairs(cookies []string) func(yield func(string) bool) {
 	}
 }
 
-// isOurs tells whether a pair is the session's, also for a reader that looks at names without
+// isOurs tells whether a name is the session's, also for a reader that looks at names without
 // case.
-func isOurs(pair string) bool {
-	name, _, _ := strings.Cut(pair, "=")
-	return strings.EqualFold(trim(name), CookieName)
-}
+func isOurs(name string) bool { return strings.EqualFold(name, CookieName) }
 
 // trim takes off spaces and control characters, whatever some reader may take for a space.
 func trim(s string) string {

@@ -91,7 +91,7 @@ func usedAgain(t *testing.T) {
 	var recreated atomic.Bool
 	wrong := make(chan string, 1)
 	done := make(chan struct{})
-	// Not faster than a caller may (limits.requestsPerSecond), or the calls below are refused.
+	// Not faster than a caller may (workspaceRate), or the calls below are refused.
 	pace := time.NewTicker(5 * time.Millisecond)
 	defer pace.Stop()
 	go func() {

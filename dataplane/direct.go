@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandbar-dev/sandbar/pkg/http1"
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 const (
@@ -123,7 +124,7 @@ func (d *direct) dial(ctx context.Context, ready iter.Seq[readyPod]) (net.Conn, 
 		conn, err := dialer.DialContext(ctx, "tcp", e.address)
 		if err == nil {
 			d.note(e, false)
-			return conn, e.id, nil
+			return rawconn.Of(conn), e.id, nil
 		}
 		if ctx.Err() == nil { // else it says nothing about the pod
 			d.note(e, true)

@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // boundedListener holds no more connections than the limits say; more wait in the kernel. Of one
 // address it holds fewer, so that one client cannot take all: what is above is closed at once. It
-// does not wrap connections (a wrapper would hide the TCP connection from splice and from
-// half-close) and learns of their end from the server's ConnState hook.
+// learns of their end from the server's ConnState hook, and does not wrap them but as the relay
+// expects it, which could neither splice nor half-close what is hidden from it.
 type boundedListener struct {
 	net.Listener
 	limits func() *Limits
@@ -46,7 +48,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, err //nolint:wrapcheck // net/http looks at its type
 		}
 		if l.admit(addressOf(conn.RemoteAddr().String())) {
-			return conn, nil
+			return rawconn.Of(conn), nil
 		}
 		l.refused()
 		_ = conn.Close()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 const (
@@ -39,7 +41,7 @@ type receiver struct {
 
 func newReceiver(conn net.Conn) *receiver {
 	r := &receiver{conn: conn}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp := plainTCP(conn); tcp != nil {
 		if raw, err := tcp.SyscallConn(); err == nil {
 			r.raw, r.attempt = raw, r.try
 			return r
@@ -49,9 +51,12 @@ func newReceiver(conn net.Conn) *receiver {
 	return r
 }
 
-func isTCP(conn net.Conn) bool {
-	_, ok := conn.(*net.TCPConn)
-	return ok
+// plainTCP is the connection that the kernel can splice; nil for any that is not plain TCP.
+func plainTCP(conn net.Conn) *net.TCPConn {
+	if plain, ok := conn.(*rawconn.Conn); ok {
+		return plain.TCPConn
+	}
+	return nil
 }
 
 // pass moves one read to a connection. full tells that there is probably more.
@@ -79,12 +84,7 @@ func (r *receiver) pass(to net.Conn) (n int, full bool, err error) {
 // the buffer has gone back before that.
 func (r *receiver) try(fd uintptr) bool {
 	r.buf, _ = messageBuffers.Get().(*[messageBuffer]byte)
-	for {
-		r.n, r.err = unix.Read(int(fd), r.buf[:])
-		if !errors.Is(r.err, unix.EINTR) {
-			break
-		}
-	}
+	r.n, r.err = rawconn.Read(fd, r.buf[:])
 	if errors.Is(r.err, unix.EAGAIN) {
 		r.giveBack()
 		return false

@@ -95,15 +95,15 @@ func (r *relay) copy(src, dst *end) error {
 		src.early = nil
 	}
 	in := newReceiver(src.conn)
-	splice := in.raw != nil && isTCP(dst.conn)
+	from, to := plainTCP(src.conn), plainTCP(dst.conn)
 	for {
 		if err := src.conn.SetReadDeadline(time.Now().Add(r.limit())); err != nil {
 			return fmt.Errorf("relaying: %w", err)
 		}
 		n, full, err := in.pass(dst.conn)
 		r.note(src, int64(n))
-		if err == nil && full && splice {
-			err = r.bulk(src, dst)
+		if err == nil && full && from != nil && to != nil {
+			err = r.bulk(src, from, to)
 		}
 		switch {
 		case err == nil:
@@ -121,12 +121,12 @@ func (r *relay) copy(src, dst *end) error {
 
 // bulk lets the kernel move bytes for as long as they keep coming. A splice holds a pipe while it
 // waits, so it does not wait long.
-func (r *relay) bulk(src, dst *end) error {
+func (r *relay) bulk(src *end, from, to *net.TCPConn) error {
 	for {
-		if err := src.conn.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
+		if err := from.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
 			return err //nolint:wrapcheck // copy wraps it
 		}
-		n, err := io.CopyN(dst.conn, src.conn, relayChunk)
+		n, err := io.CopyN(to, from, relayChunk)
 		r.note(src, n)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil

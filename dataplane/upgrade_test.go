@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // dial opens a raw connection to the data plane that ends with the test.
@@ -422,5 +424,5 @@ func tcpPair(t *testing.T) (a, b net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close(); b.Close() })
-	return a, b
+	return rawconn.Of(a), b // as the listener and the transport make them
 }

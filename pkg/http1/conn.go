@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // readBuffer is for headers; the rest of a long body is read past it.
@@ -71,9 +73,8 @@ func (c *conn) quiet() bool {
 // poll asks without waiting. What can be read is a byte or an end, and POLLERR and POLLHUP are
 // told in any case.
 func (c *conn) poll(fd uintptr) bool {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
-	n, err := unix.Poll(fds[:], 0)
-	c.found = n != 0 || err != nil
+	events, err := rawconn.Poll(fd, unix.POLLIN|unix.POLLRDHUP)
+	c.found = events != 0 || err != nil
 	return true
 }
 

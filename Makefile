@@ -41,6 +41,7 @@ status: ## Show what runs and where (STACK=dev)
 .PHONY: test-unit
 test-unit: deps ## Unit tests of all modules, with the race detector
 	@for m in $(MODULES); do (cd $$m && echo "== unit tests in $$m" && $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -v /e2e)) || exit 1; done
+	@$(GO) test ./pkg/rawconn # which is another one with the race detector
 
 .PHONY: test-integration
 test-integration: up ## Tests of single parts against the real kcp, API server and kro

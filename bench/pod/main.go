@@ -19,10 +19,13 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 const largest = 64 << 20
@@ -30,8 +33,8 @@ const largest = 64 << 20
 func main() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /bytes/{n}", serveBytes)
-	mux.HandleFunc("GET /ws", switched(func(conn io.ReadWriter) { _, _ = io.Copy(conn, conn) }))
-	mux.HandleFunc("GET /source", switched(func(conn io.ReadWriter) {
+	mux.HandleFunc("GET /ws", switched(echo))
+	mux.HandleFunc("GET /source", switched(func(conn net.Conn) {
 		zeros := make([]byte, 256<<10)
 		for {
 			if _, err := conn.Write(zeros); err != nil {
@@ -39,7 +42,7 @@ func main() {
 			}
 		}
 	}))
-	mux.HandleFunc("GET /idle", switched(func(conn io.ReadWriter) { _, _ = io.ReadFull(conn, make([]byte, 1)) }))
+	mux.HandleFunc("GET /idle", switched(func(conn net.Conn) { _, _ = io.ReadFull(conn, make([]byte, 1)) }))
 	mux.HandleFunc("POST /lines/{n}", printing(printLines))
 	mux.HandleFunc("POST /flood/{n}", printing(flood))
 	server := &http.Server{Addr: ":" + os.Getenv("PORT"), Handler: mux, ReadHeaderTimeout: 10 * time.Second}
@@ -66,7 +69,7 @@ func serveBytes(w http.ResponseWriter, r *http.Request) {
 }
 
 // switched answers 101 and hands the connection over.
-func switched(then func(io.ReadWriter)) http.HandlerFunc {
+func switched(then func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -82,6 +85,21 @@ func switched(then func(io.ReadWriter)) http.HandlerFunc {
 			}
 		}
 		then(conn)
+	}
+}
+
+// echo is nothing but reads and writes: what a byte takes is to be the way's, not the pod's.
+func echo(conn net.Conn) {
+	conn = rawconn.Of(conn)
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := conn.Write(buf[:n]); err != nil {
+			return
+		}
 	}
 }
 

@@ -7,72 +7,82 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
 	"github.com/sandbar-dev/sandbar/bench/rival"
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // manner is how single bytes are sent to the pod and awaited back.
 type manner struct {
 	name string
-	// burst bytes go over one way, one after the other, before the next way has its turn. Where a
-	// kernel puts processes that wake each other, it keeps doing for a while; ways that take turns
-	// every second meet different moods of it, and the medians jump from run to run.
-	burst, bursts int
+	// burst bytes go over one way, one after the other, before the next way has its turn; each way
+	// has so many turns, in an order that is drawn anew each time.
+	burst, turns int
 	// pause comes before each byte.
 	pause time.Duration
-	// awake keeps the processors from sleeping, as those of a server with more to do.
-	awake bool
 }
 
-var manners = []manner{
-	{name: "echo", burst: 1000, bursts: 4},
-	// As somebody types: whoever is to read the byte sleeps, and so does the processor.
-	{name: "echo_alone", burst: 1, bursts: 100, pause: 10 * time.Millisecond},
-	{name: "echo_awake", burst: 1000, bursts: 4, awake: true},
+// The kernel keeps processes that wake each other on one processor or apart, for a while, and what
+// a relay adds differs by as much as it adds. Where they are depends on how long a way has its
+// turn, so all lengths are measured, and count alike.
+var unbroken = []manner{
+	{name: "echo", burst: 10, turns: 200},
+	{name: "echo", burst: 100, turns: 20},
+	{name: "echo", burst: 1000, turns: 4},
+	{name: "echo", burst: 10000, turns: 2},
 }
 
-// echoes measures all ways in one manner, and keeps each way's median, 99th percentile, and the
+// alone is as somebody types: whoever is to read the byte sleeps, and so does the processor.
+var alone = manner{name: "echo_alone", burst: 1, turns: 100, pause: 10 * time.Millisecond}
+
+// echo measures all ways in one manner, and keeps each way's median, 99th percentile, and the
 // processor time that a byte takes there and back.
-func (b *bench) echoes(ctx context.Context, m manner) error {
-	if m.awake {
-		var loops rival.Group
-		defer loops.Stop()
-		if err := loops.KeepAwake(ctx); err != nil {
-			return err
-		}
-	}
+func (b *bench) echo(ctx context.Context, m manner) error {
 	conns, closeAll, err := b.open(ctx)
 	defer closeAll()
 	if err != nil {
 		return err
 	}
+	before, err := b.used()
+	if err != nil {
+		return err
+	}
 	took := make([][]time.Duration, len(b.ways))
-	cpu := make([]time.Duration, len(b.ways))
-	for range m.bursts {
-		for i, w := range b.ways {
-			before, err := rival.CPU(b.pids[w.name])
-			if err != nil {
+	for range m.turns {
+		for _, i := range rand.Perm(len(b.ways)) {
+			if took[i], err = exchange(conns[i], m, took[i]); err != nil {
 				return err
 			}
-			if took[i], err = echo(conns[i], m, took[i]); err != nil {
-				return err
-			}
-			after, err := rival.CPU(b.pids[w.name])
-			if err != nil {
-				return err
-			}
-			cpu[i] += after - before
 		}
+	}
+	after, err := b.used()
+	if err != nil {
+		return err
 	}
 	for i, w := range b.ways {
 		b.keep(w, m.name+"_us", micros(report.Percentile(took[i], 50)))
 		b.keep(w, m.name+"_p99_us", micros(report.Percentile(took[i], 99)))
-		b.keep(w, m.name+"_cpu_us", micros(cpu[i])/float64(len(took[i])))
+		b.keep(w, m.name+"_cpu_us", micros(after[i]-before[i])/float64(len(took[i])))
 	}
+	b.say(m.name+"_us", strconv.Itoa(m.burst)+" in a turn")
 	return nil
+}
+
+// used is the processor time of all ways' processes.
+func (b *bench) used() ([]time.Duration, error) {
+	used := make([]time.Duration, len(b.ways))
+	for i, w := range b.ways {
+		var err error
+		if used[i], err = rival.CPU(b.pids[w.name]); err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
 }
 
 // open opens a connection each way. What it returns closes those that were opened.
@@ -86,7 +96,7 @@ func (b *bench) open(ctx context.Context) (conns []net.Conn, closeAll func(), er
 		if err := rival.Insist(func() error {
 			conn, _, err := b.stage.Switch(ctx, "/ws", w.at)
 			if err == nil {
-				conns = append(conns, conn)
+				conns = append(conns, rawconn.Of(conn))
 			}
 			return err
 		}); err != nil {
@@ -96,8 +106,8 @@ func (b *bench) open(ctx context.Context) (conns []net.Conn, closeAll func(), er
 	return conns, closeAll, nil
 }
 
-// echo sends a burst of single bytes and awaits each, and appends what each took.
-func echo(conn net.Conn, m manner, took []time.Duration) ([]time.Duration, error) {
+// exchange sends a burst of single bytes and awaits each, and appends what each took.
+func exchange(conn net.Conn, m manner, took []time.Duration) ([]time.Duration, error) {
 	b := make([]byte, 1)
 	for range m.burst {
 		time.Sleep(m.pause)

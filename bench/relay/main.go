@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
@@ -66,12 +67,16 @@ type bench struct {
 // turns measures each figure so many times. Bulk comes after the echoes: for a while after it the
 // kernel spreads processes over processors that it had kept together.
 func (b *bench) turns(ctx context.Context, turns int, long time.Duration) error {
-	for _, m := range manners {
-		for turn := range turns {
-			if err := b.echoes(ctx, m); err != nil {
+	for range turns {
+		for _, m := range append(unbroken, alone) {
+			if err := b.echo(ctx, m); err != nil {
 				return err
 			}
-			b.say(turn, turns, m.name+"_us")
+		}
+	}
+	for range turns {
+		if err := b.placed(ctx); err != nil {
+			return err
 		}
 	}
 	for turn := range turns {
@@ -82,7 +87,7 @@ func (b *bench) turns(ctx context.Context, turns int, long time.Duration) error 
 			}
 			b.keep(w, "mbps", rate)
 		}
-		b.say(turn, turns, "mbps")
+		b.say("mbps", fmt.Sprintf("%d/%d", turn+1, turns))
 	}
 	return nil
 }
@@ -119,11 +124,12 @@ func (b *bench) keep(w way, figure string, value float64) {
 	b.samples[w.name+"/"+figure] = append(b.samples[w.name+"/"+figure], value)
 }
 
-// say tells what a turn measured.
-func (b *bench) say(turn, turns int, figure string) {
-	fmt.Fprintf(os.Stderr, "%d/%d %s:", turn+1, turns, figure)
+// say tells what was measured last.
+func (b *bench) say(figure, of string) {
+	fmt.Fprintf(os.Stderr, "%s, %s:", figure, of)
 	for _, w := range b.ways {
-		fmt.Fprintf(os.Stderr, " %s %.0f", w.name, b.samples[w.name+"/"+figure][turn])
+		samples := b.samples[w.name+"/"+figure]
+		fmt.Fprintf(os.Stderr, " %s %.0f", w.name, samples[len(samples)-1])
 	}
 	fmt.Fprintln(os.Stderr)
 }
@@ -132,28 +138,41 @@ func (b *bench) say(turn, turns int, figure string) {
 // relay would have.
 func (b *bench) fields() []report.Field {
 	median := func(way, figure string) float64 { return report.Median(b.samples[way+"/"+figure]) }
-	added := func(way, manner string) float64 { return median(way, manner+"_us") - median(direct, manner+"_us") }
 	fields := []report.Field{
 		{Key: "mbps", Value: median(sandbar, "mbps")},
 		{Key: "vs_direct", Value: median(sandbar, "mbps") / median(direct, "mbps")},
 	}
-	for _, m := range manners {
+	for _, m := range []string{"echo", "echo_alone"} {
 		fields = append(fields,
-			report.Field{Key: m.name + "_added_us", Value: added(sandbar, m.name)},
-			report.Field{Key: m.name + "_us", Value: median(sandbar, m.name+"_us")},
-			report.Field{Key: m.name + "_p99_us", Value: median(sandbar, m.name+"_p99_us")},
-			report.Field{Key: m.name + "_cpu_us", Value: median(sandbar, m.name+"_cpu_us")})
+			report.Field{Key: m + "_added_us", Value: report.Median(b.added(sandbar, m))},
+			report.Field{Key: m + "_us", Value: median(sandbar, m+"_us")},
+			report.Field{Key: m + "_p99_us", Value: median(sandbar, m+"_p99_us")},
+			report.Field{Key: m + "_cpu_us", Value: median(sandbar, m+"_cpu_us")})
+	}
+	for _, p := range placements {
+		fields = append(fields, report.Field{Key: p.name + "_added_us", Value: report.Median(b.added(sandbar, p.name))})
 	}
 	for _, w := range b.ways {
 		if w.name == sandbar || w.name == direct {
 			continue
 		}
-		fields = append(fields, report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")})
-		for _, m := range manners {
-			fields = append(fields, report.Field{Key: w.name + "_" + m.name + "_added_us", Value: added(w.name, m.name)})
+		fields = append(fields, report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")},
+			report.Field{Key: w.name + "_echo_cpu_us", Value: median(w.name, "echo_cpu_us")})
+		for _, m := range append([]string{"echo", "echo_alone"}, placementNames()...) {
+			fields = append(fields, report.Field{Key: w.name + "_" + m + "_added_us", Value: report.Median(b.added(w.name, m))})
 		}
 	}
 	return fields
+}
+
+// added is what a way took longer than the straight one, in each of the times that it was measured.
+func (b *bench) added(way, manner string) []float64 {
+	straight := b.samples[direct+"/"+manner+"_us"]
+	added := slices.Clone(b.samples[way+"/"+manner+"_us"])
+	for i := range added {
+		added[i] -= straight[i]
+	}
+	return added
 }
 
 // throughput is what one connection carries from the pod, in megabits per second.

@@ -13,9 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -56,19 +53,6 @@ func (g *Group) Stop() {
 		_ = c.Process.Signal(syscall.SIGTERM)
 		_ = c.Wait()
 	}
-}
-
-// KeepAwake has each processor count to nowhere whenever nothing else wants it, until Stop. The
-// loops have the policy SCHED_IDLE: whatever wakes takes the processor from them at once, and finds
-// it awake. A virtual machine's processor that has gone to sleep takes its host some 50 µs to wake.
-func (g *Group) KeepAwake(ctx context.Context) error {
-	for n := range runtime.NumCPU() {
-		loop := exec.CommandContext(ctx, "chrt", "--idle", "0", "sh", "-c", "while :; do :; done")
-		if err := g.Start("awake-"+strconv.Itoa(n), loop); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Nginx starts Debian's nginx (nginx-light), as it logs by default, in front of a pod, with
@@ -130,41 +114,4 @@ func Insist(try func() error) error {
 		}
 	}
 	return err
-}
-
-// CPU is the processor time that a process and its children have had, to the nanosecond; 0 for the
-// id 0, of a subject whose process is not known. It says what a request costs also when others keep
-// the machine busy. The time of threads that have ended is not in it.
-func CPU(pid int) (time.Duration, error) {
-	if pid == 0 {
-		return 0, nil
-	}
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
-	if err != nil || len(tasks) == 0 {
-		return 0, fmt.Errorf("reading a process's time: it has no threads: %w", errors.Join(err, os.ErrNotExist))
-	}
-	var total time.Duration
-	for _, task := range tasks {
-		data, err := os.ReadFile(task + "/schedstat")
-		if err != nil {
-			continue // the thread has ended meanwhile
-		}
-		ran, _, _ := strings.Cut(string(data), " ")
-		ns, err := strconv.ParseInt(ran, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading a process's time: %w", err)
-		}
-		total += time.Duration(ns)
-		children, _ := os.ReadFile(task + "/children")
-		for child := range strings.FieldsSeq(string(children)) {
-			n, err := strconv.Atoi(child)
-			if err != nil {
-				return 0, fmt.Errorf("reading a process's children: %w", err)
-			}
-			if spent, err := CPU(n); err == nil { // else it has ended meanwhile
-				total += spent
-			}
-		}
-	}
-	return total, nil
 }

@@ -139,7 +139,7 @@ func TestEndsAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.do(pair(t))
-			if c.want == io.EOF && err != io.EOF || !errors.Is(err, c.want) { // readers compare with io.EOF itself
+			if wrapped := c.want == io.EOF && err != io.EOF; wrapped || !errors.Is(err, c.want) { //nolint:errorlint // readers compare with io.EOF itself
 				t.Fatalf("got %v, want %v", err, c.want)
 			}
 			var own *net.OpError

@@ -220,8 +220,11 @@ func (h *handler) answer(x *exchange, to *target, up upstream, res *http.Respons
 		stripLocation(res.Header, up.strip)
 	}
 	filterResponse(res.Header, x.route, to, x.request.Host)
-	if x.route.previewHost != "" {
+	switch {
+	case x.route.previewHost != "":
 		markPreview(res.Header)
+	case !to.proxy:
+		contain(res.Header)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,37 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 			t.Error("a cookie came through")
 		}
 	})
+	const page = "Content-Type: text/html\r\nX-Content-Type-Options: sniff\r\nContent-Security-Policy: script-src *\r\nContent-Security-Policy: default-src *\r\n"
+	for name, c := range map[string]struct {
+		method, path string
+		code         int
+		upgrade      bool
+		want         []string // of both headers
+	}{
+		"a stream":                     {"GET", "log", 200, false, []string{"nosniff", "sandbox"}},
+		"an answer":                    {"POST", "sync", 200, false, []string{"nosniff", "sandbox"}},
+		"an error":                     {"POST", "sync", 500, false, []string{"nosniff", "sandbox"}},
+		"a component's":                {"POST", "components/api/restart", 200, false, []string{"nosniff", "sandbox"}},
+		"an upgrade that is refused":   {"GET", "echo", 403, true, []string{"nosniff", "sandbox"}},
+		"the app's page has its own":   {"GET", "proxy", 200, false, []string{"sniff", "script-src *", "default-src *"}},
+		"as has its refusal to switch": {"GET", "proxy", 403, true, []string{"sniff", "script-src *", "default-src *"}},
+	} {
+		t.Run("of a control verb no browser makes a page that acts: "+name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer(fmt.Sprintf("HTTP/1.1 %d Code\r\n%sContent-Length: 2\r\n\r\nok", c.code, page)))
+			res, body := w.do(c.method, demo+c.path, adminToken, nil, func(r *http.Request) {
+				if c.upgrade {
+					r.Header = http.Header{
+						"Authorization": r.Header["Authorization"], "Connection": {"Upgrade"}, "Upgrade": {"websocket"},
+						"Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+					}
+				}
+			})
+			got := slices.Concat(res.Header["X-Content-Type-Options"], res.Header["Content-Security-Policy"])
+			if diff := cmp.Diff(c.want, got); diff != "" || res.StatusCode != c.code || body != "ok" {
+				t.Errorf("got %d %q (-want +got):\n%s", res.StatusCode, body, diff)
+			}
+		})
+	}
 	for to, want := range map[string]string{
 		"/login?x=1#y":              demo + "proxy/login?x=1#y",
 		"http://localhost/a":        demo + "proxy/a",

@@ -153,6 +153,14 @@ func filterResponse(h http.Header, r route, t *target, host string) {
 	}
 }
 
+// contain keeps an answer to a control verb from acting in a browser as more than text. A runner is
+// its tenant's to change, so a log can be a page; where a hub adds its users' tokens by a cookie,
+// that page would else run on the hub's own origin with the rights of whoever follows a link to it.
+func contain(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "sandbox")
+}
+
 // confineCookies takes the Domain from each cookie, so that it stays with this host, and moves
 // its Path below the preview's prefix, so that other instances on the host do not get it. A
 // cookie named __Host-… demands Path=/ and is therefore refused by browsers here; it works on a

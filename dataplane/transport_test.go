@@ -59,6 +59,9 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 			if res.Header.Get("Warning") != "" {
 				t.Errorf("the API server's own header came through: %v", res.Header)
 			}
+			if res.Header.Get("X-Content-Type-Options") != "nosniff" || res.Header.Get("Content-Security-Policy") != "sandbox" {
+				t.Errorf("a browser may make a page of the log: %v", res.Header)
+			}
 			if asked.Path != logPath || asked.RawQuery != want {
 				t.Errorf("%s: asked for %s, want query %s", query, asked, want)
 			}

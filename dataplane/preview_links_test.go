@@ -43,11 +43,23 @@ func TestWhoGetsNoLink(t *testing.T) {
 			identify(w, bob, all, all)
 			w.disclaim()
 		}, code: 403, want: "permission claim"},
-		"an identity larger than a cookie":  {prepare: func(w *world) { identify(w, huge, all, all) }, code: 422, want: "3800 bytes"},
-		"a session that is too long":        {body: `{"expirationSeconds":43201}`, token: adminToken, code: 400, want: "between 60 and 43200"},
-		"a path to another host":            {body: `{"path":"//evil.example/"}`, token: adminToken, code: 400, want: "path must begin with one slash"},
-		"a body that is too large":          {body: strings.Repeat(" ", preview.MaxRequestBytes+1), token: adminToken, code: 400, want: "4096 bytes"},
-		"another method":                    {method: http.MethodPut, token: adminToken, code: 405, want: "DELETE, POST"},
+		"an identity larger than a cookie": {prepare: func(w *world) { identify(w, huge, all, all) }, code: 422, want: "3800 bytes"},
+		"a session that is too long":       {body: `{"expirationSeconds":43201}`, token: adminToken, code: 400, want: "between 60 and 43200"},
+		"a path to another host":           {body: `{"path":"//evil.example/"}`, token: adminToken, code: 400, want: "path must begin with one slash"},
+		"a body that is too large":         {body: strings.Repeat(" ", preview.MaxRequestBytes+1), token: adminToken, code: 400, want: "4096 bytes"},
+		"another method":                   {method: http.MethodPut, token: adminToken, code: 405, want: "DELETE, POST"},
+		"another method of who may have a link": {method: http.MethodGet, prepare: func(w *world) {
+			identify(w, bob, []string{"get sandboxrunners", "create sandboxrunners/proxy-url"}, nil)
+		}, code: 405, want: "DELETE, POST"},
+		"another method of who may not": {method: http.MethodGet, prepare: func(w *world) {
+			identify(w, bob, []string{"get sandboxrunners", "get sandboxrunners/proxy"}, all)
+		}, code: 403, want: "access denied"},
+		"another method of what is not there": {method: http.MethodGet, path: strings.Replace(proxyURL, "/demo/", "/none/", 1), prepare: func(w *world) {
+			identify(w, bob, []string{"get sandboxrunners", "create sandboxrunners/proxy-url"}, nil)
+		}, code: 404, want: "no such instance or verb"},
+		"a revocation of who may have a link alone": {method: http.MethodDelete, prepare: func(w *world) {
+			identify(w, bob, []string{"get sandboxrunners", "create sandboxrunners/proxy-url", "patch sandboxrunners"}, nil)
+		}, code: 403, want: "access denied"},
 		"a path behind the verb":            {path: proxyURL + "/x", token: adminToken, code: 404, want: "no such instance or verb"},
 		"a component without a preview":     {path: demo + "components/api/proxy-url", token: adminToken, code: 404, want: "no such instance or verb"},
 		"an instance that is not there":     {path: strings.Replace(proxyURL, "/demo/", "/none/", 1), token: adminToken, code: 404, want: "no such instance or verb"},
@@ -85,6 +97,9 @@ func TestWhoGetsNoLink(t *testing.T) {
 			res, body := w.do(method, path, token, strings.NewReader(c.body))
 			if status := wantStatus(t, res, body, c.code); !strings.Contains(status.Message, c.want) {
 				t.Errorf("the message is %q, want %q in it", status.Message, c.want)
+			}
+			if got := res.Header.Get("Allow"); (got == c.want) != (c.code == http.StatusMethodNotAllowed) {
+				t.Errorf("Allow is %q", got)
 			}
 		})
 	}

@@ -70,14 +70,14 @@ func (q question) key() cacheKey {
 // create, as Kubernetes does for pods/exec since 1.35. Behind the verb proxy stands the tenant's app,
 // to which a WebSocket is a way to read like any other.
 //
-// The verb renew takes POST alone, and the export's policy grants nobody anything else of it. Any
-// method asks for create there, so that who may renew hears which method does it (405), and all
-// others what they hear of everything.
+// The verb renew takes POST alone, and proxy-url that and DELETE, and the export's policy grants
+// nobody anything else of them. Any other method asks for create there, so that who may use the verb
+// hears which methods do (405), and all others what they hear of everything.
 func reviewVerb(r *http.Request, verb string) (string, bool) {
 	asked, ok := kubernetesVerb(r.Method)
 	switch {
 	case !ok:
-	case verb == contract.RenewVerb, asked == "get" && isUpgrade(r.Header) && verb != contract.ProxyVerb:
+	case verb == contract.RenewVerb, verb == contract.ProxyURLVerb && asked != "delete", asked == "get" && isUpgrade(r.Header) && verb != contract.ProxyVerb:
 		return "create", true
 	}
 	return asked, ok

@@ -161,7 +161,7 @@ func eachLimits() map[string]eachLimit {
 				t.Errorf("got %d", code)
 			}
 			return ""
-		}},
+		}, counted: `connections_ended_total{during="header"} 1`},
 		"connections": {limit: "connections", value: 1, exceed: func(t *testing.T, w *world) string {
 			first, second := w.dial(), w.dial()
 			_, _ = io.WriteString(first, livez)
@@ -204,13 +204,13 @@ func eachLimits() map[string]eachLimit {
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost:")
 			ended(t, conn)
 			return ""
-		}},
+		}, counted: `connections_ended_total{during="header"} 1`},
 		"the time that a connection idles": {limit: "idleTimeoutSeconds", value: 1, exceed: func(t *testing.T, w *world) string {
 			conn := w.dial()
 			_, _ = io.WriteString(conn, livez)
 			ended(t, conn)
 			return ""
-		}},
+		}, counted: `connections_ended_total{during="idle"} 1`},
 		"a body that stops": {limit: "stallTimeoutSeconds", value: 1, exceed: func(t *testing.T, w *world) string {
 			conn := w.dial()
 			_, _ = io.WriteString(conn, authorized("POST", demo+"sync")+"Connection: close\r\nContent-Length: 100\r\n\r\nsome")

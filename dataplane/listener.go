@@ -22,6 +22,8 @@ type boundedListener struct {
 	limits func() *Limits
 	// refused is called for each connection that is closed for its address's limit.
 	refused func()
+	// ended is told of each other one, when it is closed, what it was at.
+	ended func(during string)
 
 	mu        sync.Mutex
 	room      sync.Cond
@@ -30,8 +32,12 @@ type boundedListener struct {
 	closed    bool
 }
 
-func newBoundedListener(l net.Listener, limits func() *Limits, refused func()) *boundedListener {
-	b := &boundedListener{Listener: l, limits: limits, refused: refused, byAddress: map[string]int{}}
+func newBoundedListener(l net.Listener, limits func() *Limits, m *metrics) *boundedListener {
+	b := &boundedListener{
+		Listener: l, limits: limits, byAddress: map[string]int{},
+		refused: func() { m.refusals.get(causeConnections).Inc() },
+		ended:   func(during string) { m.connectionsEnded.get(during).Inc() },
+	}
 	b.room.L = &b.mu
 	return b
 }
@@ -112,9 +118,19 @@ func (l *boundedListener) Close() error {
 }
 
 // observe is the server's ConnState hook. An upgraded connection gives its place back: it is
-// bounded as a stream then.
+// bounded as a stream then. The server says active when it has read a header or failed to; when
+// that is not the connection's first, and failed in what was read of it at once, it says nothing.
 func (l *boundedListener) observe(conn net.Conn, state http.ConnState) {
-	if state == http.StateClosed || state == http.StateHijacked {
+	switch state {
+	case http.StateNew:
+	case http.StateActive:
+		phaseOf(conn).Store(phaseHeader)
+	case http.StateIdle:
+		phaseOf(conn).Store(phaseIdle)
+	case http.StateClosed:
+		l.ended(during(conn))
+		l.release(addressOf(conn.RemoteAddr().String()))
+	case http.StateHijacked:
 		l.release(addressOf(conn.RemoteAddr().String()))
 	}
 }

@@ -59,6 +59,8 @@ type metrics struct {
 	kcpCalls  *counters[callLabels]
 	transport *prometheus.GaugeVec
 
+	connectionsEnded *counters[string]
+
 	auditLines   prometheus.Counter
 	auditDropped *counters[string]
 
@@ -109,6 +111,11 @@ func newMetrics(version string) *metrics {
 		transport:    newGaugeVec(r, "transport", "1 for the transport in use, with the reason for the choice.", "mode", "reason"),
 		auditLines:   newCounterVec(r, "audit_lines_total", "Lines written to the audit log.").WithLabelValues(),
 		auditDropped: newCounters(one, newCounterVec(r, "audit_dropped_total", "Lines that the audit log did not get, by reason.", "reason")),
+	}
+	m.connectionsEnded = newCounters(one, newCounterVec(r, "connections_ended_total",
+		"Connections of callers that ended, by what they were at; upgraded ones are streams instead.", "during"))
+	for _, during := range append(duringNames[:], duringHTTP2) {
+		m.connectionsEnded.get(during)
 	}
 	m.activityWrites = newCounters(one, newCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
 	m.holding = newGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()

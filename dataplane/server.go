@@ -280,7 +280,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
 	}
-	bounded := newBoundedListener(listener, s.settings.limits, func() { s.metrics.refusals.get(causeConnections).Inc() })
+	bounded := newBoundedListener(listener, s.settings.limits, s.metrics)
 	s.settings.onChange(bounded.look)
 	if err := s.metrics.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sandbar_dataplane_connections", Help: "Connections of callers; upgraded ones are streams instead.",
@@ -288,8 +288,8 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 		_ = listener.Close()
 		return serving{}, fmt.Errorf("registering the metric of connections: %w", err)
 	}
-	server := s.httpServer(s.probes(s.handler), limits)
-	server.ConnState = bounded.observe
+	server := s.httpServer(noteRequests(s.probes(s.handler)), limits)
+	server.ConnState, server.ConnContext = bounded.observe, withPhase
 	if s.opts.Insecure {
 		return serving{server: server, listener: bounded}, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,8 @@ type Conn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
 	in, out half
+	// Note is for whoever holds the connection; nothing here looks at it.
+	Note atomic.Int32
 }
 
 // Of makes a *Conn of a *net.TCPConn, and returns any other connection as it is.

@@ -1,0 +1,67 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
+)
+
+// net/http refuses a header by itself, before any handler of ours. What can be seen of that from
+// outside is what a connection was at when it ended; of all its causes that tells none alone.
+
+// Values of the label during: what a connection was at. Its phase is the index.
+var duringNames = [...]string{phaseNew: "new", phaseHeader: "header", phaseRequest: "request", phaseIdle: "idle"}
+
+// duringHTTP2 is that of all HTTP/2 connections: net/http says that they idle before it says that
+// they are closed, whatever their streams were at.
+const duringHTTP2 = "http2"
+
+const (
+	phaseNew int32 = iota
+	phaseHeader
+	phaseRequest
+	phaseIdle
+)
+
+// phaseOf is where a connection of the verbs' listener has its phase.
+func phaseOf(conn net.Conn) *atomic.Int32 {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	if plain, ok := conn.(*rawconn.Conn); ok {
+		return &plain.Note
+	}
+	return new(atomic.Int32) // it ended before it was looked at
+}
+
+// during is what a connection that has ended was at.
+func during(conn net.Conn) string {
+	if encrypted, ok := conn.(*tls.Conn); ok && encrypted.ConnectionState().NegotiatedProtocol == "h2" {
+		return duringHTTP2
+	}
+	return duringNames[phaseOf(conn).Load()]
+}
+
+type phaseKey struct{}
+
+// withPhase is the server's ConnContext hook, by which noteRequests finds the phase.
+func withPhase(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, phaseKey{}, phaseOf(conn))
+}
+
+// noteRequests notes that a handler has begun, of which no hook of the server tells.
+func noteRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if phase, ok := r.Context().Value(phaseKey{}).(*atomic.Int32); ok {
+			phase.Store(phaseRequest)
+		}
+		next.ServeHTTP(w, r)
+	})
+}

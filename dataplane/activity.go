@@ -134,9 +134,9 @@ func (a *activity) shard(id placement.ID) *activityShard {
 	return &a.shards[maphash.String(a.seed, string(id.UID))%activityShards]
 }
 
-// begin notes that an instance is being used by a request, until the request ends. Every request
-// to an instance comes here.
-func (a *activity) begin(x *exchange, id placement.ID) {
+// begin notes that an instance is being used by a request, until the request ends, and tells
+// whether that is about to be written. Every request to an instance comes here.
+func (a *activity) begin(x *exchange, id placement.ID) (writes bool) {
 	now := time.Now()
 	shard := a.shard(id)
 	shard.mu.RLock()
@@ -146,30 +146,31 @@ func (a *activity) begin(x *exchange, id placement.ID) {
 	}
 	shard.mu.RUnlock()
 	if u == nil {
-		u = a.remember(shard, id, now)
+		u, writes = a.remember(shard, id, now)
 	}
 	x.use = u
+	return writes
 }
 
 // remember begins to remember an instance that was not used of late.
-func (a *activity) remember(shard *activityShard, id placement.ID, now time.Time) *use {
+func (a *activity) remember(shard *activityShard, id placement.ID, now time.Time) (u *use, writes bool) {
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if u := shard.uses[id]; u != nil {
 		u.begin(now)
-		return u
+		return u, false
 	}
-	u := &use{}
+	u = &use{}
 	u.begin(now)
 	shard.uses[id] = u
 	known, interval := a.known(id), a.limits().ActivityInterval
 	if now.Sub(known) >= interval {
 		a.due.Add(id)
-		return u
+		return u, true
 	}
 	u.written.Store(known.UnixNano()) // by another replica perhaps
 	a.again(u, id, min(interval-now.Sub(known), interval))
-	return u
+	return u, false
 }
 
 // again has an instance looked at after a while. The shard's lock is held.

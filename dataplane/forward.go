@@ -63,7 +63,7 @@ func (h *handler) transport(x *exchange, to *target, e sandbarv1alpha1.Endpoint)
 		return refused
 	}
 	x.supervisor.answered() // no pod is waited for until there is one
-	at, refused := h.wake(x, to.at, e)
+	at, refused := h.wake(x, to.at, e, false)
 	if refused != nil {
 		return refused
 	}

@@ -67,15 +67,16 @@ func (h *handler) awake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*pl
 	if cause != "" && cause != sandbarv1alpha1.SuspendedUnused {
 		return nil, suspended(cause) // which is no use of it
 	}
-	h.activity.begin(x, at.id.ID) // and that alone wakes it
+	writes := h.activity.begin(x, at.id.ID) // and that alone wakes it
 	if cause == "" && !h.wakes.waking(at.id.Namespace()) {
 		return at, nil
 	}
-	return h.wake(x, at, e)
+	return h.wake(x, at, e, writes && cause != "")
 }
 
-// wake waits for an instance that sleeps or wakes.
-func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*place, *refusal) {
+// wake waits for an instance that sleeps or wakes. told is whether what wakes it is written already:
+// it was asleep before that.
+func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint, told bool) (*place, *refusal) {
 	ctx, span := childSpan(x.request.Context(), "wake", trace.SpanKindInternal)
 	defer span.End()
 	now, state, refused := h.look(ctx, at, x.route, e)
@@ -83,7 +84,7 @@ func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*pla
 		return now, refused
 	}
 	timeout := at.kind.wakeTimeout()
-	began := h.wakes.begin(now, timeout, h.activity)
+	began := h.wakes.begin(now, timeout, h.activity, told)
 	if x.waitsInBrowser() {
 		return nil, wakingPage(time.Since(began), timeout)
 	}

@@ -211,6 +211,24 @@ func TestFiftyRequestsAtOnceAreOneWakeAndEachArrivesOnce(t *testing.T) {
 	w.holds(0)
 }
 
+// What was written before it slept wakes nothing, and the next write would be a minute away.
+func TestAnInstanceThatWasUsedJustBeforeItSleptIsWokenAtOnce(t *testing.T) {
+	w := newWorld(t, &counter{}, usedLongAgo)
+	if res, body := w.do("POST", demo+"sync", adminToken, strings.NewReader("x")); res.StatusCode != 200 {
+		t.Fatalf("got %d %s", res.StatusCode, body)
+	}
+	w.used()
+	w.suspend(sandbarv1alpha1.SuspendedUnused)
+	w.setReady(false)
+	got := w.later("POST", demo+"sync", "y")
+	w.holds(1)
+	eventually(t, "the Lease is written again", func() bool { return w.leaseWrites() == 2 })
+	w.wakeUp()
+	if got := <-got; got.code != 200 {
+		t.Errorf("got %d %s", got.code, got.body)
+	}
+}
+
 func TestEverythingThatLeadsToTheInstanceWaitsForIt(t *testing.T) {
 	pod := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/echo" {

@@ -62,15 +62,17 @@ func (w *wakes) waking(namespace string) bool {
 }
 
 // begin notes that a request found an instance asleep, or on its way back, and tells since when it
-// wakes. The first one has the use of it written at once, whatever was written before: however
-// many requests come, that is one wake.
-func (w *wakes) begin(at *place, timeout time.Duration, a *activity) time.Time {
+// wakes. The first one has the use of it written at once, whatever was written before it was
+// asleep: however many requests come, that is one wake. told is whether that is done.
+func (w *wakes) begin(at *place, timeout time.Duration, a *activity, told bool) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.enter(at.id.Namespace(), timeout)
 	if !k.asked && suspension(at.instance) != "" {
 		k.asked, k.resource = true, at.kind.resource.Resource
-		a.due.Add(at.id.ID)
+		if !told {
+			a.due.Add(at.id.ID)
+		}
 	}
 	return k.began
 }

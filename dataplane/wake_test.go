@@ -214,7 +214,7 @@ func TestFiftyRequestsAtOnceAreOneWakeAndEachArrivesOnce(t *testing.T) {
 // What was written before it slept wakes nothing, and the next write would be a minute away.
 func TestAnInstanceThatWasUsedJustBeforeItSleptIsWokenAtOnce(t *testing.T) {
 	w := newWorld(t, &counter{}, usedLongAgo)
-	if res, body := w.do("POST", demo+"sync", adminToken, strings.NewReader("x")); res.StatusCode != 200 {
+	if res, body := w.do("POST", demo+"sync", adminToken, strings.NewReader("x")); res.StatusCode != http.StatusOK {
 		t.Fatalf("got %d %s", res.StatusCode, body)
 	}
 	w.used()

@@ -8,7 +8,9 @@ SHELL := /bin/bash -o pipefail
 STACK ?= dev
 FUZZTIME ?= 10s
 GO ?= go
-TOOL := $(GO) tool -modfile=hack/tools/go.mod
+# A tool's program, which Go builds and keeps. Not run by `go tool`, which ends with 0 when the tool
+# is killed: by the kernel for its memory, say, and then a lint that never ended would have passed.
+tool = $$($(GO) tool -n -modfile=$(CURDIR)/hack/tools/go.mod $(1))
 STACKCMD := $(GO) -C hack/stack run .
 MODULES := . hack/stack hack/stack/mutagen
 
@@ -118,10 +120,10 @@ build: ## Build the binaries into bin/
 
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
-	@$(TOOL) controller-gen object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
-	@$(TOOL) controller-gen crd:maxDescLen=0 paths=./pkg/podtemplate/ output:crd:dir=pkg/podtemplate/schema
+	@$(call tool,controller-gen) object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
+	@$(call tool,controller-gen) crd:maxDescLen=0 paths=./pkg/podtemplate/ output:crd:dir=pkg/podtemplate/schema
 	@rm -f install/rbac/*/zz_generated.role.yaml
-	@for role in $(notdir $(wildcard install/rbac/*)); do $(TOOL) controller-gen rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
+	@for role in $(notdir $(wildcard install/rbac/*)); do $(call tool,controller-gen) rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
 		paths=./install/rbac/$$role/ output:rbac:dir=install/rbac/$$role || exit 1; done
 
 .PHONY: verify
@@ -130,15 +132,15 @@ verify: deps ## Fail when generated files or modules are stale
 
 .PHONY: lint
 lint: deps ## golangci-lint over all modules
-	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(call tool,golangci-lint) run --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: vuln
 vuln: ## govulncheck (needs the Go vulnerability database over the network)
-	@$(TOOL) govulncheck ./...
+	@$(call tool,govulncheck) ./...
 
 .PHONY: fmt
 fmt: ## Format all Go code
-	@for m in $(MODULES); do (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint fmt -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(call tool,golangci-lint) fmt -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: deps
 deps:

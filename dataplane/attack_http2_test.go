@@ -255,6 +255,23 @@ func TestHTTP2StreamsAboveTheLimitAreRefused(t *testing.T) {
 	close(release)
 }
 
+// A connection that begins and gives up requests faster than they are served is ended, and counted.
+func TestARapidResetIsCounted(t *testing.T) {
+	w := newWorld(t, holder(), overTLS(t), func(s *setup) { s.opts.Limits.HTTP2Streams = 1 })
+	c := dialH2(t, strings.TrimPrefix(w.url, "http://"), 0)
+	defer c.Close()
+	for range 2000 {
+		id, err := c.request(true, plain("GET", demo+"proxy/hold")...)
+		if err != nil {
+			break // it was ended
+		}
+		if err := c.WriteRSTStream(id, http2.ErrCodeCancel); err != nil {
+			break
+		}
+	}
+	w.wantMetrics(`sandbar_dataplane_http2_errors_total{error="resets"} 1`, `sandbar_dataplane_http2_errors_total{error="streams"} 0`)
+}
+
 // What is no request in HTTP/2 (RFC 9113 section 8) is refused before a pod hears of it, and
 // what is one arrives as one. h2spec cannot be had here; instead a bare net/http server is asked
 // the same, and we answer alike wherever the request does not reach a handler.

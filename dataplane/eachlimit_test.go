@@ -198,7 +198,7 @@ func eachLimits() map[string]eachLimit {
 				t.Errorf("the second stream got %s", got)
 			}
 			return ""
-		}},
+		}, counted: `http2_errors_total{error="streams"} 1`},
 		"the time for a header": {limit: "readHeaderTimeoutSeconds", value: 1, exceed: func(t *testing.T, w *world) string {
 			conn := w.dial()
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost:")

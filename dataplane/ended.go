@@ -8,13 +8,15 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // net/http refuses a header by itself, before any handler of ours. What can be seen of that from
-// outside is what a connection was at when it ended; of all its causes that tells none alone.
+// outside is what a connection was at when it ended; of all its causes that tells none alone. Of
+// HTTP/2 it tells what the caller did wrong.
 
 // Values of the label during: what a connection was at. Its phase is the index.
 var duringNames = [...]string{phaseNew: "new", phaseHeader: "header", phaseRequest: "request", phaseIdle: "idle"}
@@ -22,6 +24,26 @@ var duringNames = [...]string{phaseNew: "new", phaseHeader: "header", phaseReque
 // duringHTTP2 is that of all HTTP/2 connections: net/http says that they idle before it says that
 // they are closed, whatever their streams were at.
 const duringHTTP2 = "http2"
+
+// Values of the label error; net/http has some fifty names, most of them for frames that no client
+// sends by mistake.
+const (
+	http2Streams = "streams"
+	http2Resets  = "resets"
+	http2Other   = "other"
+)
+
+// http2Error puts net/http's names of errors into few. They begin with what was ended and with the
+// code that the caller was told, as in stream_PROTOCOL_ERROR_over_max_streams.
+func http2Error(name string) string {
+	switch {
+	case strings.HasSuffix(name, "_over_max_streams"), strings.HasSuffix(name, "_over_max_streams_race"):
+		return http2Streams
+	case strings.HasSuffix(name, "_too_many_early_resets"): // CVE-2023-44487
+		return http2Resets
+	}
+	return http2Other
+}
 
 const (
 	phaseNew int32 = iota

@@ -60,6 +60,7 @@ type metrics struct {
 	transport *prometheus.GaugeVec
 
 	connectionsEnded *counters[string]
+	http2Errors      *counters[string]
 
 	auditLines   prometheus.Counter
 	auditDropped *counters[string]
@@ -116,6 +117,10 @@ func newMetrics(version string) *metrics {
 		"Connections of callers that ended, by what they were at; upgraded ones are streams instead.", "during"))
 	for _, during := range append(duringNames[:], duringHTTP2) {
 		m.connectionsEnded.get(during)
+	}
+	m.http2Errors = newCounters(one, newCounterVec(r, "http2_errors_total", "Errors of callers in HTTP/2, by what they did.", "error"))
+	for _, name := range []string{http2Streams, http2Resets, http2Other} {
+		m.http2Errors.get(name)
 	}
 	m.activityWrites = newCounters(one, newCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
 	m.holding = newGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()

@@ -290,6 +290,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	}
 	server := s.httpServer(noteRequests(s.probes(s.handler)), limits)
 	server.ConnState, server.ConnContext = bounded.observe, withPhase
+	server.HTTP2.CountError = func(name string) { s.metrics.http2Errors.get(http2Error(name)).Inc() }
 	if s.opts.Insecure {
 		return serving{server: server, listener: bounded}, nil
 	}

@@ -28,6 +28,8 @@ func TestIgnoredFollowsTheManual(t *testing.T) {
 		{"two asterisks cross directories", "", "a/**/c.js", "a/x/y/c.js", false, true},
 		{"two asterisks match none as well", "", "a/**/c.js", "a/c.js", false, true},
 		{"two asterisks at the end match what is inside", "", "a/**", "a", true, false},
+		{"two asterisks behind the first plain characters cross directories as well", "", "a**/c", "ab/x/c", false, true},
+		{"two asterisks behind another asterisk are as one", "", "*a**/c", "ab/x/c", false, false},
 		{"the last pattern decides", "", "*.log\n!keep.log", "keep.log", false, false},
 		{"nothing below an ignored directory comes back", "", "logs/\n!logs/keep", "logs/keep", false, true},
 		{"a deeper file decides first", "a", "!x", "a/x", false, false},
@@ -68,6 +70,8 @@ func FuzzAgainstGit(f *testing.F) {
 		{"a  \n b\n\\!a\n!", "/"},
 		{"/**", "b/**/"},
 		{"**/a/**/b", "*?*"},
+		{"a**/a", "b**/c"},
+		{"/a**/b\n!c/a**", "?**/c"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

@@ -47,13 +47,15 @@ func translate(p string) (expression string, ok bool) {
 func literal(b *strings.Builder, c byte) { b.WriteString(regexp.QuoteMeta(string(rune(c)))) }
 
 // stars translates a run of asterisks at i and returns what is behind it. Two or more that stand
-// for whole names match any number of directories; otherwise they are as one.
+// for whole names match any number of directories; otherwise they are as one. Git compares what
+// is in front of the first special character by itself and reads the rest as a pattern of its
+// own, so that asterisks behind "a" in "a**/b" stand for whole names as well.
 func stars(b *strings.Builder, p string, i int) int {
 	end := i
 	for end < len(p) && p[end] == '*' {
 		end++
 	}
-	begins := i == 0 || p[i-1] == '/'
+	begins := i == strings.IndexAny(p, `*?[\`) || p[i-1] == '/'
 	switch {
 	case end-i < 2 || !begins || end < len(p) && p[end] != '/':
 		b.WriteString(`[^/]*`)

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
 // Subject is what is measured.
@@ -137,6 +139,7 @@ func dial(ctx context.Context, s Subject, path string) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching %s: %w", s.Name, err)
 	}
+	c = rawconn.Of(c)
 	if s.TLS != nil {
 		c = tls.Client(c, s.TLS)
 	}

@@ -52,15 +52,22 @@ const (
 	phaseIdle
 )
 
-// phaseOf is where a connection of the verbs' listener has its phase.
-func phaseOf(conn net.Conn) *atomic.Int32 {
+// underneath is the TCP connection of one of the verbs' listener; nil if it ended before it was
+// looked at.
+func underneath(conn net.Conn) *rawconn.Conn {
 	if encrypted, ok := conn.(*tls.Conn); ok {
 		conn = encrypted.NetConn()
 	}
-	if plain, ok := conn.(*rawconn.Conn); ok {
+	plain, _ := conn.(*rawconn.Conn)
+	return plain
+}
+
+// phaseOf is where a connection has its phase.
+func phaseOf(conn net.Conn) *atomic.Int32 {
+	if plain := underneath(conn); plain != nil {
 		return &plain.Note
 	}
-	return new(atomic.Int32) // it ended before it was looked at
+	return new(atomic.Int32)
 }
 
 // during is what a connection that has ended was at.
@@ -71,18 +78,25 @@ func during(conn net.Conn) string {
 	return duringNames[phaseOf(conn).Load()]
 }
 
-type phaseKey struct{}
+type connKey struct{}
 
-// withPhase is the server's ConnContext hook, by which noteRequests finds the phase.
-func withPhase(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, phaseKey{}, phaseOf(conn))
+// withConn is the server's ConnContext hook, by which connOf finds the connection.
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, underneath(conn))
+}
+
+// connOf is the connection that a request came on; nil if it is not one of the verbs' listener, as
+// in tests.
+func connOf(r *http.Request) *rawconn.Conn {
+	conn, _ := r.Context().Value(connKey{}).(*rawconn.Conn)
+	return conn
 }
 
 // noteRequests notes that a handler has begun, of which no hook of the server tells.
 func noteRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if phase, ok := r.Context().Value(phaseKey{}).(*atomic.Int32); ok {
-			phase.Store(phaseRequest)
+		if conn := connOf(r); conn != nil {
+			conn.Note.Store(phaseRequest)
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -144,11 +144,26 @@ func (x *exchange) Write(p []byte) (int, error) {
 		x.WriteHeader(http.StatusOK)
 	}
 	deadline := x.setDeadlines()
-	n, err := x.ResponseWriter.Write(p)
+	n, err := x.writeWhole(p)
 	x.noteStall(err, deadline)
 	x.clearDeadlines()
 	x.bytesOut.Add(int64(n))
 	return n, err
+}
+
+// serverBuffer is what net/http gathers of an answer before it writes to the connection.
+const serverBuffer = 4 << 10
+
+// writeWhole has what net/http writes in parts, its buffer and then the rest, leave as one. TLS cuts
+// it into more parts. Not on HTTP/2, where other streams share the connection.
+func (x *exchange) writeWhole(p []byte) (int, error) {
+	if len(p) > serverBuffer && x.request.ProtoMajor == 1 {
+		if conn := connOf(x.request); conn != nil {
+			conn.Cork()
+			defer conn.Uncork()
+		}
+	}
+	return x.ResponseWriter.Write(p)
 }
 
 // FlushError implements what http.ResponseController flushes with.

@@ -183,8 +183,12 @@ func (h *handler) pass(x *exchange, to *target, res *http.Response) error {
 func (h *handler) copyBody(to *exchange, from io.Reader, flush bool) error {
 	buf := h.buffers.get()
 	defer h.buffers.put(buf)
+	more := func() bool { return false }
+	if body, ok := from.(interface{ Ready() bool }); ok && !flush {
+		more = body.Ready
+	}
 	for {
-		n, err := from.Read(buf[:])
+		n, err := readReady(from, buf[:], more)
 		if n > 0 {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
@@ -200,6 +204,18 @@ func (h *handler) copyBody(to *exchange, from io.Reader, flush bool) error {
 		}
 		if err != nil {
 			return fmt.Errorf("reading the answer: %w", err)
+		}
+	}
+}
+
+// readReady waits for one read, and then reads on for as long as there is more without waiting: a
+// pod's answer mostly lies there in two parts, and costs the caller one.
+func readReady(from io.Reader, buf []byte, more func() bool) (n int, err error) {
+	for {
+		read, err := from.Read(buf[n:])
+		n += read
+		if err != nil || n == len(buf) || !more() {
+			return n, err //nolint:wrapcheck // a reader's error
 		}
 	}
 }

@@ -289,7 +289,7 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 		return serving{}, fmt.Errorf("registering the metric of connections: %w", err)
 	}
 	server := s.httpServer(noteRequests(s.probes(s.handler)), limits)
-	server.ConnState, server.ConnContext = bounded.observe, withPhase
+	server.ConnState, server.ConnContext = bounded.observe, withConn
 	server.HTTP2.CountError = func(name string) { s.metrics.http2Errors.get(http2Error(name)).Inc() }
 	if s.opts.Insecure {
 		return serving{server: server, listener: bounded}, nil

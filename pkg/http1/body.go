@@ -50,6 +50,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader's error
 }
 
+// Ready tells whether Read gives something, or an error, without waiting for the peer. It may for a
+// body whose length the header states only: of another the bytes that are there may be those of
+// its framing.
+func (b *body) Ready() bool {
+	c := b.conn
+	if b.ended || c.in == nil {
+		return false
+	}
+	return c.in.Buffered() > 0 || !c.encrypted && !c.quiet()
+}
+
 // end decides what becomes of the connection: it is kept only after an exchange that is whole.
 // Bytes beyond the answer would be the answer to a request that nobody has sent yet.
 func (b *body) end(whole bool) {

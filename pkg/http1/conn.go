@@ -34,6 +34,8 @@ type conn struct {
 	host, endpoint string
 	// raw looks at the connection without reading from it; nil for what is no TCP, as in tests.
 	raw syscall.RawConn
+	// encrypted is set when what raw sees is not yet what Read gives.
+	encrypted bool
 	// look is what raw looks with, made once, and found what it found.
 	look  func(fd uintptr) bool
 	found bool
@@ -51,7 +53,7 @@ func newConn(t *Transport, nc net.Conn, host, endpoint string) *conn {
 	c := &conn{Conn: nc, transport: t, host: host, endpoint: endpoint}
 	under := nc
 	if wrapped, ok := nc.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
-		under = wrapped.NetConn()
+		under, c.encrypted = wrapped.NetConn(), true
 	}
 	if s, ok := under.(syscall.Conn); ok {
 		c.raw, _ = s.SyscallConn()

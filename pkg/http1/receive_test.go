@@ -80,6 +80,46 @@ func TestTheHeadersLimitIsNotTheBodys(t *testing.T) {
 	}
 }
 
+// Whoever reads on for as long as something is there must not come to wait.
+func TestABodyTellsWhatIsThere(t *testing.T) {
+	more := make(chan struct{})
+	p := newPod(t, func(_ int, c *net.TCPConn, in *bufio.Reader) {
+		if _, err := http.ReadRequest(in); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
+		<-more
+		_, _ = io.WriteString(c, "cd")
+	})
+	res, err := newTransport(t, p).RoundTrip(request(t, "GET", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b := res.Body.(*body)
+	part := make([]byte, 2)
+	if !b.Ready() {
+		t.Error("what came with the header is not there")
+	}
+	_, _ = io.ReadFull(b, part)
+	if b.Ready() {
+		t.Error("something is there that the pod has not sent")
+	}
+	close(more)
+	for deadline := time.Now().Add(20 * time.Second); !b.Ready(); {
+		if time.Now().After(deadline) {
+			t.Fatal("what the pod sent is not there")
+		}
+	}
+	if _, err := io.ReadFull(b, part); err != nil || string(part) != "cd" {
+		t.Errorf("got %q, %v", part, err)
+	}
+	_, _ = b.Read(part) // the end, if it did not come along
+	if b.Ready() {
+		t.Error("something is there after the end")
+	}
+}
+
 // What a pod sends must not reach a log by way of an error.
 func TestErrorsDoNotQuoteThePod(t *testing.T) {
 	for _, answer := range []string{"secret\r\n\r\n", "HTTP/1.1 secret\r\n\r\n", "HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n"} {

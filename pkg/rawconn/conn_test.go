@@ -243,3 +243,54 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
+
+// The kernel counts the segments that left: three without the cork. It waits for 200 ms only, so a
+// machine that stands still meanwhile has further tries.
+func TestWhatIsWrittenUnderACorkLeavesAsOne(t *testing.T) {
+	conn, peer := pair(t)
+	left := uint32(0)
+	for range 10 {
+		before := segments(t, conn)
+		conn.Cork()
+		for _, part := range []string{"one ", "two ", "three"} {
+			if _, err := io.WriteString(conn, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn.Uncork()
+		left = segments(t, conn) - before
+		got := make([]byte, len("one two three"))
+		if _, err := io.ReadFull(peer, got); err != nil || string(got) != "one two three" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		if left == 1 {
+			return
+		}
+	}
+	t.Errorf("%d segments left, not 1", left)
+}
+
+func segments(t *testing.T, conn *rawconn.Conn) uint32 {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info *unix.TCPInfo
+	if controlErr := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); controlErr != nil || err != nil {
+		t.Fatal(controlErr, err)
+	}
+	return info.Data_segs_out
+}
+
+func TestACorkOnAConnectionThatHasEndedDoesNothing(t *testing.T) {
+	conn, _ := pair(t)
+	conn.Close()
+	conn.Cork()
+	conn.Uncork()
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("a write gave %v", err)
+	}
+}

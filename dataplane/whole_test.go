@@ -62,7 +62,7 @@ func TestPartOfAnAnswerDoesNotWaitForTheRest(t *testing.T) {
 	const part = 10000
 	rest := make(chan struct{})
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", strconv.Itoa(2 * part))
+		w.Header().Set("Content-Length", strconv.Itoa(2*part))
 		_, _ = w.Write(make([]byte, part))
 		_ = http.NewResponseController(w).Flush()
 		<-rest

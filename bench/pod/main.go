@@ -107,7 +107,6 @@ func switched(then func(net.Conn)) http.HandlerFunc {
 
 // echo is nothing but reads and writes: what a byte takes is to be the way's, not the pod's.
 func echo(conn net.Conn) {
-	conn = rawconn.Of(conn)
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := conn.Read(buf)

@@ -129,7 +129,8 @@ func TestASyncCuresACrashingAppEvenIfNothingChanged(t *testing.T) {
 // A program that fails after a moment runs at most of the moments at which a sync can come: that
 // it runs just then must not keep it in its backoff of up to half a minute.
 func TestASyncStartsAnewAnAppThatDoesNotStayUp(t *testing.T) {
-	s := startSandbox(t, `echo up; test -e wait && exec sleep 1000; exit 3`, nil)
+	// What says "up" has decided to fail: the file cannot come in between.
+	s := startSandbox(t, `test -e wait && echo stays && exec sleep 1000; echo up; exit 3`, nil)
 	lines := s.lines("")
 	for range 2 {
 		await(t, lines, "up")
@@ -137,7 +138,7 @@ func TestASyncStartsAnewAnAppThatDoesNotStayUp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, "wait"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await(t, lines, "up") // the third attempt runs, and is too young to be a recovery
+	await(t, lines, "stays") // this attempt runs, and is too young to be a recovery
 	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"start"}`, 200); !reply.Restarted {
 		t.Errorf("the reply is %+v, want a restart", reply)
 	}

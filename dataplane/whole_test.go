@@ -7,13 +7,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/sandbar-dev/sandbar/pkg/rawconn/rawconntest"
 )
 
 // net/http writes an answer that is larger than its buffer in two parts, and the client's header
@@ -26,7 +25,7 @@ func TestAnAnswerThatIsThereLeavesAsOne(t *testing.T) {
 	in := bufio.NewReader(conn)
 	segments := uint32(0)
 	for range 10 {
-		before := segmentsIn(t, conn)
+		before := rawconntest.Info(t, conn).Data_segs_in
 		_, _ = io.WriteString(conn, authorized("GET", demo+"proxy/")+"\r\n")
 		res, err := http.ReadResponse(in, nil)
 		if err != nil {
@@ -35,26 +34,11 @@ func TestAnAnswerThatIsThereLeavesAsOne(t *testing.T) {
 		if got, err := io.ReadAll(res.Body); err != nil || string(got) != body {
 			t.Fatalf("got %d bytes, %v", len(got), err)
 		}
-		if segments = segmentsIn(t, conn) - before; segments == 1 {
+		if segments = rawconntest.Info(t, conn).Data_segs_in - before; segments == 1 {
 			return
 		}
 	}
 	t.Errorf("%d segments came, not 1", segments)
-}
-
-func segmentsIn(t *testing.T, conn *net.TCPConn) uint32 {
-	t.Helper()
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var info *unix.TCPInfo
-	if controlErr := raw.Control(func(fd uintptr) {
-		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); controlErr != nil || err != nil {
-		t.Fatal(controlErr, err)
-	}
-	return info.Data_segs_in
 }
 
 // A pod that makes a large answer slowly: what it has made must not wait for the rest.

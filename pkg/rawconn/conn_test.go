@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
+	"github.com/sandbar-dev/sandbar/pkg/rawconn/rawconntest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -250,7 +251,7 @@ func TestWhatIsWrittenUnderACorkLeavesAsOne(t *testing.T) {
 	conn, peer := pair(t)
 	left := uint32(0)
 	for range 10 {
-		before := segments(t, conn)
+		before := rawconntest.Info(t, conn).Data_segs_out
 		conn.Cork()
 		for _, part := range []string{"one ", "two ", "three"} {
 			if _, err := io.WriteString(conn, part); err != nil {
@@ -258,7 +259,7 @@ func TestWhatIsWrittenUnderACorkLeavesAsOne(t *testing.T) {
 			}
 		}
 		conn.Uncork()
-		left = segments(t, conn) - before
+		left = rawconntest.Info(t, conn).Data_segs_out - before
 		got := make([]byte, len("one two three"))
 		if _, err := io.ReadFull(peer, got); err != nil || string(got) != "one two three" {
 			t.Fatalf("got %q, %v", got, err)
@@ -268,21 +269,6 @@ func TestWhatIsWrittenUnderACorkLeavesAsOne(t *testing.T) {
 		}
 	}
 	t.Errorf("%d segments left, not 1", left)
-}
-
-func segments(t *testing.T, conn *rawconn.Conn) uint32 {
-	t.Helper()
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var info *unix.TCPInfo
-	if controlErr := raw.Control(func(fd uintptr) {
-		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	}); controlErr != nil || err != nil {
-		t.Fatal(controlErr, err)
-	}
-	return info.Data_segs_out
 }
 
 func TestACorkOnAConnectionThatHasEndedDoesNothing(t *testing.T) {

@@ -5,11 +5,20 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
 log=$(mktemp)
+
+# Whether Go took the end of the time for a failure, which it does at times before 1.27
+# (https://go.dev/issue/75804): it says nothing else then, and no input is written.
+only_time_ended() {
+  local said
+  said=$(grep -vE '^(fuzz: |exit status 1$|FAIL(\s|$))' "$log")
+  [[ $said =~ ^"--- FAIL: $1 ("[0-9.]+s\)$'\n    context deadline exceeded'$ ]]
+}
+
 trap 'rm -f "$log"' EXIT
 summary=() failed=0
 while IFS=: read -r file target; do
   echo "== fuzz $target for $time"
-  if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" >"$log" 2>&1; then
+  if go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$(dirname "$file")" >"$log" 2>&1 || only_time_ended "$target"; then
     result=ok
   else
     result=FAILED failed=1

@@ -27,18 +27,51 @@ type manner struct {
 	pause time.Duration
 }
 
-// The kernel keeps processes that wake each other on one processor or apart, for a while, and what
-// a relay adds differs by as much as it adds. Where they are depends on how long a way has its
-// turn, so all lengths are measured, and count alike.
-var unbroken = []manner{
+// manners differ in who sleeps. The kernel keeps processes that wake each other on one processor or
+// apart, and where they are depends on how long a way has its turn; so an echo without pauses is
+// measured with all lengths, which count alike. echo_alone is as somebody types: whoever is to read
+// the byte sleeps.
+var manners = []manner{
 	{name: "echo", burst: 10, turns: 200},
 	{name: "echo", burst: 100, turns: 20},
 	{name: "echo", burst: 1000, turns: 4},
 	{name: "echo", burst: 10000, turns: 2},
+	{name: "echo_alone", burst: 1, turns: 100, pause: 10 * time.Millisecond},
 }
 
-// alone is as somebody types: whoever is to read the byte sleeps, and so does the processor.
-var alone = manner{name: "echo_alone", burst: 1, turns: 100, pause: 10 * time.Millisecond}
+// sleeping is what the names end in of echoes on processors that sleep as they like. What it takes
+// to wake one is then on top, as often as a way has to: 25 µs each time in a virtual machine that
+// leaves its processor at once, next to nothing where the kernel polls for a while first.
+const sleeping = "_sleeping"
+
+// echoNames are the names of all echoes.
+func echoNames() []string {
+	return []string{"echo", "echo_alone", "echo" + sleeping, "echo_alone" + sleeping}
+}
+
+// echoesAwake measures each manner so many times, on processors that do not sleep: what is added
+// then is what the relay adds.
+func (b *bench) echoesAwake(ctx context.Context, turns int) error {
+	awake, err := keepAwake()
+	if err != nil {
+		return err
+	}
+	defer awake.Close()
+	return b.echoes(ctx, turns, "")
+}
+
+// echoes measures each manner so many times, and adds the suffix to its name.
+func (b *bench) echoes(ctx context.Context, turns int, suffix string) error {
+	for range turns {
+		for _, m := range manners {
+			m.name += suffix
+			if err := b.echo(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // echo measures all ways in one manner, and keeps each way's median, 99th percentile, and the
 // processor time that a byte takes there and back.

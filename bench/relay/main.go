@@ -67,17 +67,11 @@ type bench struct {
 // turns measures each figure so many times. Bulk comes after the echoes: for a while after it the
 // kernel spreads processes over processors that it had kept together.
 func (b *bench) turns(ctx context.Context, turns int, long time.Duration) error {
-	for range turns {
-		for _, m := range append(unbroken, alone) {
-			if err := b.echo(ctx, m); err != nil {
-				return err
-			}
-		}
+	if err := b.echoesAwake(ctx, turns); err != nil {
+		return err
 	}
-	for range turns {
-		if err := b.placed(ctx); err != nil {
-			return err
-		}
+	if err := b.echoes(ctx, turns, sleeping); err != nil {
+		return err
 	}
 	for turn := range turns {
 		for _, w := range b.ways {
@@ -142,24 +136,22 @@ func (b *bench) fields() []report.Field {
 		{Key: "mbps", Value: median(sandbar, "mbps")},
 		{Key: "vs_direct", Value: median(sandbar, "mbps") / median(direct, "mbps")},
 	}
-	for _, m := range []string{"echo", "echo_alone"} {
+	for _, m := range echoNames() {
 		fields = append(fields,
 			report.Field{Key: m + "_added_us", Value: report.Median(b.added(sandbar, m))},
 			report.Field{Key: m + "_us", Value: median(sandbar, m+"_us")},
 			report.Field{Key: m + "_p99_us", Value: median(sandbar, m+"_p99_us")},
 			report.Field{Key: m + "_cpu_us", Value: median(sandbar, m+"_cpu_us")})
 	}
-	for _, p := range placements {
-		fields = append(fields, report.Field{Key: p.name + "_added_us", Value: report.Median(b.added(sandbar, p.name))})
-	}
 	for _, w := range b.ways {
 		if w.name == sandbar || w.name == direct {
 			continue
 		}
-		fields = append(fields, report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")},
-			report.Field{Key: w.name + "_echo_cpu_us", Value: median(w.name, "echo_cpu_us")})
-		for _, m := range append([]string{"echo", "echo_alone"}, placementNames()...) {
-			fields = append(fields, report.Field{Key: w.name + "_" + m + "_added_us", Value: report.Median(b.added(w.name, m))})
+		fields = append(fields, report.Field{Key: w.name + "_mbps", Value: median(w.name, "mbps")})
+		for _, m := range echoNames() {
+			fields = append(fields,
+				report.Field{Key: w.name + "_" + m + "_added_us", Value: report.Median(b.added(w.name, m))},
+				report.Field{Key: w.name + "_" + m + "_cpu_us", Value: median(w.name, m+"_cpu_us")})
 		}
 	}
 	return fields

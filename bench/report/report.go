@@ -114,6 +114,15 @@ func environment() map[string]string {
 	if data, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		env["kernel"], _, _ = strings.Cut(strings.TrimSpace(string(data)), "-")
 	}
+	// Where a virtual machine's processor does not poll for a while before it sleeps, each wake costs.
+	for key, file := range map[string]string{
+		"idle_governor":      "/sys/devices/system/cpu/cpuidle/current_governor_ro",
+		"guest_halt_poll_ns": "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
+	} {
+		if data, err := os.ReadFile(file); err == nil {
+			env[key] = strings.TrimSpace(string(data))
+		}
+	}
 	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(data)) {
 			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {

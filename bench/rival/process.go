@@ -10,10 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // CPU is the processor time that a process and its children have had, to the nanosecond; 0 for the
@@ -24,7 +21,7 @@ func CPU(pid int) (time.Duration, error) {
 		return 0, nil
 	}
 	var total time.Duration
-	err := eachThread(pid, func(dir string, _ int) error {
+	err := eachThread(pid, func(dir string) error {
 		data, err := os.ReadFile(dir + "/schedstat")
 		if err != nil {
 			return nil //nolint:nilerr // the thread has ended meanwhile
@@ -40,33 +37,14 @@ func CPU(pid int) (time.Duration, error) {
 	return total, err
 }
 
-// Place has a process and its children run on these processors only.
-func Place(pid int, processors ...int) error {
-	var set unix.CPUSet
-	for _, n := range processors {
-		set.Set(n)
-	}
-	return eachThread(pid, func(_ string, thread int) error {
-		if err := unix.SchedSetaffinity(thread, &set); err != nil && !errors.Is(err, syscall.ESRCH) { // it has ended meanwhile
-			return fmt.Errorf("placing a process: %w", err)
-		}
-		return nil
-	})
-}
-
-// eachThread does something for each thread of a process and of its children, by its folder and
-// its number.
-func eachThread(pid int, do func(dir string, thread int) error) error {
+// eachThread does something for each thread of a process and of its children, by its folder.
+func eachThread(pid int, do func(dir string) error) error {
 	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	if err != nil || len(dirs) == 0 {
 		return fmt.Errorf("looking at process %d: it has no threads: %w", pid, errors.Join(err, os.ErrNotExist))
 	}
 	for _, dir := range dirs {
-		thread, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			return fmt.Errorf("looking at process %d: %w", pid, err)
-		}
-		if err := do(dir, thread); err != nil {
+		if err := do(dir); err != nil {
 			return err
 		}
 		children, _ := os.ReadFile(dir + "/children")

@@ -101,7 +101,7 @@ func (w *world) used() {
 	w.t.Helper()
 	eventually(w.t, "the Lease is written", func() bool {
 		lease, err := w.runtime.CoordinationV1().Leases(demoID.Namespace()).Get(context.Background(), placement.ActivityLease, metav1.GetOptions{})
-		return err == nil && time.Since(lease.Spec.RenewTime.Time) < time.Minute
+		return err == nil && lease.Spec.RenewTime != nil && time.Since(lease.Spec.RenewTime.Time) < time.Minute
 	})
 }
 

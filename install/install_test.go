@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -144,39 +145,84 @@ func TestTheProvidersRightsAreNarrow(t *testing.T) {
 	}
 }
 
-func TestTenantRolesNameEveryVerbOfTheBuiltInTemplatesAndNoStatusWrite(t *testing.T) {
-	granted := map[string]bool{}
-	files, err := filepath.Glob("tenant-roles/*.yaml")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("tenant roles: %v, %v; want 3", files, err)
+// rightsOn are the rights that the data plane asks for when the verbs of a kind are used with all of
+// their methods, as "verb subresource".
+func rightsOn(dp *sandbarv1alpha1.DataPlane) map[string]bool {
+	rights := map[string]bool{"create renew": true}
+	verbs := map[string]string{"GET": "get", "HEAD": "get", "OPTIONS": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+	ask := func(component string, endpoints map[string]sandbarv1alpha1.Endpoint) {
+		for name, e := range endpoints {
+			switch {
+			case e.From != "":
+				rights["get "+name] = true
+			case e.Upgrade && name != contract.ProxyVerb:
+				rights["create "+name] = true
+			default:
+				for _, method := range e.Methods {
+					rights[verbs[method]+" "+name] = true
+				}
+			}
+		}
+		if _, ok := contract.Preview(dp, component); ok {
+			rights["create proxy-url"], rights["delete proxy-url"] = true, true
+		}
 	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
+	ask("", dp.Endpoints)
+	for name, component := range dp.Components {
+		ask(name, component.Endpoints)
+	}
+	return rights
+}
+
+func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T) {
+	want := map[string]map[string]bool{"operator": {}, "previewer": {}, "viewer": {}}
+	plurals := map[string]string{"redis": "redis", "sandbox": "sandboxes", "sandbox-runner": "sandboxrunners", "web-app": "webapps"}
+	for _, name := range templates.Names() {
+		tmpl, err := templates.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource := plurals[name]
+		rights := rightsOn(contract.Complete(&tmpl.Spec))
+		for right := range rights {
+			verb, subresource, _ := strings.Cut(right, " ")
+			want["operator"][verb+" "+resource+"/"+subresource] = true
+			if slices.Contains([]string{"get status", "get log", "get process"}, right) {
+				want["viewer"][verb+" "+resource+"/"+subresource] = true
+			}
+			if subresource == "proxy" || right == "create proxy-url" {
+				want["previewer"][verb+" "+resource+"/"+subresource] = true
+			}
+		}
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+			want["operator"][verb+" "+resource] = true
+		}
+		for _, verb := range []string{"get", "list", "watch"} {
+			want["viewer"][verb+" "+resource] = true
+		}
+		if rights["get proxy"] {
+			want["previewer"]["get "+resource] = true
+		}
+	}
+	for _, name := range TenantRoles() {
+		raw, err := TenantRole(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		role := &rbacv1.ClusterRole{}
 		if err := yaml.UnmarshalStrict(raw, role); err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("%s: %v", name, err)
 		}
+		got := map[string]bool{}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				granted[resource] = true
-				if strings.HasSuffix(resource, "/status") && !slices.Equal(rule.Verbs, []string{"get"}) {
-					t.Errorf("%s lets tenants %v %s", file, rule.Verbs, resource)
+				for _, verb := range rule.Verbs {
+					got[verb+" "+resource] = true
 				}
 			}
 		}
-	}
-	for name, resource := range map[string]string{"sandbox-runner": "sandboxrunners", "redis": "redis"} {
-		tmpl, err := templates.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, verb := range contract.Subresources(&tmpl.Spec.DataPlane) {
-			if !granted[resource+"/"+verb] {
-				t.Errorf("no role grants %s/%s", resource, verb)
-			}
+		if diff := cmp.Diff(want[name], got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

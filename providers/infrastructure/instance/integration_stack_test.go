@@ -152,19 +152,24 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
+// createCRDs creates all before it waits for any: each takes kcp five seconds.
 func (p *provider) createCRDs(t *testing.T) {
 	t.Helper()
 	files, err := crds.Files.ReadDir(".")
 	mustDo(t, err)
+	var kinds []schema.GroupVersionKind
 	for _, file := range files {
 		data, err := crds.Files.ReadFile(file.Name())
 		mustDo(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		mustDo(t, yaml.Unmarshal(data, crd))
 		mustDo(t, p.client.Create(t.Context(), crd))
+		kinds = append(kinds, schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: crd.Spec.Names.ListKind})
+	}
+	for _, kind := range kinds {
 		eventually(t, "the CRD", func() error {
 			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: crd.Spec.Names.ListKind})
+			list.SetGroupVersionKind(kind)
 			return p.client.List(t.Context(), list)
 		})
 	}

@@ -46,19 +46,26 @@ func newApplier(where string, cfg *rest.Config, opts Options, report *Report) (*
 }
 
 func (a *applier) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var crds []*unstructured.Unstructured // applied, and perhaps not served yet
 	for _, object := range objects {
+		isCRD := object.GetKind() == "CustomResourceDefinition"
+		if !isCRD {
+			// All at once: kcp takes five seconds to serve one, however many there are.
+			if err := a.established(ctx, crds); err != nil {
+				return err
+			}
+			crds = nil
+		}
 		action, err := a.apply(ctx, object)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), qualified(object), err)
 		}
 		a.report.add(a.where, object.GetKind(), qualified(object), action)
-		if object.GetKind() == "CustomResourceDefinition" && !a.opts.DryRun {
-			if err := a.established(ctx, object); err != nil {
-				return err
-			}
+		if isCRD && !a.opts.DryRun {
+			crds = append(crds, object)
 		}
 	}
-	return nil
+	return a.established(ctx, crds)
 }
 
 func qualified(object *unstructured.Unstructured) string {
@@ -110,22 +117,25 @@ func content(object *unstructured.Unstructured) map[string]any {
 	return c.Object
 }
 
-// established waits until a CRD is served.
-func (a *applier) established(ctx context.Context, crd *unstructured.Unstructured) error {
-	err := a.wait(ctx, crd, func(object *unstructured.Unstructured) bool {
-		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-		for _, c := range conditions {
-			condition, _ := c.(map[string]any)
-			if condition["type"] == "Established" && condition["status"] == "True" {
-				return true
-			}
+// established waits until CRDs are served.
+func (a *applier) established(ctx context.Context, crds []*unstructured.Unstructured) error {
+	for _, crd := range crds {
+		if err := a.wait(ctx, crd, isEstablished); err != nil {
+			return fmt.Errorf("waiting for CustomResourceDefinition %s to be served: %w", crd.GetName(), err)
 		}
-		return false
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for CustomResourceDefinition %s to be served: %w", crd.GetName(), err)
 	}
 	return nil
+}
+
+func isEstablished(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] == "Established" && condition["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }
 
 // wait watches one object until it is as wanted, and copies it into object.

@@ -5,8 +5,10 @@ package dataplane
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +212,21 @@ func TestAnEarlierFlightIsNotJoined(t *testing.T) {
 	}
 }
 
+// Nor is a stream, of what happened after the question.
+func TestAStreamDoesNotWaitForAnAnswerFromBeforeItsBindingChanged(t *testing.T) {
+	w := newWorld(t, follower())
+	w.watched()
+	stream := w.follow(adminToken)
+	w.putOffLooks()
+	a, end := w.server.handler.authorizer, make(chan struct{})
+	defer close(end)
+	key := w.server.handler.live.of("cluster1", "")[0].x.question.key()
+	a.flights.DoChan(string(key[:]), func() (any, error) { <-end; return answer{grant: grant{id: demoID}}, nil })
+	w.kcp.set(func() { w.kcp.rights[adminToken] = map[string]bool{"access": true} })
+	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
+	eventually(t, "the stream has ended", func() bool { return hasEnded(stream) })
+}
+
 func TestRequestsThatEndLeaveNothingBehind(t *testing.T) {
 	w := newWorld(t, recorder())
 	for range 3 {
@@ -231,10 +248,51 @@ func TestALookIsNeverLate(t *testing.T) {
 	if recheckAfter < 15*time.Second {
 		t.Errorf("streams ask every %v", recheckAfter)
 	}
+	soonest, latest := time.Hour, time.Duration(0)
 	for range 1000 {
-		if d := jittered(); d < recheckAfter || d >= recheckAfter+recheckSpread {
+		d := jittered()
+		if d < recheckAfter || d >= recheckAfter+recheckSpread {
 			t.Fatalf("the next look is in %v", d)
 		}
+		soonest, latest = min(soonest, d), max(latest, d)
+	}
+	if latest-soonest < recheckSpread/2 {
+		t.Errorf("streams that begin together all ask between %v and %v later", soonest, latest)
+	}
+}
+
+// What kcp said a while ago does for a look only if it is young, or a right would last longer by as
+// long as answers are kept.
+func TestALookTakesAnAnswerThatIsYoungAndNoOther(t *testing.T) {
+	for age, want := range map[time.Duration]int64{recheckAge - time.Second: 0, recheckAge + time.Second: 1} {
+		t.Run(fmt.Sprintf("one of %v has kcp asked %d times", age, want), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked atomic.Int64
+				who, err := newAskers(func() *Limits { asked.Add(1); return &Limits{} }) // called right before kcp
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, who, newMetrics("test"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := &handler{live: newLive(), authorizer: a, settings: &settings{}}
+				h.settings.current.Store(&snapshot{limits: Limits{KcpTolerance: time.Hour}})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				q := question{caller: tenant.Bearer("opaque"), verb: "get"}
+				s := &supervisor{h: h, x: &exchange{question: q}, ctx: ctx, cancel: cancel, lastGood: time.Now()}
+				s.begin(time.Now())
+				defer s.stop()
+				a.answers.Add(q.key(), answer{refused: tooMany(causeQuestions, "", 0), asked: time.Now(), expires: time.Now().Add(time.Hour)})
+				time.Sleep(age)
+				s.now(time.Time{})
+				synctest.Wait()
+				if got := asked.Load(); got != want {
+					t.Errorf("kcp was asked %d times", got)
+				}
+			})
+		})
 	}
 }
 

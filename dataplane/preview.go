@@ -25,6 +25,9 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 	if !valid {
 		return noPreview()
 	}
+	if refused := wellFormed(x.request); refused != nil {
+		return refused
+	}
 	if !h.ready() {
 		return unavailable(causeStarting, "the data plane is starting: try again", 0, nil)
 	}

@@ -6,6 +6,7 @@ package dataplane
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,6 +180,35 @@ func TestASessionOfAnInstanceThatIsGoneOpensNoOther(t *testing.T) {
 	wantStatus(t, res, body, http.StatusNotFound)
 	if got := w.lastReason(); got != causeNotPlaced && got != causeAmbiguous {
 		t.Errorf("reason %q", got)
+	}
+}
+
+// TestAPreviewRefusesWhatPathsRefuse: the host leads past the router of paths, not past this.
+func TestAPreviewRefusesWhatPathsRefuse(t *testing.T) {
+	w := newPreviewWorld(t, recorder(), overTLS(t))
+	session := preview.CookieName + "=" + sealed(t, preview.Session, previewHost, nil)
+	for name, c := range map[string]struct {
+		more []string
+		want string // one of several where the stream may be reset before its answer
+	}{
+		"nothing, to compare":              {nil, "200"},
+		"a length with a sign":             {[]string{"content-length", "+5"}, "400 reset"},
+		"two lengths":                      {[]string{"content-length", "5", "content-length", "0"}, "400 reset"},
+		"an expectation that there is not": {[]string{"expect", "smuggled"}, "417"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := dialH2(t, strings.TrimPrefix(w.url, "http://"), 0)
+			defer conn.Close()
+			id, err := conn.request(true, append([]string{
+				":method", "POST", ":scheme", "https", ":authority", previewHost, ":path", "/", "cookie", session, "origin", "https://" + previewHost,
+			}, c.more...)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := conn.answer(id); !slices.Contains(strings.Fields(c.want), got) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -63,9 +63,9 @@ func (r *relay) run() error {
 	defer r.close()
 	defer context.AfterFunc(r.ctx, r.close)()
 	r.lastSent.Store(time.Now().UnixNano())
-	up := make(chan error, 1)
-	go func() { up <- r.one(&r.client, &r.pod) }()
-	down := r.one(&r.pod, &r.client)
+	up, upEnded, downEnded := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	go func() { up <- r.one(&r.client, &r.pod, upEnded, downEnded) }()
+	down := r.one(&r.pod, &r.client, downEnded, upEnded)
 	return errors.Join(<-up, down)
 }
 
@@ -73,7 +73,7 @@ func (r *relay) close() { _ = r.client.conn.Close(); _ = r.pod.conn.Close() }
 
 // one relays one way. A failure, or a defect of ours, ends this relay and no other: no server
 // recovers what panics on a relay's goroutines.
-func (r *relay) one(src, dst *end) (err error) {
+func (r *relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{}) (err error) {
 	defer func() {
 		if defect := recover(); defect != nil {
 			err = fmt.Errorf("%w: %v\n%s", errDefect, defect, debug.Stack())
@@ -81,8 +81,29 @@ func (r *relay) one(src, dst *end) (err error) {
 		if err != nil {
 			r.close() // frees the other direction
 		}
+		close(ended)
+		if err == nil && !r.outlasts(other) {
+			r.close()
+			err = errIdle
+		}
 	}()
 	return r.copy(src, dst)
+}
+
+// outlasts waits until the other direction has ended too; false if nothing was sent for too long. That
+// direction does not see it when it waits to write: only reads have deadlines, and the one here, which
+// would have passed, is over.
+func (r *relay) outlasts(other <-chan struct{}) bool {
+	for left := r.idle; left > 0; left = r.idle - time.Since(time.Unix(0, r.lastSent.Load())) {
+		timer := time.NewTimer(left)
+		select {
+		case <-other:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+	return false
 }
 
 // copy moves what src sends to dst, and tells dst when src has no more.

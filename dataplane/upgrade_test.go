@@ -346,6 +346,32 @@ func TestARelayThatIsIdleEnds(t *testing.T) {
 	})
 }
 
+// The direction that is left waits to write, and the side whose reads would have told has no more to say.
+func TestARelayEndsWhenACallerWhoHasHalfClosedTakesNothing(t *testing.T) {
+	client, caller := tcpPair(t)
+	pod, podPeer := tcpPair(t)
+	r := relay{ctx: t.Context(), idle: 100 * time.Millisecond, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
+	ended, sent := make(chan error, 1), make(chan struct{})
+	go func() { ended <- r.run() }()
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(podPeer, zeros{})
+	}()
+	if err := caller.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errIdle) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the relay goes on although nothing is taken")
+		client.Close()
+	}
+	<-sent
+}
+
 func TestARelayMovesMuchBothWays(t *testing.T) {
 	w := newWorld(t, switcher("", func(conn net.Conn, in *bufio.Reader) { _, _ = io.Copy(conn, in) }))
 	conn := w.dial()

@@ -330,6 +330,33 @@ func TestAPodThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
+// A program may print nothing for long, and the pod then says nothing of its log either.
+func TestALogThatHasNothingToSayYetIsNotCut(t *testing.T) {
+	heard, release := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/logs" {
+			<-r.Context().Done()
+			return
+		}
+		close(heard)
+		<-release
+		_, _ = io.WriteString(w, "at last\n")
+	}), func(s *setup) { s.opts.Limits.ResponseTimeout = 50 * time.Millisecond })
+	told := make(chan string, 1)
+	go func() {
+		_, body := w.do("GET", demo+"log", adminToken, nil)
+		told <- body
+	}()
+	<-heard
+	// What began later and is no stream has run out of time.
+	res, body := w.do("GET", demo+"proxy", adminToken, nil)
+	wantStatus(t, res, body, http.StatusGatewayTimeout)
+	close(release)
+	if got := <-told; got != "at last\n" {
+		t.Errorf("the log was %q", got)
+	}
+}
+
 func TestABodyAboveTheLimitIs413(t *testing.T) {
 	heard := make(chan string, 10)
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

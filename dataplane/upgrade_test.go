@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"golang.org/x/sys/unix"
 
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
@@ -346,6 +348,30 @@ func TestARelayThatIsIdleEnds(t *testing.T) {
 	})
 }
 
+// silent is a side of a pipe that can be told that nothing more comes.
+type silent struct{ net.Conn }
+
+func (silent) CloseWrite() error { return nil }
+
+// An app that leaves its side open when the caller has nothing more to say would else hold the stream
+// for as long as one may idle.
+func TestWhatIsLeftOfARelayEndsSoonWhenItIsQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, caller := net.Pipe()
+		pod, podPeer := net.Pipe()
+		defer podPeer.Close()
+		r := relay{ctx: t.Context(), idle: time.Hour, client: end{silent{client}, nil, new(atomic.Int64)}, pod: end{silent{pod}, nil, new(atomic.Int64)}}
+		ended := make(chan error, 1)
+		go func() { ended <- r.run() }()
+		synctest.Wait() // both directions wait with the long limit
+		began := time.Now()
+		caller.Close()
+		if err := <-ended; !errors.Is(err, errIdle) || time.Since(began) != halfCloseIdle {
+			t.Errorf("ended after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
 // The direction that is left waits to write, and the side whose reads would have told has no more to say.
 func TestARelayEndsWhenACallerWhoHasHalfClosedTakesNothing(t *testing.T) {
 	client, caller := tcpPair(t)
@@ -387,6 +413,31 @@ func TestARelayMovesMuchBothWays(t *testing.T) {
 	}
 	eventually(t, "the bytes are counted", func() bool {
 		return strings.Contains(w.logs.String(), fmt.Sprintf(`"bytesIn":%d,"bytesOut":%d`, size, size))
+	})
+}
+
+// Bulk goes from socket to socket in the kernel, by way of a pipe; a wrapper around either side would
+// end that unseen. While nobody takes it, the pipe has it.
+func TestTheKernelMovesWhatIsMuch(t *testing.T) {
+	w := newWorld(t, switcher("", func(conn net.Conn, _ *bufio.Reader) { _, _ = io.Copy(conn, zeros{}) }))
+	conn := w.dial()
+	switched(t, conn, demo+"proxy", "")
+	eventually(t, "bytes are in a pipe", func() bool {
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if kind, _ := os.Readlink("/proc/self/fd/" + file.Name()); !strings.HasPrefix(kind, "pipe:") {
+				continue
+			}
+			if fd, err := strconv.Atoi(file.Name()); err == nil && fd > 2 {
+				if n, err := unix.IoctlGetInt(fd, unix.TIOCINQ); err == nil && n > 0 {
+					return true
+				}
+			}
+		}
+		return false
 	})
 }
 

@@ -41,28 +41,36 @@ func TestAnAnswerThatIsThereLeavesAsOne(t *testing.T) {
 	t.Errorf("%d segments came, not 1", segments)
 }
 
-// A pod that makes a large answer slowly: what it has made must not wait for the rest.
+// A pod that makes an answer slowly: what it has made must not wait for the rest. Of a small part of an
+// answer whose length is known only events are not kept until there is more.
 func TestPartOfAnAnswerDoesNotWaitForTheRest(t *testing.T) {
-	const part = 10000
-	rest := make(chan struct{})
-	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", strconv.Itoa(2*part))
-		_, _ = w.Write(make([]byte, part))
-		_ = http.NewResponseController(w).Flush()
-		<-rest
-		_, _ = w.Write(make([]byte, part))
-	}))
-	conn := w.dial()
-	_, _ = io.WriteString(conn, authorized("GET", demo+"proxy/")+"\r\n")
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.CopyN(io.Discard, res.Body, part); err != nil {
-		t.Fatalf("the first part did not come: %v", err)
-	}
-	close(rest)
-	if n, err := io.Copy(io.Discard, res.Body); err != nil || n != part {
-		t.Errorf("of the rest %d bytes came, %v", n, err)
+	for kind, part := range map[string]int{"application/octet-stream": 10000, "text/event-stream": 10} {
+		t.Run(fmt.Sprintf("%d bytes of %s", part, kind), func(t *testing.T) {
+			rest := make(chan struct{})
+			w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", kind)
+				w.Header().Set("Content-Length", strconv.Itoa(2*part))
+				_, _ = w.Write(make([]byte, part))
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-rest:
+				case <-r.Context().Done():
+				}
+				_, _ = w.Write(make([]byte, part))
+			}))
+			conn := w.dial()
+			_, _ = io.WriteString(conn, authorized("GET", demo+"proxy/")+"\r\n")
+			res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.CopyN(io.Discard, res.Body, int64(part)); err != nil {
+				t.Fatalf("the first part did not come: %v", err)
+			}
+			close(rest)
+			if n, err := io.Copy(io.Discard, res.Body); err != nil || n != int64(part) {
+				t.Errorf("of the rest %d bytes came, %v", n, err)
+			}
+		})
 	}
 }

@@ -45,9 +45,11 @@ func TestPreviewsInABrowser(t *testing.T) {
 	t.Run("the app is told where it is and not who looks at it", p.tellsTheApp)
 	t.Run("neither its scripts nor another preview get a preview's cookies", p.keepsCookiesApart)
 	t.Run("a service worker controls its own preview and no other", p.keepsWorkersApart)
+	// From here on the browser has a session of the one for pages of the other and sends it along: until
+	// then its partitions alone would keep them apart.
+	t.Run("a link opens in the frame of another site", p.opensInAFrame)
 	t.Run("another preview can neither fetch nor embed what a preview shows", p.keepsOthersOut)
 	t.Run("a WebSocket opens for the preview's own pages and no other", p.opensSocketsForItsOwn)
-	t.Run("a link opens in the frame of another site", p.opensInAFrame)
 	t.Run("who loses the right sees the page no more, and its WebSocket is cut", p.endsWithTheRight)
 	t.Run("what was given out ends when it is revoked", p.endsWhenRevoked)
 }

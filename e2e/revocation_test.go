@@ -8,7 +8,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,38 +75,45 @@ func TestWithdrawnRightsEnd(t *testing.T) {
 }
 
 // TestWhatGoesEndsStreamsAtOnce: a stream does not wait for its next look when the binding or the
-// instance behind it goes. The looks are at least 15 s apart; the deadline is below that.
+// instance behind it goes. The looks are at least 15 s apart; the deadline is below that. The pod ends
+// too then, and the stream with it: the audit log says that it was cut.
 func TestWhatGoesEndsStreamsAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, remove := range map[string]func(*tenant, *instance){
-		"the instance": func(_ *tenant, box *instance) { box.delete() },
-		"the binding": func(tn *tenant, _ *instance) {
+	for name, c := range map[string]struct {
+		remove  func(*tenant, *instance)
+		reasons []string
+	}{
+		"the instance": {func(_ *tenant, box *instance) { box.delete() }, []string{"instance_ended"}},
+		"the binding": {func(tn *tenant, _ *instance) {
 			if err := tn.dyn.Resource(apibindings).Delete(tn.t.Context(), "sandbar.dev", metav1.DeleteOptions{}); err != nil {
 				tn.t.Fatal(err)
 			}
-		},
+		}, []string{"authorization_ended", "instance_ended"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tn := newTenant(t, "alice")
 			box := tn.runner("web")
 			box.waitReady()
-			owner := callAs(t, tn.token)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			lines := box.follow(ctx, owner)
+			stream := callAs(t, tn.token).open(ctx, http.MethodGet, box.base()+"/log?follow=true&tail=0", nil)
 			began := time.Now()
-			remove(tn, box)
+			c.remove(tn, box)
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				for range lines {
-				}
+				_, _ = io.Copy(io.Discard, stream.Body)
+				stream.Body.Close()
 			}()
 			select {
 			case <-ended:
 				t.Logf("the stream was cut after %v", time.Since(began).Round(time.Millisecond))
 			case <-time.After(10 * time.Second):
 				t.Fatal("the stream goes on")
+			}
+			events := auditEvents(t, stream.Header.Get("Audit-Id"), 2)
+			if end := events[len(events)-1]; end.Code != http.StatusOK || !slices.Contains(c.reasons, end.Reason) {
+				t.Errorf("it was not cut: %+v", end)
 			}
 			waitGone(t, box.id)
 		})

@@ -22,6 +22,7 @@ import (
 // servePreview takes a request on a preview's host through its steps.
 func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refusal {
 	x.onPreview = true
+	h.front.strip(x.request.Header) // a session says who calls, and the app gets them from nobody
 	if !valid {
 		return noPreview()
 	}

@@ -124,9 +124,7 @@ func (f *frontProxies) identify(r *http.Request) (tenant.Caller, bool) {
 		return tenant.Caller{}, false
 	}
 	response, ok, err := f.request.AuthenticateRequest(r)
-	static := func(names []string) headerrequest.StaticStringSlice { return names }
-	headerrequest.ClearAuthenticationHeaders(r.Header, static(f.headers.UsernameHeaders), static(f.headers.UIDHeaders),
-		static(f.headers.GroupHeaders), static(f.headers.ExtraHeaderPrefixes))
+	f.strip(r.Header)
 	if err != nil || !ok {
 		return tenant.Caller{}, false
 	}
@@ -138,6 +136,16 @@ func (f *frontProxies) identify(r *http.Request) (tenant.Caller, bool) {
 	return tenant.Subject(authenticationv1.UserInfo{
 		Username: user.GetName(), UID: user.GetUID(), Groups: user.GetGroups(), Extra: extra,
 	}), true
+}
+
+// strip removes the headers that name the caller.
+func (f *frontProxies) strip(h http.Header) {
+	if f == nil {
+		return
+	}
+	static := func(names []string) headerrequest.StaticStringSlice { return names }
+	headerrequest.ClearAuthenticationHeaders(h, static(f.headers.UsernameHeaders), static(f.headers.UIDHeaders),
+		static(f.headers.GroupHeaders), static(f.headers.ExtraHeaderPrefixes))
 }
 
 // ask makes a TLS server ask for a client certificate, and name the CA, so that browsers, which

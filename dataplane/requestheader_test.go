@@ -25,6 +25,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
 
 // authority is a CA for client certificates.
@@ -106,7 +108,7 @@ func (w *world) as(certificate *tls.Certificate, protocol, path string, header h
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	req.Header = header
+	req.Header, req.Host = header, header.Get("Host")
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		w.t.Fatal(err)
@@ -247,6 +249,32 @@ func TestHeadersThatNameTheCallerEndHere(t *testing.T) {
 				t.Error("the pod lacks a header that names nobody")
 			}
 		})
+	}
+}
+
+func TestHeadersThatNameTheCallerEndAtPreviewsToo(t *testing.T) {
+	caFile := filepath.Join(t.TempDir(), "front.crt")
+	if err := os.WriteFile(caFile, newAuthority(t).pem(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newPreviewWorld(t, recorder(), overTLS(t), func(s *setup) {
+		s.opts.RequestHeader = RequestHeader{
+			ClientCAFile: caFile, UsernameHeaders: []string{"X-Hub-User"}, UIDHeaders: []string{"X-Hub-Uid"},
+			GroupHeaders: []string{"X-Hub-Group"}, ExtraHeaderPrefixes: []string{"X-Hub-Extra-"},
+		}
+	})
+	_, body := w.as(nil, "http/1.1", "/", http.Header{
+		"Host": {previewHost}, "Cookie": {preview.CookieName + "=" + sealed(t, preview.Session, previewHost, nil)},
+		"X-Hub-User": {"system:admin"}, "X-Hub-Uid": {"u"}, "X-Hub-Group": {"team"}, "X-Hub-Extra-Scopes": {"x"}, "X-Hub-Other": {"kept"},
+	})
+	got := pod(t, body).Header
+	for header := range got {
+		if strings.HasPrefix(header, "X-Hub-") && header != "X-Hub-Other" {
+			t.Errorf("the app got %s", header)
+		}
+	}
+	if got.Get("X-Hub-Other") == "" {
+		t.Error("the app lacks a header that names nobody")
 	}
 }
 

@@ -137,6 +137,9 @@ func newMetrics(version string) *metrics {
 	for _, reason := range auditDropReasons {
 		m.auditDropped.get(reason)
 	}
+	for _, cause := range []string{causeForeignRef, causeWakeTimeout} {
+		m.refusals.get(cause)
+	}
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -172,7 +175,7 @@ func (m *metrics) observe(x *exchange, took time.Duration) {
 		m.cuts.get(cutLabels{verb, x.cause}).Inc()
 	}
 	if x.isStream {
-		m.streams.observe(verb, took, "")
+		m.streams.observe(verb, took, x.traceID)
 	} else {
 		m.duration.observe(verb, took, x.traceID)
 	}
@@ -190,6 +193,7 @@ func (m *metrics) enter(x *exchange) (leave func()) {
 	if x.isStream {
 		kind = typeStream
 	}
+	m.cuts.get(cutLabels{verb, causeKcpSilent}) // an alert reads it, and verbs are not known from the start
 	gauge := m.inFlight.get(inFlightLabels{kind, verb})
 	gauge.Inc()
 	return gauge.Dec

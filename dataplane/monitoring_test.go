@@ -36,6 +36,7 @@ var (
 	metricInUse = regexp.MustCompile(`\b((?:sandbar|go|process|controller_runtime|workqueue)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 	matcher     = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!=|!~|=)\s*"([^"]*)"`)
 	grouping    = regexp.MustCompile(`\bby \(([^)]*)\)`)
+	increased   = regexp.MustCompile(`increase\((\w+)\{(\w+)=~?"([^"]*)"\}`)
 	causes      = regexp.MustCompile(`(?m)^\s*cause[A-Z]\w*\s*= "([a-z_]+)"`)
 )
 
@@ -188,6 +189,25 @@ func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
 		}
 		if n < 10 {
 			t.Errorf("%d rules", n)
+		}
+	})
+	t.Run("what an alert reads of a few events is there before the first", func(t *testing.T) {
+		data, err := os.ReadFile(filepath.Join(monitoring, "rules.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.do("POST", demo+"sync", adminToken, nil) // its verb has a series from then on
+		text, n := w.scrape(), 0
+		for _, use := range increased.FindAllStringSubmatch(string(data), -1) {
+			for value := range strings.SplitSeq(use[3], "|") {
+				n++
+				if !regexp.MustCompile(`(?m)^` + use[1] + `\{[^}]*` + use[2] + `="` + value + `"`).MatchString(text) {
+					t.Errorf("%s{%s=%q} appears with its first increment, of which increase() sees nothing", use[1], use[2], value)
+				}
+			}
+		}
+		if want := strings.Count(string(data), "increase("); n < want {
+			t.Errorf("%d series are read, by %d increases", n, want)
 		}
 	})
 	t.Run("the metrics are all documented", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -123,6 +124,10 @@ func TestATraceLeadsFromTheCallerToThePod(t *testing.T) {
 	if text := w.openMetrics(); !strings.Contains(text, `# {trace_id="`+callersTrace+`"}`) {
 		t.Error("the histogram does not lead to the trace")
 	}
+	w.do("GET", demo+"log", adminToken, nil, withHeaders("traceparent", "00-"+callersTrace+"-"+callersSpan+"-01"))
+	stream := regexp.MustCompile(`_dataplane_stream_duration_seconds_bucket\{verb="log".*# \{trace_id="` + callersTrace)
+	eventually(t, "the histogram of streams leads to the trace", func() bool { return stream.MatchString(w.openMetrics()) })
+	spanNamed(t, spans, "sandboxrunners/log")
 
 	spans.Reset()
 	w.do("POST", demo+"sync", adminToken, nil)

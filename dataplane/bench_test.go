@@ -39,7 +39,8 @@ func BenchmarkProxy(b *testing.B) {
 	b.Run("data plane", func(b *testing.B) {
 		defer headroom.Keep(GarbageHeadroom)()
 		w := newWorld(b, nil, func(s *setup) {
-			s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1e9, 1e9
+			l := &s.opts.Limits
+			l.WorkspaceRate, l.WorkspaceBurst, l.InstanceRate, l.InstanceBurst = 1e9, 1e9, 1e9, 1e9
 			s.opts.AuditLog = filepath.Join(b.TempDir(), "audit.log")
 			s.logLevel = slog.LevelInfo
 			s.backendAddress = pod

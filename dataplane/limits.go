@@ -26,6 +26,12 @@ type Limits struct {
 	InstanceHeld int
 	// ServerHeld is how many requests wait for instances to wake in all. Defaults to 4096.
 	ServerHeld int
+	// InstanceRate is how many requests per second one instance may get, over time. Defaults
+	// to 250.
+	InstanceRate int
+	// InstanceBurst is how many it may get at once. Defaults to 1000: as many as its workspace
+	// may start, since a page of an app in development loads hundreds of modules.
+	InstanceBurst int
 	// WorkspaceRequests is how many requests of one workspace are in flight. Defaults to 256.
 	WorkspaceRequests int
 	// WorkspaceStreams is how many streams one workspace has. Defaults to 256.
@@ -79,15 +85,17 @@ type Limits struct {
 	ActivityInterval time.Duration
 }
 
-// rateEntries bounds the workspaces whose rate is remembered. One that falls out starts with a
-// full burst again.
-const rateEntries = 16384
+// rateEntries bounds the workspaces and instances whose rate is remembered. One that falls out
+// starts with a full burst again.
+const rateEntries = 32768
 
 func (l *Limits) setDefaults() {
 	setDefault(&l.InstanceRequests, 64)
 	setDefault(&l.InstanceStreams, 32)
 	setDefault(&l.InstanceHeld, 64)
 	setDefault(&l.ServerHeld, 4096)
+	setDefault(&l.InstanceRate, 250)
+	setDefault(&l.InstanceBurst, 1000)
 	setDefault(&l.WorkspaceRequests, 256)
 	setDefault(&l.WorkspaceStreams, 256)
 	setDefault(&l.WorkspaceRate, 500)
@@ -117,6 +125,8 @@ func (l *Limits) byName() map[string]float64 {
 		"instanceStreams":          float64(l.InstanceStreams),
 		"instanceHeld":             float64(l.InstanceHeld),
 		"serverHeld":               float64(l.ServerHeld),
+		"instanceRate":             float64(l.InstanceRate),
+		"instanceBurst":            float64(l.InstanceBurst),
 		"workspaceRequests":        float64(l.WorkspaceRequests),
 		"workspaceStreams":         float64(l.WorkspaceStreams),
 		"workspaceRate":            float64(l.WorkspaceRate),
@@ -168,14 +178,14 @@ func setDefault[T comparable](field *T, value T) {
 type limiter struct {
 	// limits are those in force; they may change between two calls.
 	limits func() *Limits
-	rates  *lru.Cache[string, *rate.Limiter]
+	rates  *lru.Cache[slot, *rate.Limiter]
 
 	mu       sync.Mutex
 	inFlight map[slot]int
 }
 
-// slot is what is counted: requests or streams, of an instance or a workspace. A workspace's name
-// must not be taken for a UID.
+// slot is what is counted: requests or streams, of an instance or a workspace, or both where it is
+// their rate. A workspace's name must not be taken for a UID.
 type slot struct {
 	key       string
 	workspace bool
@@ -183,7 +193,7 @@ type slot struct {
 }
 
 func newLimiter(limits func() *Limits) (*limiter, error) {
-	rates, err := lru.New[string, *rate.Limiter](rateEntries)
+	rates, err := lru.New[slot, *rate.Limiter](rateEntries)
 	if err != nil {
 		return nil, fmt.Errorf("making the rate limits: %w", err)
 	}
@@ -194,7 +204,11 @@ func newLimiter(limits func() *Limits) (*limiter, error) {
 // request has ended.
 func (l *limiter) admit(workspace, instance string, stream bool) (release func(), refused *refusal) {
 	limits := l.limits()
-	if wait := l.wait(workspace, limits); wait > 0 {
+	// The instance's first: what is refused for it must not cost the workspace's others theirs.
+	if wait := l.wait(slot{key: instance}, limits.InstanceRate, limits.InstanceBurst); wait > 0 {
+		return nil, tooMany(causeRate, fmt.Sprintf("the instance gets more than %d requests per second (%d at once)", limits.InstanceRate, limits.InstanceBurst), wait)
+	}
+	if wait := l.wait(slot{key: workspace, workspace: true}, limits.WorkspaceRate, limits.WorkspaceBurst); wait > 0 {
 		return nil, tooMany(causeRate, fmt.Sprintf("the workspace starts more than %d requests per second (%d at once)", limits.WorkspaceRate, limits.WorkspaceBurst), wait)
 	}
 	own, all := slot{key: instance, stream: stream}, slot{key: workspace, workspace: true, stream: stream}
@@ -240,16 +254,17 @@ func (a *admission) release() {
 	}
 }
 
-// wait tells how long a workspace must wait before it may start a request; zero for not at all.
-func (l *limiter) wait(workspace string, limits *Limits) time.Duration {
-	bucket, ok := l.rates.Get(workspace)
+// wait tells how long a workspace or an instance must wait until its next request may start; zero
+// for not at all.
+func (l *limiter) wait(of slot, perSecond, burst int) time.Duration {
+	bucket, ok := l.rates.Get(of)
 	if !ok {
-		bucket = rate.NewLimiter(rate.Limit(limits.WorkspaceRate), limits.WorkspaceBurst)
-		if other, found, _ := l.rates.PeekOrAdd(workspace, bucket); found {
+		bucket = rate.NewLimiter(rate.Limit(perSecond), burst)
+		if other, found, _ := l.rates.PeekOrAdd(of, bucket); found {
 			bucket = other
 		}
 	}
-	keepUp(bucket, limits.WorkspaceRate, limits.WorkspaceBurst)
+	keepUp(bucket, perSecond, burst)
 	if bucket.Allow() {
 		return 0
 	}

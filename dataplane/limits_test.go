@@ -82,32 +82,57 @@ func TestLimitsInFlight(t *testing.T) {
 }
 
 func TestLimitOfRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newTestLimiter(t, func(l *Limits) { l.WorkspaceRate, l.WorkspaceBurst = 10, 3 })
-		start := func(workspace string) *refusal {
-			release, refused := l.admit(workspace, "i", false)
-			if refused == nil {
-				release()
-			}
-			return refused
-		}
-		for range 3 {
-			if refused := start("w"); refused != nil {
-				t.Fatal(refused)
-			}
-		}
-		refused := start("w")
-		if refused == nil || refused.cause != causeRate || !strings.Contains(refused.message, "10 requests per second") {
-			t.Fatalf("got %+v, want a refusal that names the rate", refused)
-		}
-		if refused := start("v"); refused != nil {
-			t.Errorf("another workspace is refused: %v", refused)
-		}
-		time.Sleep(refused.retryAfter)
-		if refused := start("w"); refused != nil {
-			t.Errorf("refused after waiting as told: %v", refused)
-		}
-	})
+	for name, c := range map[string]struct {
+		change func(*Limits)
+		named  string
+		// others have a rate of their own.
+		others []string
+	}{
+		"a workspace's": {
+			func(l *Limits) { l.WorkspaceRate, l.WorkspaceBurst = 10, 3 },
+			"the workspace starts more than 10 requests per second (3 at once)",
+			[]string{"v/i", "v/w"},
+		},
+		"an instance's, of which its workspace's others keep theirs": {
+			func(l *Limits) { l.InstanceRate, l.InstanceBurst, l.WorkspaceBurst = 10, 3, 5 },
+			"the instance gets more than 10 requests per second (3 at once)",
+			[]string{"w/j", "w/w"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newTestLimiter(t, c.change)
+				start := func(workspaceAndInstance string) *refusal {
+					workspace, instance, _ := strings.Cut(workspaceAndInstance, "/")
+					release, refused := l.admit(workspace, instance, false)
+					if refused == nil {
+						release()
+					}
+					return refused
+				}
+				for range 3 {
+					if refused := start("w/i"); refused != nil {
+						t.Fatal(refused)
+					}
+				}
+				var refused *refusal
+				for range 10 { // which cost nobody anything
+					if refused = start("w/i"); refused == nil || refused.cause != causeRate || !strings.Contains(refused.message, c.named) {
+						t.Fatalf("got %+v, want a refusal that names the rate", refused)
+					}
+				}
+				for _, other := range c.others {
+					if refused := start(other); refused != nil {
+						t.Errorf("%s is refused: %v", other, refused)
+					}
+				}
+				time.Sleep(refused.retryAfter)
+				if refused := start("w/i"); refused != nil {
+					t.Errorf("refused after waiting as told: %v", refused)
+				}
+			})
+		})
+	}
 }
 
 func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {

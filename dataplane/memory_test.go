@@ -21,7 +21,8 @@ func BenchmarkIdleStreams(b *testing.B) {
 	w := newWorld(b, nil, func(s *setup) {
 		s.backendAddress = pod
 		l := &s.opts.Limits
-		l.WorkspaceRate, l.WorkspaceBurst, l.InstanceStreams, l.WorkspaceStreams = 1e9, 1e9, 1e9, 1e9
+		l.WorkspaceRate, l.WorkspaceBurst, l.InstanceRate, l.InstanceBurst = 1e9, 1e9, 1e9, 1e9
+		l.InstanceStreams, l.WorkspaceStreams = 1e9, 1e9
 	})
 	openStream(b, w).Close() // fills caches
 	var heap, stack, goroutines float64

@@ -187,6 +187,8 @@ func (l *Limits) override(spec *sandbarv1alpha1.DataPlaneLimits) {
 		{&l.InstanceStreams, spec.InstanceStreams},
 		{&l.InstanceHeld, spec.InstanceHeld},
 		{&l.ServerHeld, spec.ServerHeld},
+		{&l.InstanceRate, spec.InstanceRate},
+		{&l.InstanceBurst, spec.InstanceBurst},
 		{&l.WorkspaceRequests, spec.WorkspaceRequests},
 		{&l.WorkspaceStreams, spec.WorkspaceStreams},
 		{&l.WorkspaceRate, spec.WorkspaceRate},

@@ -40,7 +40,10 @@ func newSiege(t *testing.T, pod http.Handler, changes ...func(*setup)) *siege {
 	t.Helper()
 	// The victim works as fast as it can, and must not meet its own rate. A test that is about the
 	// rate sets another.
-	fast := func(s *setup) { s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1e6, 1e6 }
+	fast := func(s *setup) {
+		l := &s.opts.Limits
+		l.WorkspaceRate, l.WorkspaceBurst, l.InstanceRate, l.InstanceBurst = 1e6, 1e6, 1e6, 1e6
+	}
 	w := newWorld(t, pod, append([]func(*setup){fast}, changes...)...)
 	w.kcp.set(func() { w.kcp.clusters["root:beta:dev"], w.kcp.clusters["cluster2"] = "cluster2", "cluster2" })
 	w.kcp.grant(victimToken, "*")

@@ -36,6 +36,21 @@ type DataPlaneLimits struct {
 	// +optional
 	ServerHeld int32 `json:"serverHeld,omitempty"`
 
+	// InstanceRate is how many requests per second one instance may get, over time.
+	// Defaults to 250.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	InstanceRate int32 `json:"instanceRate,omitempty"`
+
+	// InstanceBurst is how many requests one instance may get at once. Defaults to 1000.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	InstanceBurst int32 `json:"instanceBurst,omitempty"`
+
 	// WorkspaceRequests is how many requests of one workspace are in flight. Defaults to 256.
 	//
 	// +kubebuilder:validation:Minimum=1

@@ -198,7 +198,7 @@ func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
 
 // raised are limits that no benchmark meets.
 var raised = map[string]any{
-	"workspaceRate": 1000000, "workspaceBurst": 1000000, "workspaceStreams": 20000, "instanceStreams": 20000,
+	"workspaceRate": 1000000, "workspaceBurst": 1000000, "instanceRate": 1000000, "instanceBurst": 1000000, "workspaceStreams": 20000, "instanceStreams": 20000,
 	"connections": 30000, "connectionsPerAddress": 30000,
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,13 +20,14 @@ import (
 
 // hungry is a pod that takes what comes, and on /big sends without end.
 func hungry() http.Handler {
+	big := make([]byte, 64<<10)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/big" {
 			_, _ = io.Copy(io.Discard, r.Body)
 			return
 		}
 		for {
-			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+			if _, err := w.Write(big); err != nil {
 				return
 			}
 		}
@@ -159,14 +161,10 @@ func TestHeaderFloodsAreRefused(t *testing.T) {
 	}
 }
 
-// Idle connections cost a goroutine and its buffers each, and end by themselves. 3,000 of them by
-// default; SANDBAR_HEAVY=1 makes 10,000.
+// Idle connections cost a goroutine and its buffers each, and end by themselves.
 func TestIdleConnectionsAreBoundedAndEnd(t *testing.T) {
-	n := 3000
-	if os.Getenv("SANDBAR_HEAVY") != "" {
-		n = 10000
-	}
-	if !raiseFiles(t, uint64(n)*2+2000) {
+	const n = 3000
+	if !raiseFiles(t, n*2+2000) {
 		t.Skip("the process may not open enough files")
 	}
 	s := newSiege(t, hungry(), func(s *setup) {
@@ -193,6 +191,23 @@ func TestIdleConnectionsAreBoundedAndEnd(t *testing.T) {
 				conns[i].Close()
 			}
 		})
+	})
+}
+
+func TestTenThousandIdleConnectionsAreBounded(t *testing.T) {
+	const n = 10000
+	if !raiseFiles(t, n+2000) {
+		t.Skip("the process may not open enough files")
+	}
+	s := newSiege(t, hungry(), func(s *setup) { s.opts.Limits.Connections = n + 100 })
+	s.under(n+200, 160, func(context.Context) {
+		defer s.holdIdle(n)()
+		if held := s.scrape(); !regexp.MustCompile(`(?m)^sandbar_dataplane_connections 100\d\d$`).MatchString(held) {
+			t.Error("not all connections are held at once")
+		}
+		for range 100 {
+			s.work()
+		}
 	})
 }
 

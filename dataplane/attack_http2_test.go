@@ -107,25 +107,29 @@ func (c *h2conn) answer(id uint32) string {
 
 func (s *siege) address() string { return strings.TrimPrefix(s.url, "http://") }
 
+func rapidReset(c *h2conn) error {
+	id, err := c.request(true, plain("GET", demo+"proxy/big")...)
+	if err != nil {
+		return err
+	}
+	return c.WriteRSTStream(id, http2.ErrCodeCancel)
+}
+
+func continuationFlood(c *h2conn) error {
+	if c.next == 1 {
+		c.next += 2
+		return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.block(plain("GET", demo+"proxy")...)})
+	}
+	return c.WriteContinuation(1, false, c.block("x-a", strings.Repeat("b", 1000)))
+}
+
 // The floods of HTTP/2: each ends with the connection closed, or costs no more than what a
 // connection may have under way. 4 connections send 2,000 frames each; 12,000 with SANDBAR_HEAVY=1,
 // and where answers pile up that nobody reads, of which net/http holds 10,000.
 func TestHTTP2FloodsAreBounded(t *testing.T) {
 	for name, flood := range map[string]func(*h2conn) error{
-		"rapid reset (CVE-2023-44487)": func(c *h2conn) error {
-			id, err := c.request(true, plain("GET", demo+"proxy/big")...)
-			if err != nil {
-				return err
-			}
-			return c.WriteRSTStream(id, http2.ErrCodeCancel)
-		},
-		"CONTINUATION (CVE-2023-45288)": func(c *h2conn) error {
-			if c.next == 1 {
-				c.next += 2
-				return c.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.block(plain("GET", demo+"proxy")...)})
-			}
-			return c.WriteContinuation(1, false, c.block("x-a", strings.Repeat("b", 1000)))
-		},
+		"rapid reset (CVE-2023-44487)":  rapidReset,
+		"CONTINUATION (CVE-2023-45288)": continuationFlood,
 		"empty CONTINUATION": func(c *h2conn) error {
 			if c.next == 1 {
 				c.next += 2

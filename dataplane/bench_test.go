@@ -63,7 +63,7 @@ func measure(b *testing.B, s load.Subject) {
 	b.ReportAllocs()
 	requests, before := 0, used(b)
 	for b.Loop() {
-		if err := json.NewEncoder(callers.in).Encode(order{s.Address, s.Path, s.Header}); err != nil {
+		if err := json.NewEncoder(callers.in).Encode(order{Address: s.Address, Path: s.Path, Header: s.Header}); err != nil {
 			b.Fatal(err)
 		}
 		n, err := strconv.Atoi(callers.line(b))

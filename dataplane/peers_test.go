@@ -28,6 +28,7 @@ const (
 	peerVariable = "SANDBAR_BENCHMARK_PEER"
 	peerPod      = "pod"
 	peerCallers  = "callers"
+	peerIdle     = "idle"
 )
 
 // servePeer is what such a process does until its standard input ends; false in any other.
@@ -38,6 +39,8 @@ func servePeer() bool {
 		servePod()
 	case peerCallers:
 		serveCallers()
+	case peerIdle:
+		serveIdle()
 	}
 	return role != ""
 }
@@ -71,8 +74,40 @@ func serveCallers() {
 	}
 }
 
+// serveIdle holds connections that were used once, and says how many.
+func serveIdle() {
+	var o order
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		panic(err)
+	}
+	attackers := siege{world: &world{url: "http://" + o.Address}}
+	conns := make(chan net.Conn, o.Connections)
+	many(50, func(worker int) {
+		for i := worker; i < o.Connections; i += 50 {
+			conn := attackers.attacker(i)
+			if conn == nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+			if readAnswer(conn) == http.StatusOK {
+				conns <- conn
+			}
+		}
+	})
+	fmt.Println(len(conns))
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	close(conns)
+	for conn := range conns {
+		conn.Close()
+	}
+}
+
 // order is what callers are told: a load.Subject.
-type order struct{ Address, Path, Header string }
+type order struct {
+	Address, Path, Header string
+	// Connections are for peerIdle.
+	Connections int
+}
 
 // peer is such a process.
 type peer struct {
@@ -80,7 +115,7 @@ type peer struct {
 	out *bufio.Reader
 }
 
-func startPeer(b *testing.B, role string) *peer {
+func startPeer(b testing.TB, role string) *peer {
 	b.Helper()
 	own, err := os.Executable()
 	if err != nil {
@@ -99,7 +134,7 @@ func startPeer(b *testing.B, role string) *peer {
 }
 
 // line is the next one that the peer says.
-func (p *peer) line(b *testing.B) string {
+func (p *peer) line(b testing.TB) string {
 	b.Helper()
 	line, err := p.out.ReadString('\n')
 	if err != nil {

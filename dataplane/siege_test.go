@@ -6,12 +6,14 @@ package dataplane
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -165,6 +167,20 @@ func (s *siege) attacker(i int) net.Conn {
 	}
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	return conn
+}
+
+// holdIdle has another process hold n connections until release is called: one process may not open
+// enough files for both ends.
+func (s *siege) holdIdle(n int) (release func()) {
+	s.t.Helper()
+	callers := startPeer(s.t, peerIdle)
+	if err := json.NewEncoder(callers.in).Encode(order{Address: s.address(), Connections: n}); err != nil {
+		s.t.Error(err)
+	}
+	if held := callers.line(s.t); held != strconv.Itoa(n) {
+		s.t.Errorf("%s of %d connections were served", held, n)
+	}
+	return func() { callers.in.Close() }
 }
 
 // raiseFiles allows as many open files as an attack needs, and tells whether it could.

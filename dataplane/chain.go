@@ -125,6 +125,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	}
 	x.id = at.id.ID
 	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
+	x.longest = time.Duration(endpoint.StreamDurationSeconds) * time.Second
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}

@@ -50,6 +50,8 @@ type exchange struct {
 	kind     *kind
 	question question
 	isStream bool
+	// longest bounds how long a stream of this endpoint lasts; zero leaves it to the limits.
+	longest time.Duration
 	// onPreview is set on a preview's host; preview is what was sealed for it, once it is open.
 	onPreview bool
 	preview   *preview.Claims

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -326,4 +327,27 @@ func TestChangedWorkspacesAreBounded(t *testing.T) {
 			t.Errorf("more changes than are remembered: the answers stay, or %d changes do", a.changed.Len())
 		}
 	})
+}
+
+// An endpoint may have a shorter time than all streams have, and no longer one.
+func TestAnEndpointHasACeilingOfItsOwn(t *testing.T) {
+	for name, c := range map[string]struct{ all, endpoint int32 }{
+		"the endpoint's": {all: 3600, endpoint: 1},
+		"that of all":    {all: 1, endpoint: 3600},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, follower(), func(s *setup) {
+				log := s.template.Spec.DataPlane.Endpoints["log"]
+				log.StreamDurationSeconds = c.endpoint
+				s.template.Spec.DataPlane.Endpoints["log"] = log
+				s.opts.Limits.StreamDuration = time.Duration(c.all) * time.Second
+			})
+			stream := w.follow(adminToken)
+			eventually(t, "the stream is cut", func() bool { return hasEnded(stream) })
+			eventually(t, "the cut is counted", func() bool {
+				return strings.Contains(w.scrape(), `cuts_total{reason="stream_ceiling",verb="log"} 1`)
+			})
+		})
+	}
 }

@@ -45,7 +45,11 @@ func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc,
 		c.begin(x.sent)
 		return c.stop
 	}
-	c.longest, c.ceiling = limits.StreamDuration, x.sent.Add(limits.StreamDuration)
+	c.longest = limits.StreamDuration
+	if x.longest > 0 {
+		c.longest = min(c.longest, x.longest)
+	}
+	c.ceiling = x.sent.Add(c.longest)
 	c.begin(x.sent)
 	undrain := context.AfterFunc(h.draining, func() {
 		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", 0, nil))

@@ -244,6 +244,14 @@ type Endpoint struct {
 	//
 	// +optional
 	Upgrade bool `json:"upgrade,omitempty"`
+
+	// StreamDurationSeconds bounds how long a stream of this endpoint lasts, which has stream or
+	// upgrade. Defaults to the provider's limit of the same name, above which it has no effect.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	// +optional
+	StreamDurationSeconds int32 `json:"streamDurationSeconds,omitempty"`
 }
 
 // Conditions of a Template, in the order in which they come true.

@@ -61,6 +61,9 @@ func locate(dp *sandbarv1alpha1.DataPlane) []located {
 
 func checkEndpoint(e located, status map[string]any) []Problem {
 	problems := checkVerb(e)
+	if e.StreamDurationSeconds != 0 && !e.Stream && !e.Upgrade {
+		problems = append(problems, Problem{e.field + ".streamDurationSeconds", "needs stream or upgrade: nothing else of an endpoint is a stream"})
+	}
 	targets := 0
 	for _, target := range []string{e.ServiceRef, e.PodRef, e.From} {
 		if target != "" {

@@ -195,6 +195,13 @@ var unsound = map[string]struct {
 		edit: endpoint("sync", func(e *sandbarv1alpha1.Endpoint) { e.Upgrade = true }),
 		want: []string{"spec.dataPlane.endpoints.sync.upgrade: needs the method GET: an upgrade is a GET"},
 	},
+	"the duration of streams where there are none": {
+		edit: endpoint("sync", func(e *sandbarv1alpha1.Endpoint) { e.StreamDurationSeconds = 60 }),
+		want: []string{"spec.dataPlane.endpoints.sync.streamDurationSeconds: needs stream or upgrade: nothing else of an endpoint is a stream"},
+	},
+	"the duration of streams": {
+		edit: endpoint("log", func(e *sandbarv1alpha1.Endpoint) { e.Stream, e.StreamDurationSeconds = true, 60 }),
+	},
 	"a pod's log that would be written": {
 		edit: func(s *sandbarv1alpha1.TemplateSpec) {
 			s.DataPlane.Endpoints["log"] = sandbarv1alpha1.Endpoint{PodRef: "status.parts.api.ref", PodSubresource: "log", Methods: []string{"POST"}, Port: "x"}

@@ -225,6 +225,21 @@ func TestAuditOfAStreamHasItsStartAndItsEnd(t *testing.T) {
 	}
 }
 
+// A WebSocket begins with a GET and asks, but on the verb proxy, for create.
+func TestTheLinesNameTheRightThatWasAskedFor(t *testing.T) {
+	w, out := audited(t, switcher("", func(_ net.Conn, in *bufio.Reader) { _, _ = io.Copy(io.Discard, in) }))
+	verbs := []string{"proxy", "echo"}
+	for i, verb := range verbs {
+		switched(t, w.dial(), demo+verb, "")
+		eventually(t, "the start is written", func() bool { return len(out.lines(t)) == i+1 })
+	}
+	for i, asked := range []string{"get", "create"} {
+		if line := out.lines(t)[i]; line.Verb != verbs[i] || line.KubernetesVerb != asked {
+			t.Errorf("%s was asked for, the line is %+v", asked, line)
+		}
+	}
+}
+
 // A kcp that is slow to name a caller delays the line and not the answer.
 func TestARequestDoesNotWaitForItsCallersName(t *testing.T) {
 	w, out := audited(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))

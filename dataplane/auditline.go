@@ -111,7 +111,7 @@ func newAuditID() string {
 }
 
 func newAuditRecord(x *exchange, stage string, now time.Time, took time.Duration) auditRecord {
-	verb, _ := kubernetesVerb(x.request.Method)
+	verb, _ := reviewVerb(x.request, x.route.verb)
 	client, peer := sourceIPs(x)
 	return auditRecord{
 		id: x.auditID, stage: stage, time: now, took: took, route: x.route,

@@ -5,10 +5,12 @@ package dataplane
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
@@ -240,3 +242,12 @@ func (b *stoppedBody) Read([]byte) (int, error) {
 }
 
 func (*stoppedBody) Close() error { return nil }
+
+// Errors of net/http quote what they could not read. The access line has the error of a refusal.
+func TestAnErrorThatQuotesThePodIsNotLogged(t *testing.T) {
+	x := &exchange{request: httptest.NewRequest(http.MethodGet, "/", nil)}
+	refused := (&handler{}).failed(t.Context(), x, &target{}, errors.New(`malformed HTTP response "what the pod says"`))
+	if refused.code != http.StatusBadGateway || refused.cause != causeBadAnswer || strings.Contains(refused.Error()+refused.message, "what the pod says") {
+		t.Errorf("got %d %s: %s", refused.code, refused.message, refused.Error())
+	}
+}

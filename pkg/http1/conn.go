@@ -25,6 +25,8 @@ import (
 // readBuffer is for headers; the rest of a long body is read past it.
 const readBuffer = 4 << 10
 
+var newline = []byte("\n")
+
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
 
 // conn is a connection to an endpoint of one host.
@@ -44,9 +46,12 @@ type conn struct {
 
 	// These are set during an exchange only.
 	in *bufio.Reader
-	// headerLeft is how much more may be read before the header has ended.
+	// headerLeft and linesLeft are how much more may be read before the header has ended.
 	headerLeft int64
+	linesLeft  int
 	inHeader   bool
+	// overrun is set when more was wanted.
+	overrun bool
 }
 
 func newConn(t *Transport, nc net.Conn, host, endpoint string) *conn {
@@ -85,11 +90,14 @@ func (c *conn) Read(p []byte) (int, error) {
 	if !c.inHeader {
 		return c.Conn.Read(p) //nolint:wrapcheck // a reader's error
 	}
-	if c.headerLeft <= 0 {
+	if c.headerLeft <= 0 || c.linesLeft <= 0 {
+		c.overrun = true
 		return 0, ErrHeaderTooLarge
 	}
 	n, err := c.Conn.Read(p[:min(int64(len(p)), c.headerLeft)])
 	c.headerLeft -= int64(n)
+	// What lies behind the header's end is counted too and does no harm: no more is read for it.
+	c.linesLeft -= bytes.Count(p[:n], newline)
 	return n, err //nolint:wrapcheck // a reader's error
 }
 
@@ -127,7 +135,8 @@ func (c *conn) ask(req *http.Request, b *body) (*http.Response, error) {
 
 // receive reads the header of the answer; informational ones before it end here.
 func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
-	c.inHeader, c.headerLeft = true, c.transport.maxHeaderBytes()
+	c.headerLeft, c.linesLeft = c.transport.maxHeaderBytes(), maxHeaderLines
+	c.inHeader, c.overrun = true, false
 	for informational := 0; ; informational++ {
 		if informational > maxInformational {
 			return nil, ErrInformational
@@ -137,6 +146,9 @@ func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
 		}
 		plain := plainlyFramed(c.in)
 		res, err := http.ReadResponse(c.in, req)
+		if c.overrun { // an error of another name, if a line was cut
+			return nil, ErrHeaderTooLarge
+		}
 		if err != nil {
 			return nil, malformed(err)
 		}
@@ -178,10 +190,7 @@ func unanswered(err error, informational int) error {
 // malformed keeps the text of what was received out of errors, and so out of logs.
 func malformed(err error) error {
 	var netErr net.Error
-	switch {
-	case errors.Is(err, ErrHeaderTooLarge):
-		return ErrHeaderTooLarge
-	case errors.As(err, &netErr):
+	if errors.As(err, &netErr) {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	return ErrMalformed

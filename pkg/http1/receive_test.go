@@ -25,6 +25,7 @@ func TestAHostilePodIsBounded(t *testing.T) {
 		err    error
 	}{
 		"a header that is too large":              {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 70) + "\r\n", ErrHeaderTooLarge},
+		"too many lines":                          {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 1000) + "\r\n", ErrHeaderTooLarge},
 		"one line that is too large":              {"HTTP/1.1 200 " + strings.Repeat("x", 70<<10), ErrHeaderTooLarge},
 		"1xx answers without end":                 {strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 10), ErrInformational},
 		"1xx answers that are too large together": {strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 20<<10)+"\r\n\r\n", 5), ErrHeaderTooLarge},
@@ -77,6 +78,16 @@ func TestTheHeadersLimitIsNotTheBodys(t *testing.T) {
 		if _, got, err := ask(t, tr, request(t, "GET", nil)); err != nil || got != body {
 			t.Fatalf("got %d bytes, %v", len(got), err)
 		}
+	}
+}
+
+// The lines of a body that comes with the header are none of the header's.
+func TestLinesOfTheBodyAreNotCounted(t *testing.T) {
+	body := strings.Repeat("\n", 10*maxHeaderLines)
+	header := "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", maxHeaderLines-10)
+	p := newPod(t, answers(fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", header, len(body), body)))
+	if _, got, err := ask(t, newTransport(t, p), request(t, "GET", nil)); err != nil || got != body {
+		t.Fatalf("got %d bytes, %v", len(got), err)
 	}
 }
 

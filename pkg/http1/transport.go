@@ -20,13 +20,17 @@ const (
 	DefaultMaxIdle         = 4096
 	DefaultIdleTimeout     = 60 * time.Second
 	DefaultContinueTimeout = time.Second
+	// maxHeaderLines is how many lines a header may have, informational ones included: each costs
+	// whoever reads it far more than its bytes, and thousands of empty ones fit into MaxHeaderBytes.
+	maxHeaderLines = 256
 	// maxInformational is how many 1xx answers one request may get; more would keep it, and
 	// whoever waits for it, busy for nothing.
 	maxInformational = 8
 )
 
 var (
-	// ErrHeaderTooLarge means that an answer's header is larger than MaxHeaderBytes.
+	// ErrHeaderTooLarge means that an answer's header is larger than MaxHeaderBytes, or has more
+	// than some 256 lines.
 	ErrHeaderTooLarge = errors.New("http1: the answer's header is too large")
 	// ErrInformational means that more informational answers came than any server needs.
 	ErrInformational = errors.New("http1: too many informational answers")

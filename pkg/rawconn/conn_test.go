@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -178,6 +180,26 @@ func TestAConnectionGoesOnAfterADeadline(t *testing.T) {
 	}
 	if n, err := conn.Read(nil); n != 0 || err != nil {
 		t.Errorf("reading nothing gave %d %v, which would be taken for an end", n, err)
+	}
+}
+
+// Nothing interrupts whoever writes, so after 64 KiB others have their turn.
+func TestWhoWritesMuchGivesWay(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	conn, other := pair(t)
+	// Room for all of it: who waits gives way in any case.
+	if err := errors.Join(conn.SetWriteBuffer(1<<20), other.SetReadBuffer(1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	var had atomic.Bool
+	go had.Store(true)
+	for range 64 {
+		if _, err := conn.Write(make([]byte, 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !had.Load() {
+		t.Error("64 KiB were written, and nobody else had a turn")
 	}
 }
 

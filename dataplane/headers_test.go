@@ -135,6 +135,9 @@ func TestIdentify(t *testing.T) {
 		"a header wins over a subprotocol": {http.Header{
 			"Authorization": {"Bearer header"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: {encoded("sub")},
 		}, "header"},
+		"two headers and a subprotocol": {http.Header{
+			"Authorization": {"Bearer a", "Bearer b"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: {encoded("sub")},
+		}, ""},
 		"a subprotocol without an upgrade": {http.Header{protocolHeader: {encoded("abc")}}, ""},
 		"two bearers":                      {upgrade(encoded("a") + "," + encoded("b")), ""},
 		"padding":                          {upgrade(bearerProtocolPrefix + "YQ=="), ""},

@@ -17,10 +17,15 @@ MODULES := . hack/stack hack/stack/mutagen
 ##@ Start here
 .PHONY: demo
 demo: deps ## Do what a newcomer would, on a real kcp, a real Kubernetes node and kro (STACK=dev)
+	@hack/deps.sh slirp4netns:slirp4netns || echo "without slirp4netns sandboxes reach no registry" >&2
 	@$(GO) run ./hack/demo --stack $(STACK)
 
+.PHONY: install
+install: ## Put sandbar and kubectl-sandbar on the PATH (BINDIR=/usr/local/bin for root, else Go's own)
+	@GO=$(GO) hack/install.sh $(BINDIR)
+
 .PHONY: test
-test: ## All checks and tests; what CI runs
+test: fronts ## All checks and tests; what CI runs
 	@$(MAKE) --no-print-directory verify lint test-unit test-stack
 	@$(MAKE) --no-print-directory FUZZTIME=3s fuzz
 	@$(MAKE) --no-print-directory STACK=test test-integration test-e2e
@@ -30,6 +35,11 @@ test: ## All checks and tests; what CI runs
 .PHONY: up
 up: deps ## Build what is missing and start kcp, a Kubernetes node and kro (STACK=dev)
 	@$(STACKCMD) up --name $(STACK)
+
+.PHONY: online
+online: ## Give the sandboxes of a stack that is up a way to the internet (STACK=dev)
+	@hack/deps.sh slirp4netns:slirp4netns
+	@$(STACKCMD) online --name $(STACK)
 
 .PHONY: down
 down: ## Stop all of it and leave nothing (STACK=dev)
@@ -52,8 +62,13 @@ test-integration: up ## Tests of single parts against the real kcp, API server a
 
 .PHONY: test-e2e
 test-e2e: up browser ## The promises of the whole, tenant to pod, each named
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 40m -parallel 4 -tags e2e ./e2e/... \
-		| grep -vE '^=== (RUN|PAUSE|CONT)'
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -parallel 4 -tags e2e ./e2e/... \
+		| grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)'
+
+.PHONY: test-extended
+test-extended: up browser ## What docs/frameworks.md says of each framework, tried on the stack
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_EXTENDED=1 SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -tags e2e \
+		-run '^TestFrameworks$$' ./e2e/... | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)'
 
 .PHONY: test-stack
 test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)
@@ -77,7 +92,7 @@ bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instan
 	@eval "$$($(STACKCMD) env --name $(STACK))" && $(GO) run ./bench/create --stack $(STACK)
 
 .PHONY: bench-proxy
-bench-proxy: up ## Requests through the data plane next to nginx, Go's reverse proxy and the API server, in one run
+bench-proxy: up rivals ## Requests through the data plane next to nginx, Go's reverse proxy and the API server, in one run
 	@$(GO) build -o bin/bench-proxy ./bench/proxy && bin/bench-proxy --stack $(STACK)
 
 .PHONY: bench-authz
@@ -85,7 +100,7 @@ bench-authz: up ## What asking kcp costs: a first request, a kept answer, and qu
 	@$(GO) build -o bin/bench-authz ./bench/authz && bin/bench-authz --stack $(STACK)
 
 .PHONY: bench-relay
-bench-relay: up ## Upgraded connections through the data plane next to straight ones, and 10,000 idle ones
+bench-relay: up rivals ## Upgraded connections through the data plane next to straight ones, and 10,000 idle ones
 	@$(GO) run ./bench/relay --stack $(STACK)
 
 .PHONY: bench-memory
@@ -118,6 +133,10 @@ bench-exec: up ## From asking for a command to its exit code, next to the exec o
 build: ## Build the binaries into bin/
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
 
+.PHONY: images
+images: deps ## Build the images of Sandbar, the toolchains and the samples as OCI archives (IMAGES="toolchain-node …" for some)
+	@$(STACKCMD) images build $(IMAGES)
+
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
 	@$(call tool,controller-gen) object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
@@ -131,7 +150,7 @@ verify: deps ## Fail when generated files or modules are stale
 	@hack/verify.sh $(MODULES)
 
 .PHONY: lint
-lint: deps ## golangci-lint over all modules
+lint: deps vet-others ## golangci-lint over all modules, and go vet for macOS and Windows
 	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(call tool,golangci-lint) run --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: vuln
@@ -142,14 +161,45 @@ vuln: ## govulncheck (needs the Go vulnerability database over the network)
 fmt: ## Format all Go code
 	@for m in $(MODULES); do (cd $$m && $(call tool,golangci-lint) fmt -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
+# People run the client and the command line on macOS too; the rest of the module is for Linux. Tests
+# that start a runner are for Linux as well and have a build tag.
+.PHONY: vet-others
+vet-others: ## go vet for macOS and Windows of what people run on their own machines, with its tests
+	@for os in darwin/arm64 windows/amd64; do echo "== vet for $$os" && \
+		GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 $(GO) vet ./apis/... ./client/... ./cmd/sandbar/... || exit 1; done
+
+.PHONY: loc
+loc: ## Lines of Go per folder: product, test, bench and stack; comments and blank lines apart
+	@$(GO) run ./hack/loc
+
 .PHONY: deps
 deps:
 	@hack/deps.sh
 
-# The end-to-end tests of previews open them in a real browser.
+# Unit tests put these in front of the data plane, where they are installed.
+.PHONY: fronts
+fronts:
+	@hack/deps.sh nginx:nginx haproxy:haproxy varnishd:varnish
+
+# Benchmarks measure these next to the data plane.
+.PHONY: rivals
+rivals:
+	@hack/deps.sh nginx:nginx-light
+
+# What people see, from the real thing; look at each before you commit it.
+.PHONY: pngquant
+pngquant:
+	@hack/deps.sh pngquant:pngquant
+
+.PHONY: pictures
+pictures: up browser pngquant ## Take the pictures of docs/pictures anew
+	@eval "$$($(STACKCMD) env --name $(STACK))" && shots=$$(mktemp -d) && SCREENSHOTS=$$shots SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -tags e2e ./e2e/... \
+	  -run 'TestDevOfAnNPMProject|TestWakeOnRequest/a_browser' && for p in dev dev-crash waking not-listening; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
+
+# The end-to-end tests of previews open them in a real browser; npm makes the projects that some of them show.
 .PHONY: browser
 browser:
-	@hack/deps.sh chromium:chromium
+	@hack/deps.sh chromium:chromium certutil:libnss3-tools npm:npm
 
 .PHONY: help
 help: ## This text

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
 // maxErrorBytes bounds what is read of an answer that is an error: the conflicts of a batch of
@@ -43,15 +45,29 @@ type CallError struct {
 	// Reason is the Status's reason, or the code of the runner's error ("Conflict"); empty when
 	// the answer names none.
 	Reason string
+	// Cause is the type of the first cause of the Status, for example v1alpha1.CauseSuspended; empty when
+	// it names none.
+	Cause metav1.CauseType
 	// Sandbox tells that the answer is of the runner in the sandbox, not of the data plane.
 	Sandbox bool
 	// Message is for people. It may come from inside a sandbox: escape it before it goes to a
 	// terminal.
 	Message string
+	// Verb is the verb that was called, empty for the catalogue.
+	Verb string
+	// ExitCode is what a shell exits with for a command that could not be started: 127 if there is no
+	// such program, 126 if it cannot be run, 125 for another reason. It is zero for all other calls.
+	ExitCode int
 	// RetryAfter is how long the server asks to wait; zero if it does not.
 	RetryAfter time.Duration
 	// Body is the answer, at most 4 MiB of it.
 	Body []byte
+}
+
+// Suspended reports whether the instance is suspended, by its tenant or by its shutdown time: it stays so
+// until somebody resumes it.
+func (e *CallError) Suspended() bool {
+	return e.Cause == sandbarv1alpha1.CauseSuspended || e.Cause == sandbarv1alpha1.CauseExpired
 }
 
 // Error implements error.
@@ -83,7 +99,7 @@ func (i *Instance) Do(ctx context.Context, call Request) (*http.Response, error)
 	}
 	if res.StatusCode >= http.StatusBadRequest {
 		defer res.Body.Close()
-		return nil, fmt.Errorf("calling %s: %w", call.Verb, readError(res))
+		return nil, fmt.Errorf("calling %s: %w", call.Verb, readError(res, call.Verb))
 	}
 	return res, nil
 }
@@ -118,19 +134,25 @@ func (i *Instance) DoJSON(ctx context.Context, call Request, in, out any) error 
 }
 
 // readError understands a metav1.Status and the runner's {code, message}.
-func readError(res *http.Response) *CallError {
-	e := &CallError{Code: res.StatusCode}
+func readError(res *http.Response, verb string) *CallError {
+	e := &CallError{Code: res.StatusCode, Verb: verb}
 	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = time.Duration(min(seconds, 3600)) * time.Second
 	}
 	e.Body, _ = io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) //nolint:forbidigo // maxErrorBytes
 	var status metav1.Status
-	var plain struct{ Code, Message string }
+	var plain struct {
+		Code, Message string
+		ExitCode      int
+	}
 	switch {
 	case json.Unmarshal(e.Body, &status) == nil && status.Kind == "Status":
 		e.Reason, e.Message = string(status.Reason), status.Message
+		if status.Details != nil && len(status.Details.Causes) > 0 {
+			e.Cause = status.Details.Causes[0].Type
+		}
 	case json.Unmarshal(e.Body, &plain) == nil && plain.Message != "":
-		e.Reason, e.Message, e.Sandbox = plain.Code, plain.Message, true
+		e.Reason, e.Message, e.ExitCode, e.Sandbox = plain.Code, plain.Message, plain.ExitCode, true
 	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain"):
 		e.Message = strings.TrimSpace(string(e.Body))
 	}

@@ -189,7 +189,7 @@ func TestErrorsSayWhatTheServerSaid(t *testing.T) {
 			if err := i.Restart(t.Context()); !errors.As(err, &got) {
 				t.Fatalf("got %v, want a CallError", err)
 			}
-			tc.want.Body = []byte(tc.body)
+			tc.want.Body, tc.want.Verb = []byte(tc.body), "restart"
 			if diff := cmp.Diff(&tc.want, got); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}

@@ -48,7 +48,7 @@ func (i *Instance) Components(ctx context.Context) (map[string]DevelopedComponen
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading the catalogue: %w", readError(res))
+		return nil, fmt.Errorf("reading the catalogue: %w", readError(res, ""))
 	}
 	var catalogue struct {
 		Items []struct {

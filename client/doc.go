@@ -7,12 +7,13 @@
 //
 // # Responsibility
 //
-// One file is one question: client.go who calls and where the credential may go, instance.go
+// One file is one question: client.go who calls and where the credential may go, offer.go which
+// data planes a workspace names and how they are verified, instance.go
 // what an instance is and where its verbs are, call.go how a verb is called and what its errors
 // are, retry.go which of them pass, logs.go how a log is followed through lost connections,
 // workspace.go how its files are listed, read and changed for package devsync,
 // exec.go how a command is run there, forward.go how what the instance serves is served on this machine, preview.go how a browser
-// gets to see it.
+// gets to see it. Package session combines the verbs into the tasks of a person or an agent.
 //
 // # Boundary
 //

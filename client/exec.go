@@ -14,41 +14,26 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coder/websocket"
-
-	"github.com/sandbar-dev/sandbar/client/internal/pause"
-)
-
-// execProtocol is the runner's subprotocol: that of Kubernetes' exec (v5.channel.k8s.io), and two
-// channels more, by which a client comes back and sends signals.
-const execProtocol = "v1.exec.sandbar.dev"
-
-// The channels: the first byte of each message.
-const (
-	channelStdin   = 0
-	channelStdout  = 1
-	channelStderr  = 2
-	channelStatus  = 3
-	channelResize  = 4
-	channelSession = 5
-	channelSignal  = 6
-	channelClose   = 255
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 const (
 	// maxExecInput is how much input one message carries, maxExecOutput how much output one may.
 	maxExecInput  = 32 << 10
 	maxExecOutput = 1 << 20
+	// endWrite bounds the sending of the wish that a command end, and endWait the waiting for its end:
+	// a runner takes up to four seconds.
+	endWrite = time.Second
+	endWait  = 6 * time.Second
 	// execPing is how often a silent runner is asked whether it is there, and how long it may
 	// take to answer.
 	execPing = 15 * time.Second
 )
 
 // TerminalSize is the size of a terminal in characters.
-type TerminalSize struct {
-	Width  uint16
-	Height uint16
-}
+type TerminalSize = execwire.Size
 
 // ExecOptions say what to run.
 type ExecOptions struct {
@@ -87,17 +72,31 @@ type ExecState struct {
 	Gap   int64
 }
 
+var (
+	// ErrReplaced means that another client attached to the command and took this one's place.
+	ErrReplaced = errors.New("somebody else has attached to the command, which goes on there")
+	// ErrCommandLost means that the command ended while nobody was attached, with its sandbox.
+	ErrCommandLost = errors.New("the command has ended, and how is not known: the sandbox was suspended or restarted meanwhile")
+)
+
 // Exec runs a command in the sandbox, beside its process, and returns its exit code: 128 and the
 // signal's number for one that a signal ended. A connection that breaks is made again, and the
 // command is attached to; it is ended by the runner when nobody comes back for five minutes. In a pod
 // without a runner, whose exec is Kubernetes' own, nobody comes back: a broken connection is an error.
+//
+// A runner ends the command when the context ends or opts.Stdout or opts.Stderr refuses its output, as
+// a pipe does whose reader has gone. A command that could not be started is a *CallError with ExitCode.
 func (i *Instance) Exec(ctx context.Context, opts ExecOptions) (int, error) {
 	if len(opts.Command) == 0 {
 		return 0, errors.New("running a command: there is none")
 	}
+	return (&execution{instance: i, opts: opts}).run(ctx)
+}
+
+func (x *execution) run(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	x := &execution{instance: i, opts: opts}
+	opts := x.opts
 	if opts.Stdin != nil {
 		x.input = make(chan []byte)
 		go x.readInput(ctx)
@@ -109,7 +108,9 @@ func (i *Instance) Exec(ctx context.Context, opts ExecOptions) (int, error) {
 			return code, nil
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
-		case x.id == "" || !Temporary(err):
+		case x.begun && isCommandNotFound(err):
+			return 0, fmt.Errorf("%w (%w)", ErrCommandLost, err)
+		case !x.begun || !Temporary(err):
 			return 0, fmt.Errorf("running the command: %w", err)
 		}
 		retry := x.tries.next(err)
@@ -133,10 +134,14 @@ type execution struct {
 	// signal is the one that ended the connection to a pod.
 	signal string
 
+	begun  bool   // the runner said which command this is
+	joined bool   // the command was begun by somebody else
 	id     string // empty until the command runs, and for good in a pod
 	offset int64  // of the next byte of output
 	lost   bool
 	tries  pauses
+	// refused is why the caller's own writers take no more output.
+	refused error
 }
 
 func (x *execution) tell(s ExecState) {
@@ -165,38 +170,42 @@ func (x *execution) readInput(ctx context.Context) {
 
 func (x *execution) query() url.Values {
 	if x.id != "" {
-		return url.Values{"id": {x.id}, "offset": {strconv.FormatInt(x.offset, 10)}}
+		return url.Values{execwire.ParamID: {x.id}, execwire.ParamOffset: {strconv.FormatInt(x.offset, 10)}}
 	}
-	q := url.Values{"command": x.opts.Command}
+	q := url.Values{execwire.ParamCommand: x.opts.Command}
 	if x.opts.Dir != "" {
-		q.Set("dir", x.opts.Dir)
+		q.Set(execwire.ParamDir, x.opts.Dir)
 	}
 	if x.opts.Stdin != nil {
-		q.Set("stdin", "true")
+		q.Set(execwire.ParamStdin, "true")
 	}
 	if x.opts.TTY {
-		q.Set("tty", "true")
-		q.Set("columns", strconv.Itoa(int(x.opts.Size.Width)))
-		q.Set("rows", strconv.Itoa(int(x.opts.Size.Height)))
+		q.Set(execwire.ParamTTY, "true")
+		q.Set(execwire.ParamColumns, strconv.Itoa(int(x.opts.Size.Width)))
+		q.Set(execwire.ParamRows, strconv.Itoa(int(x.opts.Size.Height)))
 	}
 	return q
 }
 
 // once attaches to the command until it ends, or the connection does.
-func (x *execution) once(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	conn, err := x.dial(ctx)
+func (x *execution) once(caller context.Context) (int, error) {
+	conn, err := x.dial(caller)
 	if err != nil {
-		cancel()
 		return 0, err
 	}
-	conn.SetReadLimit(maxExecOutput)
+	// The connection outlives the caller's context by the time that it takes to end the command.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(caller))
+	defer cancel()
+	defer context.AfterFunc(caller, func() {
+		x.end(ctx, conn)
+		cancel()
+	})()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		x.send(ctx, conn)
 	}()
-	code, err := x.receive(ctx, conn)
+	code, err := x.receive(ctx, cancel, conn)
 	cancel()
 	_ = conn.CloseNow()
 	<-sent
@@ -206,14 +215,24 @@ func (x *execution) once(ctx context.Context) (int, error) {
 	return code, err
 }
 
-// send sends what the client has to say, until the connection ends.
-func (x *execution) send(ctx context.Context, conn *websocket.Conn) {
-	ping := time.NewTicker(execPing)
-	defer ping.Stop()
-	if x.pod && x.opts.TTY && x.opts.Size.Width > 0 && writeJSON(ctx, conn, channelResize, x.opts.Size) != nil {
+// end has the runner end the command. To a pod nothing is left to say.
+func (x *execution) end(ctx context.Context, conn *wsconn.Conn) {
+	if x.pod {
 		return
 	}
-	if x.ended && write(ctx, conn, channelClose, []byte{channelStdin}) != nil {
+	ctx, cancel := context.WithTimeout(ctx, endWrite)
+	defer cancel()
+	_ = write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdout}) // a connection that is lost: the runner waits for its time
+}
+
+// send sends what the client has to say, until the connection ends.
+func (x *execution) send(ctx context.Context, conn *wsconn.Conn) {
+	ping := time.NewTicker(execPing)
+	defer ping.Stop()
+	if (x.pod || x.joined) && x.opts.TTY && x.opts.Size.Width > 0 && writeJSON(ctx, conn, execwire.ChannelResize, x.opts.Size) != nil {
+		return
+	}
+	if x.ended && write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdin}) != nil {
 		return
 	}
 	input := x.input
@@ -227,20 +246,20 @@ func (x *execution) send(ctx context.Context, conn *websocket.Conn) {
 			return
 		case p, ok := <-input:
 			if ok {
-				err = write(ctx, conn, channelStdin, p)
+				err = write(ctx, conn, execwire.ChannelStdin, p)
 			} else {
 				input, x.ended = nil, true
-				err = write(ctx, conn, channelClose, []byte{channelStdin})
+				err = write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdin})
 			}
 		case size := <-x.opts.Resize:
-			err = writeJSON(ctx, conn, channelResize, size)
+			err = writeJSON(ctx, conn, execwire.ChannelResize, size)
 		case name := <-x.opts.Signals:
 			if x.pod {
 				x.signal = name
 				_ = conn.CloseNow()
 				return
 			}
-			err = writeJSON(ctx, conn, channelSignal, map[string]string{"signal": name})
+			err = writeJSON(ctx, conn, execwire.ChannelSignal, execwire.Signal{Signal: name})
 		case <-ping.C:
 			err = alive(ctx, conn)
 		}
@@ -252,17 +271,17 @@ func (x *execution) send(ctx context.Context, conn *websocket.Conn) {
 }
 
 // alive fails when the other side does not answer: a network that is gone says nothing.
-func alive(ctx context.Context, conn *websocket.Conn) error {
+func alive(ctx context.Context, conn *wsconn.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, execPing)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-func write(ctx context.Context, conn *websocket.Conn, channel byte, p []byte) error {
-	return conn.Write(ctx, websocket.MessageBinary, append([]byte{channel}, p...))
+func write(ctx context.Context, conn *wsconn.Conn, channel byte, p []byte) error {
+	return conn.Write(ctx, []byte{channel}, p)
 }
 
-func writeJSON(ctx context.Context, conn *websocket.Conn, channel byte, value any) error {
+func writeJSON(ctx context.Context, conn *wsconn.Conn, channel byte, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -272,32 +291,49 @@ func writeJSON(ctx context.Context, conn *websocket.Conn, channel byte, value an
 
 // receive takes output until the command ends. A runner says so last; in a pod output may come
 // behind it, until the connection ends.
-func (x *execution) receive(ctx context.Context, conn *websocket.Conn) (int, error) {
+//
+// When the caller's writers refuse it, the command is ended and the rest dropped.
+func (x *execution) receive(ctx context.Context, cancel context.CancelFunc, conn *wsconn.Conn) (int, error) {
 	var status []byte
 	for {
-		_, p, err := conn.Read(ctx)
-		if err != nil && status != nil {
+		p, err := conn.Read(ctx)
+		switch {
+		case err == nil:
+		case x.refused != nil:
+			return 0, x.refused
+		case status != nil:
 			return exitCode(status)
-		}
-		if err != nil {
+		case wsconn.CloseCode(err) == execwire.CloseReplaced:
+			return 0, ErrReplaced
+		default:
 			return 0, fmt.Errorf("reading from the command: %w", err)
 		}
 		if len(p) == 0 {
 			continue
 		}
 		switch channel, p := p[0], p[1:]; channel {
-		case channelStdout, channelStderr:
+		case execwire.ChannelStdout, execwire.ChannelStderr:
 			x.offset += int64(len(p))
 			x.tries.reset()
-			if err := x.output(channel, p); err != nil {
-				return 0, err
+			if x.refused != nil {
+				continue
 			}
-		case channelSession:
+			if err := x.output(channel, p); err != nil {
+				if x.refused = err; x.pod {
+					return 0, err
+				}
+				x.end(ctx, conn)
+				defer time.AfterFunc(endWait, cancel).Stop()
+			}
+		case execwire.ChannelSession:
 			if err := x.session(p); err != nil {
 				return 0, err
 			}
-		case channelStatus:
-			if status = p; !x.pod {
+		case execwire.ChannelStatus:
+			switch status = p; {
+			case x.refused != nil:
+				return 0, x.refused
+			case !x.pod:
 				return exitCode(status)
 			}
 		}
@@ -306,7 +342,7 @@ func (x *execution) receive(ctx context.Context, conn *websocket.Conn) (int, err
 
 func (x *execution) output(channel byte, p []byte) error {
 	out := x.opts.Stdout
-	if channel == channelStderr {
+	if channel == execwire.ChannelStderr {
 		out = x.opts.Stderr
 	}
 	if out == nil {
@@ -326,11 +362,7 @@ func (e *outputError) Unwrap() error { return e.err }
 
 // session learns which command this is, and what of its output is gone.
 func (x *execution) session(p []byte) error {
-	var m struct {
-		ID     string `json:"id"`
-		Offset int64  `json:"offset"`
-		Gap    int64  `json:"gap"`
-	}
+	var m execwire.Session
 	if err := json.Unmarshal(p, &m); err != nil {
 		return fmt.Errorf("reading what the runner says of the command: %w", err)
 	}
@@ -339,7 +371,7 @@ func (x *execution) session(p []byte) error {
 		x.tell(ExecState{Gap: m.Gap})
 		return nil
 	}
-	x.id, x.offset = m.ID, m.Offset
+	x.id, x.offset, x.begun = m.ID, m.Offset, true
 	if x.lost {
 		x.lost = false
 		x.tell(ExecState{})
@@ -349,25 +381,12 @@ func (x *execution) session(p []byte) error {
 
 // exitCode reads the end of a command, in the form that Kubernetes gives it.
 func exitCode(p []byte) (int, error) {
-	var end struct {
-		Status  string
-		Message string
-		Details struct {
-			Causes []struct{ Reason, Message string }
-		}
-	}
+	var end execwire.Status
 	if err := json.Unmarshal(p, &end); err != nil {
 		return 0, fmt.Errorf("reading how the command ended: %w", err)
 	}
-	if end.Status == "Success" {
-		return 0, nil
+	if code, ok := end.ExitCode(); ok {
+		return code, nil
 	}
-	for _, cause := range end.Details.Causes {
-		if cause.Reason == "ExitCode" {
-			if code, err := strconv.Atoi(cause.Message); err == nil {
-				return code, nil
-			}
-		}
-	}
-	return 0, &CallError{Code: http.StatusInternalServerError, Message: end.Message}
+	return 0, &CallError{Code: http.StatusInternalServerError, Message: end.Message, ExitCode: startCode(end.Message)}
 }

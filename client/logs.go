@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/client/internal/pause"
-	"github.com/sandbar-dev/sandbar/runner/logwire"
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // LogOptions say what of a log is wanted. The zero value is all that is held of both streams.
@@ -52,6 +52,9 @@ const (
 	LogDisconnected LogEventType = "disconnected"
 	// LogConnected: the log is being read, at the beginning or again.
 	LogConnected LogEventType = "connected"
+	// LogKept: the instance is suspended, and what follows was kept of its log at Record.Time. It ends
+	// there, and has neither streams nor offsets.
+	LogKept LogEventType = "kept"
 	// LogReplaced: the log that was read is gone, with what of it was not read; another began,
 	// because the runner was started anew.
 	LogReplaced LogEventType = "replaced"
@@ -145,6 +148,11 @@ func (f *follow) once(ctx context.Context) error {
 		return err
 	}
 	defer res.Body.Close()
+	if at, err := time.Parse(time.RFC3339, res.Header.Get(logwire.KeptHeader)); err == nil {
+		if err := f.emit(LogEvent{Type: LogKept, Record: logwire.Record{Time: at}}); err != nil {
+			return err
+		}
+	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != logwire.ContentType {
 		return f.plain(res.Body)
 	}
@@ -225,25 +233,25 @@ func (f *follow) plain(body io.Reader) error {
 }
 
 func (f *follow) query() url.Values {
-	q := url.Values{"format": {"json"}}
+	q := url.Values{logwire.ParamFormat: {logwire.FormatJSON}}
 	if f.opts.Follow {
-		q.Set("follow", "true")
+		q.Set(logwire.ParamFollow, "true")
 	}
 	if f.opts.Timestamps {
-		q.Set("timestamps", "true")
+		q.Set(logwire.ParamTimestamps, "true")
 	}
 	if f.opts.Stream != "" {
-		q.Set("stream", f.opts.Stream)
+		q.Set(logwire.ParamStream, f.opts.Stream)
 	}
 	if f.next >= 0 {
-		q.Set("offset", strconv.FormatInt(f.next, 10))
+		q.Set(logwire.ParamOffset, strconv.FormatInt(f.next, 10))
 		return q
 	}
 	if f.opts.Tail != nil {
-		q.Set("tail", strconv.Itoa(*f.opts.Tail))
+		q.Set(logwire.ParamTail, strconv.Itoa(*f.opts.Tail))
 	}
 	if f.opts.Since > 0 {
-		q.Set("since", strconv.FormatInt(int64(max(1, f.opts.Since/time.Second)), 10)+"s")
+		q.Set(logwire.ParamSince, strconv.FormatInt(int64(max(1, f.opts.Since/time.Second)), 10)+"s")
 	}
 	return q
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/client"
-	"github.com/sandbar-dev/sandbar/runner/logwire"
 )
 
 // runnerLog serves records as a runner does. Before an answer it asks cut how many bytes of it

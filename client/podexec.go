@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
-	"github.com/coder/websocket"
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
-
-// podProtocol is version 5 of Kubernetes' remote command protocol, without the channels of a runner:
-// one cannot come back to a command, nor send it signals.
-const podProtocol = "v5.channel.k8s.io"
 
 // InterruptedError means that a signal ended the connection to a command in a pod without a runner,
 // to which none can be sent. The command may go on.
@@ -26,24 +24,37 @@ func (e *InterruptedError) Error() string {
 }
 
 // dial connects to the command. A pod without a runner says in its refusal what it speaks instead.
-func (x *execution) dial(ctx context.Context) (*websocket.Conn, error) {
+func (x *execution) dial(ctx context.Context) (*wsconn.Conn, error) {
 	for {
-		protocol, query := execProtocol, x.query
+		protocol, query := execwire.Protocol, x.query
 		if x.pod {
-			protocol, query = podProtocol, x.podQuery
+			protocol, query = execwire.PodProtocol, x.podQuery
 		}
-		conn, res, err := websocket.Dial(ctx, x.instance.URL("exec", "", query()).String(), &websocket.DialOptions{ //nolint:bodyclose // the package has read it, and gives a copy
-			HTTPClient: x.instance.plane.http, Subprotocols: []string{protocol}, CompressionMode: websocket.CompressionDisabled,
-		})
+		conn, res, err := wsconn.Dial(ctx, x.instance.plane.http, x.instance.URL("exec", "", query()), nil, maxExecOutput, protocol) //nolint:bodyclose // it has been read
 		switch {
 		case err == nil:
 			return conn, nil
 		case res == nil || res.StatusCode < http.StatusBadRequest:
 			return nil, fmt.Errorf("calling exec: %w", err)
-		case x.pod || x.opts.Dir != "" || res.Header.Get("Sec-Websocket-Protocol") != podProtocol:
-			return nil, fmt.Errorf("calling exec: %w", readError(res))
+		case x.pod || x.opts.Dir != "" || res.Header.Get("Sec-Websocket-Protocol") != execwire.PodProtocol:
+			return nil, fmt.Errorf("calling exec: %w", readError(res, "exec"))
 		}
 		x.pod = true
+	}
+}
+
+// startCode reads from a container runtime's words why a command could not be started, as docker's
+// command line does: there is nothing else that says it. It is 0 for words that are not known.
+func startCode(message string) int {
+	switch {
+	case !strings.Contains(message, "exec"):
+		return 0
+	case strings.Contains(message, "executable file not found"), strings.Contains(message, "no such file or directory"):
+		return 127
+	case strings.Contains(message, "permission denied"), strings.Contains(message, "is a directory"), strings.Contains(message, "exec format error"):
+		return 126
+	default:
+		return 0
 	}
 }
 

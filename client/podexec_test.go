@@ -12,20 +12,24 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/coder/websocket"
+	"github.com/gorilla/websocket"
+
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 // podExec is an instance whose exec is a pod's own; serve gets the connection once it is asked right.
-func podExec(t *testing.T, serve func(context.Context, *websocket.Conn)) *Instance {
+func podExec(t *testing.T, serve func(context.Context, *wsconn.Conn)) *Instance {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Websocket-Protocol") != podProtocol {
-			w.Header().Set("Sec-Websocket-Protocol", podProtocol)
+		if r.Header.Get("Sec-Websocket-Protocol") != execwire.PodProtocol {
+			w.Header().Set("Sec-Websocket-Protocol", execwire.PodProtocol)
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{podProtocol}})
+		conn, err := wsconn.Accept(w, r, 1<<20, execwire.PodProtocol)
 		if err != nil {
 			t.Error(err)
 			return
@@ -42,11 +46,11 @@ func podExec(t *testing.T, serve func(context.Context, *websocket.Conn)) *Instan
 }
 
 func TestATerminalInAPodHasASizeFromTheBeginning(t *testing.T) {
-	i := podExec(t, func(ctx context.Context, conn *websocket.Conn) {
-		_, p, _ := conn.Read(ctx)
-		_ = conn.Write(ctx, websocket.MessageBinary, append([]byte{channelStdout}, p...))
-		_ = conn.Write(ctx, websocket.MessageBinary, append([]byte{channelStatus}, `{"status":"Success"}`...))
-		_ = conn.Close(websocket.StatusNormalClosure, "")
+	i := podExec(t, func(ctx context.Context, conn *wsconn.Conn) {
+		p, _ := conn.Read(ctx)
+		_ = conn.Write(ctx, append([]byte{execwire.ChannelStdout}, p...))
+		_ = conn.Write(ctx, append([]byte{execwire.ChannelStatus}, `{"status":"Success"}`...))
+		_ = conn.Close(websocket.CloseNormalClosure, "")
 	})
 	var out bytes.Buffer
 	code, err := i.Exec(t.Context(), ExecOptions{Command: []string{"sh"}, TTY: true, Size: TerminalSize{Width: 132, Height: 43}, Stdout: &out})
@@ -57,13 +61,42 @@ func TestATerminalInAPodHasASizeFromTheBeginning(t *testing.T) {
 
 func TestASignalLeavesAPodsCommand(t *testing.T) {
 	signals := make(chan string, 1)
-	i := podExec(t, func(ctx context.Context, conn *websocket.Conn) {
+	i := podExec(t, func(ctx context.Context, conn *wsconn.Conn) {
 		signals <- "SIGINT"
-		_, _, _ = conn.Read(ctx) // until the client has gone
+		_, _ = conn.Read(ctx) // until the client has gone
 	})
 	_, err := i.Exec(t.Context(), ExecOptions{Command: []string{"sleep", "600"}, Signals: signals})
 	var left *InterruptedError
 	if !errors.As(err, &left) || left.Signal != "SIGINT" || !strings.Contains(err.Error(), "SIGINT") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestARefusedHandshakeIsACallErrorOfAnySize(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	i := runnerOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"kind":"Status","code":409,"reason":"Conflict","message":"` + long + `","details":{"causes":[{"reason":"Expired"}]}}`))
+	})
+	_, exec := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}})
+	_, end := i.EndCommand(t.Context(), "c-1", "")
+	_, _, forward := tunnel{t.Context(), i}.Dial("portforward.k8s.io")
+	for name, err := range map[string]error{"exec": exec, "end": end, "forward": forward} {
+		var answer *CallError
+		if !errors.As(err, &answer) || answer.Code != http.StatusConflict || answer.Message != long || answer.Cause != "Expired" || answer.RetryAfter != 7*time.Second {
+			t.Errorf("%s: %.200v", name, err)
+		}
+	}
+}
+
+func TestAMessageAboveTheLimitEndsTheCommandsConnection(t *testing.T) {
+	i := podExec(t, func(ctx context.Context, conn *wsconn.Conn) {
+		_ = conn.Write(ctx, []byte{execwire.ChannelStdout}, make([]byte, maxExecOutput))
+		_, _ = conn.Read(ctx)
+	})
+	var out bytes.Buffer
+	if _, err := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}, Stdout: &out}); !errors.Is(err, websocket.ErrReadLimit) || out.Len() > 0 {
+		t.Errorf("got %v and %d bytes", err, out.Len())
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coder/websocket"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 const (
@@ -74,12 +75,10 @@ func (t tunnel) Dial(protocols ...string) (httpstream.Connection, string, error)
 	for _, protocol := range protocols {
 		offers = append(offers, tunnelPrefix+protocol)
 	}
-	conn, res, err := websocket.Dial(t.ctx, t.URL(PortForwardVerb, "", nil).String(), &websocket.DialOptions{ //nolint:bodyclose // the package has read it, and gives a copy
-		HTTPClient: t.plane.http, Subprotocols: offers, CompressionMode: websocket.CompressionDisabled,
-	})
+	conn, res, err := wsconn.Dial(t.ctx, t.plane.http, t.URL(PortForwardVerb, "", nil), nil, maxExecOutput, offers...) //nolint:bodyclose // it has been read
 	if err != nil {
 		if res != nil && res.StatusCode >= http.StatusBadRequest {
-			return nil, "", fmt.Errorf("calling %s: %w", PortForwardVerb, readError(res))
+			return nil, "", fmt.Errorf("calling %s: %w", PortForwardVerb, readError(res, PortForwardVerb))
 		}
 		return nil, "", fmt.Errorf("calling %s: %w", PortForwardVerb, err)
 	}
@@ -88,9 +87,11 @@ func (t tunnel) Dial(protocols ...string) (httpstream.Connection, string, error)
 		_ = conn.CloseNow()
 		return nil, "", fmt.Errorf("calling %s: the data plane speaks none of %q", PortForwardVerb, offers)
 	}
-	conn.SetReadLimit(-1) // what is in it is one stream, in messages of any size
-	streams, err := spdy.NewClientConnectionWithPings(websocket.NetConn(t.ctx, conn, websocket.MessageBinary), tunnelPing)
+	stop := context.AfterFunc(t.ctx, func() { _ = conn.CloseNow() })
+	// The messages are pieces of one stream, of any size.
+	streams, err := spdy.NewClientConnectionWithPings(portforward.NewTunnelingConnection("port-forward", conn.Release()), tunnelPing)
 	if err != nil {
+		stop()
 		_ = conn.CloseNow()
 		return nil, "", fmt.Errorf("opening the tunnel: %w", err)
 	}

@@ -9,6 +9,12 @@ import (
 	"time"
 )
 
+// How long a preview can last. The provider may allow less.
+const (
+	MinPreview = time.Minute
+	MaxPreview = 12 * time.Hour
+)
+
 // Preview is a way for a browser to what an instance serves. It needs no credential: opening
 // the URL is enough, so hand it to the person that it is for and to nobody else.
 type Preview struct {
@@ -24,9 +30,13 @@ type Preview struct {
 type PreviewOptions struct {
 	// Path is the page to begin with; "/" by default.
 	Path string `json:"path,omitempty"`
-	// ExpirationSeconds is how long the browser may use the preview; the server's default if
-	// zero.
+	// ExpirationSeconds is how long the browser may use the preview; as long as the provider allows
+	// if zero. The provider may allow less: see Preview.SessionExpires.
 	ExpirationSeconds int64 `json:"expirationSeconds,omitempty"`
+	// RenewURL is where a browser is led that opens a page after that, with the page in the
+	// parameter "path": it answers with a redirect to the URL of another Preview. It is an https URL,
+	// or an http URL on localhost. Without one the browser shows that the preview has ended.
+	RenewURL string `json:"renewURL,omitempty"`
 }
 
 // Preview makes a preview URL for the caller.

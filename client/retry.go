@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -25,9 +26,12 @@ func Temporary(err error) bool {
 	var answer *CallError
 	var untrusted *UntrustedError
 	var own *outputError
+	var certificate *tls.CertificateVerificationError
 	switch {
-	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &untrusted), errors.As(err, &own):
+	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &untrusted), errors.As(err, &own), errors.Is(err, ErrReplaced):
 		return false
+	case errors.As(err, &certificate):
+		return false // another CA, or somebody in between: a person has to look at it
 	case !errors.As(err, &answer):
 		return true // there was no answer, or half of one
 	}

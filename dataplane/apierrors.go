@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // maxStatusBytes is more than any metav1.Status of an API server.
@@ -22,7 +24,9 @@ var errAPIServer = errors.New("runtime API server refused")
 
 // judgeAPIServer replaces errors of the API server itself, which name addresses and namespaces
 // of the runtime cluster. A pod that answers in the same form only loses its own words.
-func judgeAPIServer(res *http.Response) *refusal {
+//
+// app is set if the port is the app's and not a control server's.
+func judgeAPIServer(res *http.Response, app bool) *refusal.Error {
 	if res.StatusCode < http.StatusBadRequest || res.ContentLength <= 0 || res.ContentLength > maxStatusBytes {
 		return nil
 	}
@@ -31,14 +35,14 @@ func judgeAPIServer(res *http.Response) *refusal {
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxStatusBytes)) //nolint:forbidigo // maxStatusBytes
 	if err != nil {
-		return badGateway(causeBadAnswer, "the instance gave no valid HTTP answer: look at its log", errBadAnswer)
+		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance gave no valid HTTP answer: look at its log", errBadAnswer)
 	}
 	var status metav1.Status
 	if json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.APIVersion == "v1" && status.Status == metav1.StatusFailure {
 		if status.Reason == metav1.StatusReasonServiceUnavailable {
-			return badGateway(causeUnreachable, "the instance's pod does not accept connections: is its process listening?", errAPIServer)
+			return refusal.NotListening(app, "", errAPIServer)
 		}
-		return badGateway(causeUnreachable, "the instance cannot be reached: tell the operator", errAPIServer)
+		return refusal.BadGateway(refusal.CauseUnreachable, "the instance cannot be reached: tell the operator", errAPIServer)
 	}
 	res.Body = struct {
 		io.Reader

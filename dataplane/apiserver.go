@@ -11,16 +11,19 @@ import (
 	"strings"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"k8s.io/client-go/rest"
 	clienttransport "k8s.io/client-go/transport"
 )
 
 // apiServer goes through the runtime cluster's API server, with the provider's credential: to
-// Services and Pods by their proxy subresource, and to the other subresources of Pods.
+// ports of Pods by their proxy subresource (podproxy.go), and to the other subresources of Pods.
 type apiServer struct {
 	base url.URL
 	http.RoundTripper
 	pool *http.Transport
+	// credentials are how pods are shown that requests are ours, for those that had one lately.
+	credentials *lru.Cache[credentialKey, *credential]
 }
 
 // newAPIServer makes the transport with client-go's credentials but without its debug wrappers,
@@ -59,8 +62,9 @@ func newAPIServer(cfg *rest.Config) (*apiServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	credentials, _ := lru.New[credentialKey, *credential](maxCredentials) // fails only for a size below one
 	return &apiServer{
-		base:         url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
+		credentials: credentials, base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
 		RoundTripper: authenticated, pool: pool,
 	}, nil
 }
@@ -80,17 +84,6 @@ func authenticate(tc *clienttransport.Config, rt http.RoundTripper) (http.RoundT
 		rt = clienttransport.NewBasicAuthRoundTripper(tc.Username, tc.Password, rt)
 	}
 	return rt, nil
-}
-
-// address implements transport.
-func (a *apiServer) address(t *target) url.URL {
-	u := a.base
-	of := "/services/" + t.service
-	if t.pod != nil {
-		of = "/pods/" + t.pod.Name
-	}
-	u.Path += "/api/v1/namespaces/" + t.namespace + of + ":" + t.port + "/proxy"
-	return u
 }
 
 // CloseIdleConnections lets go of the connections that no request uses.

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
 )
 
 // hungry is a pod that takes what comes, and on /big sends without end.
@@ -246,9 +248,9 @@ func TestOneAddressHoldsItsShareOfConnections(t *testing.T) {
 
 // One workspace at each of its limits does not keep another from its own.
 func TestAWorkspaceAtItsLimitsLeavesOthersTheirs(t *testing.T) {
-	for name, change := range map[string]func(*Limits){
-		"requests in flight": func(l *Limits) { l.WorkspaceRequests = 5 },
-		"rate":               func(l *Limits) { l.WorkspaceRate, l.WorkspaceBurst = 200, 60 },
+	for name, change := range map[string]func(*limit.Limits){
+		"requests in flight": func(l *limit.Limits) { l.WorkspaceRequests = 5 },
+		"rate":               func(l *limit.Limits) { l.WorkspaceRate, l.WorkspaceBurst = 200, 60 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSiege(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -5,65 +5,25 @@ package dataplane
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/respond"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
-
-// auditLine is a line as docs/observability.md describes it.
-type auditLine struct {
-	Schema string    `json:"schema"`
-	Time   time.Time `json:"time"`
-	ID     string    `json:"id"`
-	Stage  string    `json:"stage"`
-	Stream bool      `json:"stream"`
-	User   *struct {
-		Name            string   `json:"name"`
-		UID             string   `json:"uid"`
-		Groups          []string `json:"groups"`
-		GroupsOmitted   int      `json:"groupsOmitted"`
-		AuthenticatedBy string   `json:"authenticatedBy"`
-	} `json:"user"`
-	UserUnknown string   `json:"userUnknown"`
-	SourceIPs   []string `json:"sourceIPs"`
-	Workspace   string   `json:"workspace"`
-	Cluster     string   `json:"cluster"`
-	Object      *struct {
-		Group     string `json:"group"`
-		Version   string `json:"version"`
-		Resource  string `json:"resource"`
-		Namespace string `json:"namespace"`
-		Name      string `json:"name"`
-		UID       string `json:"uid"`
-		Component string `json:"component"`
-		Port      string `json:"port"`
-	} `json:"object"`
-	Verb            string  `json:"verb"`
-	Method          string  `json:"method"`
-	KubernetesVerb  string  `json:"kubernetesVerb"`
-	Code            int     `json:"code"`
-	BytesIn         int64   `json:"bytesIn"`
-	BytesOut        int64   `json:"bytesOut"`
-	DurationSeconds float64 `json:"durationSeconds"`
-	Reason          string  `json:"reason"`
-	TraceID         string  `json:"traceId"`
-	Dropped         uint64  `json:"dropped"`
-}
 
 // closableBuffer is where tests let the audit log go.
 type closableBuffer struct{ syncBuffer }
@@ -72,17 +32,11 @@ func (*closableBuffer) Close() error { return nil }
 
 // lines decodes what was written; a line that is no JSON, or has a field that the documentation
 // does not, fails the test.
-func (b *closableBuffer) lines(t *testing.T) []auditLine {
+func (b *closableBuffer) lines(t *testing.T) []record.AuditLine {
 	t.Helper()
-	var lines []auditLine
-	for text := range strings.Lines(b.String()) {
-		var line auditLine
-		decoder := json.NewDecoder(strings.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&line); err != nil {
-			t.Fatalf("%v in the line %s", err, text)
-		}
-		lines = append(lines, line)
+	lines, err := record.ReadAuditLines(strings.NewReader(b.String()))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return lines
 }
@@ -108,7 +62,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := out.lines(t)
-	var want auditLine
+	var want record.AuditLine
 	if err := json.Unmarshal([]byte(`{"schema":"audit.sandbar.dev/v1","stage":"end",
 		"user":{"name":"alice","uid":"u-1","groups":["devs","system:authenticated"],"authenticatedBy":"token"},
 		"sourceIPs":["127.0.0.1"],"workspace":"root:acme:dev","cluster":"cluster1",
@@ -116,8 +70,8 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 		"verb":"restart","method":"POST","kubernetesVerb":"create","code":202,"bytesIn":5,"bytesOut":4}`), &want); err != nil {
 		t.Fatal(err)
 	}
-	ignored := cmpopts.IgnoreFields(auditLine{}, "Time", "ID", "DurationSeconds")
-	if diff := cmp.Diff([]auditLine{want}, got, ignored); diff != "" {
+	ignored := cmpopts.IgnoreFields(record.AuditLine{}, "Time", "ID", "DurationSeconds")
+	if diff := cmp.Diff([]record.AuditLine{want}, got, ignored); diff != "" {
 		t.Fatal(diff)
 	}
 	if got[0].DurationSeconds <= 0 || time.Since(got[0].Time) > time.Minute || len(got[0].ID) != 32 {
@@ -149,6 +103,7 @@ func TestAuditOfRefusals(t *testing.T) {
 	w.kcp.grant("viewer", "get sandboxrunners")
 	w.kcp.who.set("viewer", authenticationv1.UserInfo{Username: "victor"})
 	w.kcp.grant("nameless", "*")
+	w.kcp.who.change(func() { w.kcp.who.nameless = map[string]bool{"nameless": true} })
 	const admin = "alice"
 	for _, c := range []struct {
 		name, method, path, token, body string
@@ -156,15 +111,15 @@ func TestAuditOfRefusals(t *testing.T) {
 		user, unknown, object           string
 		reason                          string
 	}{
-		{"no token", "GET", demo + "log", "", "", 401, "", unknownNoIdentity, "demo", causeNoIdentity},
-		{"a token that kcp does not know", "GET", demo + "log", "bad", "", 401, "", unknownNoIdentity, "demo", causeBadIdentity},
-		{"a right that is missing", "POST", demo + "sync", "viewer", "", 403, "victor", "", "demo", causeDenied},
-		{"a verb that is not there", "GET", demo + "nosuch", adminToken, "", 404, admin, "", "demo", causeNoVerb},
-		{"a method that the verb does not take", "DELETE", demo + "sync", adminToken, "", 405, admin, "", "demo", causeMethod},
-		{"a method that nobody knows", "BREW", demo + "sync", adminToken, "", 405, "", unknownNoIdentity, "demo", causeMethod},
-		{"a path that is none", "GET", "/dataplane/clusters/root:acme/<script>/x\"y/log", adminToken, "", 400, "", unknownNoIdentity, "", causeMalformed},
-		{"a caller whom kcp does not name", "POST", demo + "sync", "nameless", "", 404, "", unknownNoAnswer, "demo", ""},
-		{"a body that is too large", "POST", demo + "sync", adminToken, "eleven bytes", 413, admin, "", "demo", causeBodyTooLarge},
+		{"no token", "GET", demo + "log", "", "", 401, "", record.UnknownNoIdentity, "demo", refusal.CauseNoIdentity},
+		{"a token that kcp does not know", "GET", demo + "log", "bad", "", 401, "", record.UnknownNoIdentity, "demo", refusal.CauseBadIdentity},
+		{"a right that is missing", "POST", demo + "sync", "viewer", "", 403, "victor", "", "demo", refusal.CauseDenied},
+		{"a verb that is not there", "GET", demo + "nosuch", adminToken, "", 404, admin, "", "demo", refusal.CauseNoVerb},
+		{"a method that the verb does not take", "DELETE", demo + "sync", adminToken, "", 405, admin, "", "demo", refusal.CauseMethod},
+		{"a method that nobody knows", "BREW", demo + "sync", adminToken, "", 405, "", record.UnknownNoIdentity, "demo", refusal.CauseMethod},
+		{"a path that is none", "GET", "/dataplane/clusters/root:acme/<script>/x\"y/log", adminToken, "", 400, "", record.UnknownNoIdentity, "", refusal.CauseMalformed},
+		{"a caller whom kcp does not name", "POST", demo + "sync", "nameless", "", 404, "", record.UnknownNoAnswer, "demo", ""},
+		{"a body that is too large", "POST", demo + "sync", adminToken, "eleven bytes", 413, admin, "", "demo", refusal.CauseBodyTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := len(out.lines(t))
@@ -178,7 +133,7 @@ func TestAuditOfRefusals(t *testing.T) {
 			if got.Object != nil {
 				object = got.Object.Name
 			}
-			if got.Code != c.code || got.Reason != c.reason || user != c.user || got.UserUnknown != c.unknown || object != c.object || got.Stage != stageEnd {
+			if got.Code != c.code || got.Reason != c.reason || user != c.user || got.UserUnknown != c.unknown || object != c.object || got.Stage != record.StageEnd {
 				t.Errorf("got %+v, user %q", got, user)
 			}
 		})
@@ -217,10 +172,10 @@ func TestAuditOfAStreamHasItsStartAndItsEnd(t *testing.T) {
 		t.Fatalf("got %d lines: %s", len(lines), out.String())
 	}
 	start, end := lines[0], lines[1]
-	if start.Stage != stageStart || !start.Stream || start.Code != 0 || start.User == nil || start.ID != end.ID || res.Header.Get(headerAuditID) != start.ID {
-		t.Errorf("the start is %+v, the caller was told %s", start, res.Header.Get(headerAuditID))
+	if start.Stage != record.StageStart || !start.Stream || start.Code != 0 || start.User == nil || start.ID != end.ID || res.Header.Get(respond.HeaderAuditID) != start.ID {
+		t.Errorf("the start is %+v, the caller was told %s", start, res.Header.Get(respond.HeaderAuditID))
 	}
-	if end.Stage != stageEnd || end.Code != 101 || end.BytesIn != 6 || end.BytesOut != 11 || end.Reason != causeDraining {
+	if end.Stage != record.StageEnd || end.Code != 101 || end.BytesIn != 6 || end.BytesOut != 11 || end.Reason != refusal.CauseDraining {
 		t.Errorf("the end is %+v", end)
 	}
 }
@@ -240,13 +195,13 @@ func TestTheLinesNameTheRightThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// A kcp that is slow to name a caller delays the line and not the answer.
+// A kcp that is slow to name a caller delays the line and not the answer. It is asked for the line
+// where it was not when the request was authorized.
 func TestARequestDoesNotWaitForItsCallersName(t *testing.T) {
 	w, out := audited(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
 	hold := make(chan struct{})
-	w.kcp.who.mu.Lock()
-	w.kcp.who.hold = hold
-	w.kcp.who.mu.Unlock()
+	w.kcp.who.change(func() { w.kcp.who.hold = hold })
+	w.server.handler.authorizer.OnIdentified(nil)
 	for range 3 {
 		if res, body := w.do("POST", demo+"sync", adminToken, nil); res.StatusCode != http.StatusOK || body != "ok" {
 			t.Fatalf("%d %s", res.StatusCode, body)
@@ -262,20 +217,55 @@ func TestARequestDoesNotWaitForItsCallersName(t *testing.T) {
 			t.Errorf("the user is %+v", line.User)
 		}
 	}
-	if n := w.kcp.who.asked.Load(); n != 1 {
+	if n := w.kcp.who.askedIn("root:acme:dev"); n != 1 {
 		t.Errorf("kcp was asked %d times for one token", n)
+	}
+}
+
+// Whose a token is, kcp has said before it was asked what they may do.
+func TestALineNeedsNoQuestionOfItsOwn(t *testing.T) {
+	w, out := audited(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	w.do("POST", demo+"sync", adminToken, nil)
+	if err := w.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if lines := out.lines(t); len(lines) != 1 || lines[0].User == nil || lines[0].User.Name != "alice" || w.kcp.who.asked.Load() != 1 {
+		t.Errorf("kcp was asked %d times; the lines are %s", w.kcp.who.asked.Load(), out.String())
 	}
 }
 
 func TestNobodyIsAskedForWhenNothingIsAudited(t *testing.T) {
 	w := newWorld(t, http.NotFoundHandler())
 	res, _ := w.do("POST", demo+"sync", adminToken, nil)
-	if n := w.kcp.who.asked.Load(); n != 0 {
+	if n := w.kcp.who.askedIn("root:acme:dev"); n != 0 {
 		t.Errorf("kcp was asked %d times who calls", n)
 	}
-	if _, ok := res.Header[headerAuditID]; ok {
+	if _, ok := res.Header[respond.HeaderAuditID]; ok {
 		t.Error("the answer names a line that there is not")
 	}
+}
+
+// One caller's refusals must not hide another's.
+func TestOneCallersLinesDoNotHideAnothers(t *testing.T) {
+	t.Run("a caller is the user, whatever the token, and a stranger the address", func(t *testing.T) {
+		w, _ := audited(t, http.NotFoundHandler())
+		line := func(token, from string) access.CallerKey {
+			x := &exchange{request: request(t, "GET", "/", ""), question: access.Question{Caller: tenant.Bearer(token)}}
+			x.request.RemoteAddr = from
+			return w.server.handler.auditor.LineOfForTest(&record.Outcome{Request: x.request, Caller: x.question.Caller})
+		}
+		for _, token := range []string{"one", "two"} {
+			w.kcp.who.set(token, authenticationv1.UserInfo{Username: "bob"})
+			w.kcp.grant(token)
+			w.do("GET", demo+"log", token, nil)
+		}
+		if line("one", "192.0.2.1:1") != line("two", "192.0.2.2:1") {
+			t.Error("two tokens of one user are two callers")
+		}
+		if line("unknown", "192.0.2.1:1") != line("other", "192.0.2.1:2") || line("unknown", "192.0.2.1:1") == line("unknown", "192.0.2.2:1") {
+			t.Error("strangers are not counted by their address")
+		}
+	})
 }
 
 // Anybody can send requests without a token as fast as the network carries them. They must
@@ -304,34 +294,6 @@ func TestAFloodOfStrangersIsCountedAndNotWritten(t *testing.T) {
 	}
 }
 
-func TestWhoseWordIsTakenForAnAddress(t *testing.T) {
-	for name, c := range map[string]struct {
-		by, forwarded string
-		want          []string
-	}{
-		"a caller's own header is not read":    {authenticatedByToken, "203.0.113.9", []string{"192.0.2.7"}},
-		"a front proxy tells what it saw":      {authenticatedByRequestHeader, "10.0.0.1, 203.0.113.9", []string{"203.0.113.9", "192.0.2.7"}},
-		"a front proxy that tells nothing":     {authenticatedByRequestHeader, "", []string{"192.0.2.7"}},
-		"a front proxy that tells no address":  {authenticatedByRequestHeader, "203.0.113.9, evil\n{}", []string{"192.0.2.7"}},
-		"a front proxy that tells an IPv6 one": {authenticatedByRequestHeader, "2001:db8::1", []string{"2001:db8::1", "192.0.2.7"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			x := &exchange{request: request(t, "GET", "/", ""), authenticatedBy: c.by}
-			if c.forwarded != "" {
-				x.request.Header.Set("X-Forwarded-For", c.forwarded)
-			}
-			record := newAuditRecord(x, stageEnd, time.Now(), 0)
-			var line auditLine
-			if err := json.Unmarshal(append(record.appendTo(nil, auditUser{}), '}'), &line); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(c.want, line.SourceIPs); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }
@@ -349,84 +311,4 @@ func request(t testing.TB, method, path, token string) *http.Request {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	return r
-}
-
-func TestAnAuditLogThatCannotBeOpenedKeepsTheServerFromStarting(t *testing.T) {
-	_, err := newAuditor(Options{AuditLog: filepath.Join(t.TempDir(), "no", "such", "folder", "audit.log")}, nil, newMetrics("test"))
-	if err == nil || !strings.Contains(err.Error(), "opening the audit log") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// At the end of the server a line may still wait for its caller's name.
-func TestTheEndWaitsForTheLastLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		out := &closableBuffer{}
-		answer := make(chan struct{})
-		slowly := func(context.Context, tenant.Caller, string) (authenticationv1.UserInfo, tenant.Answer) {
-			<-answer
-			return authenticationv1.UserInfo{}, tenant.Answer{}
-		}
-		a, err := newAuditor(Options{AuditLog: "test", auditOut: out}, slowly, newMetrics("test"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		go a.run()
-		x := newExchange(discard{}, request(t, "GET", "/", ""), time.Minute)
-		x.question.caller = tenant.Bearer("token")
-		a.begin(x)
-		a.ended(x, time.Second)
-		closed := make(chan error)
-		go func() { closed <- a.close() }()
-		synctest.Wait() // close waits now
-		close(answer)
-		if err := <-closed; err != nil {
-			t.Fatal(err)
-		}
-		if lines := out.lines(t); len(lines) != 1 || lines[0].ID != x.auditID {
-			t.Errorf("the lines are %+v", lines)
-		}
-	})
-}
-
-// A kcp that never answers must not keep the server from ending, nor must an exchange.
-func TestTheEndDoesNotWaitForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, err := newAuditor(Options{AuditLog: "test", auditOut: &closableBuffer{}}, nil, newMetrics("test"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		go a.run()
-		a.open.begin()
-		if err := a.close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func TestTheAuditLogIsAFileForItsOwnerAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.log")
-	opts := Options{AuditLog: path}
-	opts.SetDefaults()
-	who := func(context.Context, tenant.Caller, string) (authenticationv1.UserInfo, tenant.Answer) {
-		return authenticationv1.UserInfo{Username: "alice"}, tenant.Answer{Outcome: tenant.Allowed}
-	}
-	a, err := newAuditor(opts, who, newMetrics("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	go a.run()
-	x := newExchange(discard{}, request(t, "GET", "/", ""), time.Minute)
-	a.begin(x)
-	a.ended(x, time.Second)
-	if err := a.close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(data), `"durationSeconds":1.000000`) {
-		t.Errorf("%v: %s", err, data)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file is %v, %v", info.Mode(), err)
-	}
 }

@@ -10,55 +10,10 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-
-	"github.com/sandbar-dev/sandbar/tenant"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
-
-func TestJudge(t *testing.T) {
-	const (
-		yes, no, missing, nobody, silent = tenant.Allowed, tenant.Denied, tenant.NotFound, tenant.Unauthorized, tenant.Unavailable
-		declared, unknown                = true, false
-	)
-	for _, c := range []struct {
-		review, read tenant.Outcome
-		declared     bool
-		code         int // 0 goes on
-	}{
-		{yes, yes, declared, 0},
-		{yes, missing, declared, 404},
-		{yes, no, declared, 403},
-		{yes, nobody, declared, 401},
-		{yes, silent, declared, 503},
-		{no, yes, declared, 403},
-		{no, missing, declared, 403},
-		{no, no, declared, 403},
-		{no, silent, declared, 403},
-		{no, nobody, declared, 401},
-		{no, yes, unknown, 404},
-		{no, missing, unknown, 404},
-		{no, no, unknown, 403},
-		{no, silent, unknown, 503},
-		{nobody, yes, declared, 401},
-		{silent, yes, declared, 503},
-		{silent, no, declared, 503},
-		{silent, missing, unknown, 503},
-		{silent, nobody, declared, 401},
-	} {
-		t.Run(fmt.Sprintf("review %v and read %v of a verb declared %t is %d", c.review, c.read, c.declared, c.code), func(t *testing.T) {
-			got := 0
-			if refused := judge(tenant.Answer{Outcome: c.review}, tenant.Answer{Outcome: c.read}, c.declared); refused != nil {
-				got = refused.code
-			}
-			if got != c.code {
-				t.Errorf("got %d", got)
-			}
-		})
-	}
-}
 
 func TestOutcomesOfAuthorization(t *testing.T) {
 	w := newWorld(t, recorder())
@@ -166,22 +121,22 @@ func TestAccessDependsOnNothingThatACallerCanSayOfItself(t *testing.T) {
 
 func TestAuthorizationModes(t *testing.T) {
 	for _, c := range []struct {
-		mode  AuthorizationMode
+		mode  access.Mode
 		right []string
 		path  string
 		code  int
 	}{
-		{AuthorizeBoth, []string{"get sandboxrunners", "get sandboxrunners/log"}, demo, 200},
-		{AuthorizeBoth, []string{"get sandboxrunners"}, demo, 403},
-		{AuthorizeBoth, []string{"get sandboxrunners/log"}, demo, 403},
-		{AuthorizeBoth, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 403},
-		{AuthorizeInstanceGet, []string{"get sandboxrunners"}, demo, 200},
-		{AuthorizeInstanceGet, []string{"get sandboxrunners/log"}, demo, 403},
-		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 200},
-		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, demo, 403},
-		{AuthorizeSubresource, nil, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 403},
-		{AuthorizeSubresource, []string{"get sandboxrunners"}, demo, 403},
-		{AuthorizeSubresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/missing/", 404},
+		{access.Both, []string{"get sandboxrunners", "get sandboxrunners/log"}, demo, 200},
+		{access.Both, []string{"get sandboxrunners"}, demo, 403},
+		{access.Both, []string{"get sandboxrunners/log"}, demo, 403},
+		{access.Both, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 403},
+		{access.InstanceGet, []string{"get sandboxrunners"}, demo, 200},
+		{access.InstanceGet, []string{"get sandboxrunners/log"}, demo, 403},
+		{access.Subresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 200},
+		{access.Subresource, []string{"get sandboxrunners/log"}, demo, 403},
+		{access.Subresource, nil, "/dataplane/clusters/cluster1/sandboxrunners/demo/", 403},
+		{access.Subresource, []string{"get sandboxrunners"}, demo, 403},
+		{access.Subresource, []string{"get sandboxrunners/log"}, "/dataplane/clusters/cluster1/sandboxrunners/missing/", 404},
 	} {
 		t.Run(fmt.Sprintf("%s with %v on %s is %d", c.mode, c.right, c.path, c.code), func(t *testing.T) {
 			w := newWorld(t, recorder(), func(s *setup) { s.opts.AuthorizationMode = c.mode })
@@ -223,37 +178,6 @@ func TestAnswersAreKeptAndSharedWhileTheyLast(t *testing.T) {
 	}
 }
 
-func TestAnswersEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept := func(name string) bool {
-			_, ok := a.cached(question{verb: name}.key(), time.Time{})
-			return ok
-		}
-		a.keep(question{verb: "allow"}.key(), answer{})
-		a.keep(question{verb: "deny"}.key(), answer{refused: forbidden()})
-		a.keep(question{verb: "error"}.key(), answer{refused: kcpUnavailable(tenant.Answer{})})
-		for _, c := range []struct {
-			after time.Duration
-			want  string
-		}{{0, "allow deny"}, {denyTTL, "allow"}, {allowTTL - denyTTL, ""}} {
-			time.Sleep(c.after)
-			var got []string
-			for _, name := range []string{"allow", "deny", "error"} {
-				if kept(name) {
-					got = append(got, name)
-				}
-			}
-			if strings.Join(got, " ") != c.want {
-				t.Errorf("kept %v, want %q", got, c.want)
-			}
-		}
-	})
-}
-
 func TestACallerWhoLeavesDoesNotCancelTheOthersAnswer(t *testing.T) {
 	w := newWorld(t, recorder())
 	hold := make(chan struct{})
@@ -270,69 +194,13 @@ func TestACallerWhoLeavesDoesNotCancelTheOthersAnswer(t *testing.T) {
 	}()
 	eventually(t, "the second caller waits for the same answer", func() bool {
 		rec := httptest.NewRecorder()
-		w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		w.server.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return strings.Contains(rec.Body.String(), `sandbar_dataplane_authorization_cache_total{result="miss"} 2`)
 	})
 	conn.Close()
-	eventually(t, "the first caller has left", func() bool { return w.lastReason() == causeClientGone })
+	eventually(t, "the first caller has left", func() bool { return w.lastReason() == refusal.CauseClientGone })
 	close(hold)
 	if code := <-answered; code != 200 {
 		t.Errorf("the second caller got %d", code)
 	}
-}
-
-// Two questions that kcp may answer differently never share an answer.
-func TestEachPartOfAQuestionIsInItsKey(t *testing.T) {
-	base := question{
-		caller: tenant.Bearer("token"), subresource: "log", verb: "get",
-		ref: tenant.Ref{Workspace: "root:a", Group: "sandbar.dev", Version: "v1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
-	}
-	for name, c := range map[string]struct {
-		change func(*question)
-		same   bool
-	}{
-		"the token":               {func(q *question) { q.caller = tenant.Bearer("other") }, false},
-		"a name in place of it":   {func(q *question) { q.caller = tenant.Subject(authenticationv1.UserInfo{Username: "token"}) }, false},
-		"the workspace":           {func(q *question) { q.ref.Workspace = "root:b" }, false},
-		"the group":               {func(q *question) { q.ref.Group = "other.dev" }, false},
-		"the version":             {func(q *question) { q.ref.Version = "v2" }, false},
-		"the resource":            {func(q *question) { q.ref.Resource = "others" }, false},
-		"the namespace":           {func(q *question) { q.ref.Namespace = "other" }, false},
-		"the name":                {func(q *question) { q.ref.Name = "other" }, false},
-		"the subresource":         {func(q *question) { q.subresource = "proxy" }, false},
-		"the verb":                {func(q *question) { q.verb = "create" }, false},
-		"whether it is declared":  {func(q *question) { q.declared = true }, false},
-		"the workspace alone":     {func(q *question) { q.workspaceOnly = true }, false},
-		"where it comes from":     {func(q *question) { q.from = "192.0.2.1:1" }, true},
-		"when a link was issued":  {func(q *question) { q.linkIssued = time.Unix(1, 0) }, true},
-		"a letter that moves":     {func(q *question) { q.ref.Group, q.ref.Version = "sandbar.devv", "1" }, false},
-		"a letter that moves far": {func(q *question) { q.subresource, q.verb = "lo", "gget" }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := base
-			c.change(&q)
-			if same := q.key() == base.key(); same != c.same {
-				t.Errorf("the keys are the same: %t", same)
-			}
-		})
-	}
-}
-
-func FuzzReviewKey(f *testing.F) {
-	f.Add("token", "root:a", "sandboxrunners", "ns", "name", "log", "get", "token", "root:a", "sandboxrunners", "ns", "nam", "elog", "get")
-	f.Add("t", "a", "bc", "d", "e", "f", "g", "t", "ab", "c", "d", "e", "f", "g")
-	f.Add("t\x00a", "b", "", "", "", "", "", "t", "a\x00b", "", "", "", "", "")
-	f.Fuzz(func(t *testing.T, t1, w1, r1, ns1, n1, s1, v1, t2, w2, r2, ns2, n2, s2, v2 string) {
-		make1 := func(token, ws, res, ns, name, sub, verb string) question {
-			return question{
-				caller: tenant.Bearer(token), subresource: sub, verb: verb,
-				ref: tenant.Ref{Workspace: ws, Resource: res, Namespace: ns, Name: name},
-			}
-		}
-		a, b := make1(t1, w1, r1, ns1, n1, s1, v1), make1(t2, w2, r2, ns2, n2, s2, v2)
-		same := t1 == t2 && a.ref == b.ref && s1 == s2 && v1 == v2
-		if same != (a.key() == b.key()) {
-			t.Errorf("%q %+v and %q %+v: equal %t, keys equal %t", t1, a, t2, b, same, a.key() == b.key())
-		}
-	})
 }

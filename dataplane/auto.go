@@ -10,6 +10,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 )
 
 // probeAgain is how long the choice of the API server stands before a pod is tried again: the
@@ -29,52 +32,43 @@ type chooser struct {
 	mode      TransportMode
 	direct    *direct
 	apiServer *apiServer
-	metrics   *metrics
+	metrics   *record.Metrics
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	chosen  transport // nil while nothing was tried
-	settled bool      // direct worked once; that stands
-	until   time.Time // when a choice of apiServer is tried again
+	chosen  TransportMode // empty while nothing was tried
+	settled bool          // direct worked once; that stands
+	until   time.Time     // when a choice of apiServer is tried again
 }
 
-func newChooser(mode TransportMode, d *direct, a *apiServer, m *metrics, log *slog.Logger) *chooser {
+func newChooser(mode TransportMode, d *direct, a *apiServer, m *record.Metrics, log *slog.Logger) *chooser {
 	c := &chooser{mode: mode, direct: d, apiServer: a, metrics: m, log: log}
-	switch mode {
-	case TransportDirect:
-		c.choose(d, TransportDirect, reasonConfigured)
-	case TransportAPIServer:
-		c.choose(a, TransportAPIServer, reasonConfigured)
-	case TransportAuto: // the first request chooses
+	if mode != TransportAuto { // of which the first request chooses
+		c.choose(mode, reasonConfigured)
 	}
 	return c
 }
 
-// pick returns the transport for a target. In mode auto the first requests try to reach their
+// pick returns the way to a target. In mode auto the first requests try to reach their
 // pods themselves; later a new attempt is made by one request, while the others go on with what
 // was chosen.
-func (c *chooser) pick(ctx context.Context, t *target) transport {
+func (c *chooser) pick(ctx context.Context, t *locate.Target) TransportMode {
 	c.mu.Lock()
 	chosen := c.chosen
 	probe := c.mode == TransportAuto && !c.settled && !time.Now().Before(c.until)
-	if probe && chosen != nil {
+	if probe && chosen != "" {
 		c.until = time.Now().Add(probeAgain)
 	}
 	c.mu.Unlock()
 	if !probe {
 		return chosen
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
-	defer cancel()
-	conn, _, err := c.direct.Dial(ctx, c.direct.address(t).Host)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return c.conclude(err)
+	// Nothing is sent, and so nothing said about the pod but that there is a way to it.
+	return c.conclude(c.direct.reach(context.WithoutCancel(ctx), t.Destination()))
 }
 
 // conclude chooses by how the attempt to reach a pod ended.
-func (c *chooser) conclude(err error) transport {
+func (c *chooser) conclude(err error) TransportMode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -82,29 +76,29 @@ func (c *chooser) conclude(err error) transport {
 		// Another request has found out meanwhile.
 	case err == nil:
 		c.settled = true
-		c.choose(c.direct, TransportDirect, reasonReachable)
-	case errors.Is(err, errNoEndpoint):
-		// Nothing was tried. Whichever way is taken, it says that nothing is ready.
-		if c.chosen == nil {
-			return c.direct
+		c.choose(TransportDirect, reasonReachable)
+	case errors.Is(err, errNoEndpoint), errors.Is(err, errForeignEndpoint):
+		// Nothing was tried. Whichever way is taken, it says what there is to say of that.
+		if c.chosen == "" {
+			return TransportDirect
 		}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		// The pod's machine answered, so there is a route.
 		c.settled = true
-		c.choose(c.direct, TransportDirect, reasonRefused)
+		c.choose(TransportDirect, reasonRefused)
 	default:
 		c.until = time.Now().Add(probeAgain)
-		c.choose(c.apiServer, TransportAPIServer, reasonUnreachable)
+		c.choose(TransportAPIServer, reasonUnreachable)
 	}
 	return c.chosen
 }
 
-func (c *chooser) choose(t transport, mode TransportMode, reason string) {
-	if c.chosen == t {
+func (c *chooser) choose(mode TransportMode, reason string) {
+	if c.chosen == mode {
 		return
 	}
-	c.chosen = t
-	c.metrics.transport.Reset()
-	c.metrics.transport.WithLabelValues(string(mode), reason).Set(1)
+	c.chosen = mode
+	c.metrics.Transport.Reset()
+	c.metrics.Transport.WithLabelValues(string(mode), reason).Set(1)
 	c.log.Info("transport to pods chosen", "mode", string(mode), "reason", reason)
 }

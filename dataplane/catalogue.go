@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -57,11 +59,11 @@ func developmentOf(t *sandbarv1alpha1.Template) map[string]developed {
 
 // serveCatalogue answers the Templates to whoever has access to the workspace. They are the
 // same for all; the workspace is there so that its own rules say who is a tenant.
-func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
+func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal.Error {
 	if x.request.Method != http.MethodGet && x.request.Method != http.MethodHead {
-		return methodNotAllowed([]string{http.MethodGet, http.MethodHead})
+		return refusal.MethodNotAllowed([]string{http.MethodGet, http.MethodHead})
 	}
-	x.question = question{caller: caller, ref: tenant.Ref{Workspace: x.route.workspace}, workspaceOnly: true, from: x.request.RemoteAddr}
+	x.question = access.Question{Caller: caller, Ref: tenant.Ref{Workspace: x.route.Workspace}, WorkspaceOnly: true, From: x.request.RemoteAddr}
 	if _, refused := h.authorize(x); refused != nil {
 		return refused
 	}
@@ -69,16 +71,16 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal {
 		APIVersion: "dataplane." + sandbarv1alpha1.GroupVersion.String(), Kind: "TemplateCatalogue",
 		Items: []catalogueItem{},
 	}
-	for _, k := range h.kinds.all() {
-		t := k.template
+	for _, k := range h.kinds.All() {
+		t := k.Template
 		list.Items = append(list.Items, catalogueItem{
 			Name: t.Name, DisplayName: t.Spec.DisplayName, Description: t.Spec.Description,
 			Category: t.Spec.Category, Version: t.Spec.Version,
-			InstanceAPIVersion: k.resource.GroupVersion().String(), InstanceKind: t.Status.Kind,
-			Resource: k.resource.Resource, Verbs: k.verbs, Development: developmentOf(t),
+			InstanceAPIVersion: k.Resource.GroupVersion().String(), InstanceKind: t.Status.Kind,
+			Resource: k.Resource.Resource, Verbs: k.Verbs, Development: developmentOf(t),
 			OffersPod: t.Spec.Base != nil, Agent: t.Spec.Agent,
 		})
 	}
-	writeJSON(x, x.request, http.StatusOK, list)
+	refusal.WriteJSON(x, x.request, http.StatusOK, list)
 	return nil
 }

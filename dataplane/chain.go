@@ -12,48 +12,63 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/spans"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 // handler serves the verbs.
 type handler struct {
-	router     router
-	hub        hubCookies
+	router     locate.Router
+	filter     *requestFilter
 	settings   *settings
-	kinds      *kinds
-	front      *frontProxies
+	kinds      *locate.Kinds
+	front      *access.FrontProxies
 	live       *live
 	tenant     *tenant.Client
-	authorizer *authorizer
-	placer     *placer
-	limits     *limiter
+	authorizer *access.Authorizer
+	placer     *locate.Placer
+	limits     *limit.Limiter
 	transports *chooser
-	previews   *previews
-	activity   *activity
-	wakes      *wakes
-	metrics    *metrics
-	auditor    *auditor
-	tracer     *tracer
-	log        *slog.Logger
-	buffers    bufferPool
-	// filled latches: it is set once the caches have been filled.
+	// secrets reads the runtime cluster live; for passwords alone, which no cache holds.
+	secrets  corev1client.SecretsGetter
+	previews *previews
+	activity *lifecycle.Activity
+	wakes    *wakes
+	changes  *changes
+	metrics  *record.Metrics
+	auditor  *record.Auditor
+	tracer   *record.Tracer
+	log      *slog.Logger
+	buffers  bufferPool
+	// filled latches: it is set once the caches have been filled. That they are kept up to date is
+	// what the fence watches.
 	filled atomic.Bool
+	fence  *inuse.Fence
 	// underWay counts exchanges, those that have outlived their handlers too.
-	underWay tally
+	underWay record.Tally
 	// draining ends when the server begins to shut down; streams end with it.
 	draining context.Context //nolint:containedctx // the server's life, not a request's
 }
 
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.underWay.begin()
+	h.underWay.Begin()
 	x := newExchange(w, r, h.settings.limits().StallTimeout)
-	h.auditor.begin(x)
-	h.tracer.begin(x)
+	x.AuditID = h.auditor.Begin()
+	x.request, x.span = h.tracer.Begin(x.request)
+	x.traceID = record.TraceIDOf(x.span)
 	// Whoever has the exchange ends it: this function, also when it panics to abort, or the
 	// relay of an upgraded connection.
 	defer func() {
@@ -64,6 +79,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if refused := h.serve(x); refused != nil {
+		x.evenOut(refused)
+		h.previews.pace(x, refused)
 		x.fail(refused)
 	}
 }
@@ -73,32 +90,37 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // The order leaks nothing: before the caller is authorized only the form of the request is
 // looked at; whether a verb, a method, an instance or a placement exists is told only to those
 // whom kcp has let through.
-func (h *handler) serve(x *exchange) (refused *refusal) {
-	if name, below, valid := h.previews.match(x.request.Host); below {
+func (h *handler) serve(x *exchange) (refused *refusal.Error) {
+	name, below, valid := h.previews.match(x.request.Host)
+	if h.ready() && !h.fence.Open(time.Now()) {
+		x.onPreview = below
+		return refusal.Fenced()
+	}
+	if below {
 		return h.servePreview(x, name, valid)
 	}
 	if refused = wellFormed(x.request); refused != nil {
 		return refused
 	}
-	if x.route, refused = h.router.parse(x.request.URL); refused != nil {
+	if x.route, refused = h.router.Parse(x.request.URL); refused != nil {
 		return refused
 	}
 	if !h.ready() {
-		return unavailable(causeStarting, "the data plane is starting: try again", 0, nil)
+		return refusal.Unavailable(refusal.CauseStarting, "the data plane is starting: try again", 0, nil)
 	}
-	x.kind = h.kinds.find(x.route)
+	x.kind = h.kinds.Find(x.route)
 	caller, refused := h.identify(x)
 	if refused != nil {
 		return refused
 	}
-	if x.route.catalogue {
+	if x.route.Catalogue {
 		return h.serveCatalogue(x, caller)
 	}
 	return h.serveVerb(x, caller)
 }
 
 // serveVerb takes a request from the question who may do what to the answer.
-func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal) {
+func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal.Error) {
 	if x.question, refused = ask(x, caller); refused != nil {
 		return refused
 	}
@@ -106,7 +128,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	switch x.route.verb { // every kind has these, without an endpoint
+	switch x.route.Verb { // every kind has these, without an endpoint
 	case contract.ProxyURLVerb:
 		return h.servePreviewLinks(x, permission)
 	case contract.RenewVerb:
@@ -116,37 +138,44 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	if endpoint.From == contract.FromInstanceStatus {
+	switch endpoint.From {
+	case contract.FromInstanceStatus:
 		return h.serveStatus(x, permission)
+	case contract.FromPassword:
+		return h.servePassword(x, permission)
 	}
 	at, refused := h.place(x, permission)
 	if refused != nil {
 		return refused
 	}
-	x.id = at.id.ID
-	x.isStream = endpoint.Stream || isUpgrade(x.request.Header)
+	x.id = at.ID.ID
+	x.isStream = endpoint.Stream || access.IsUpgrade(x.request.Header)
 	x.longest = time.Duration(endpoint.StreamDurationSeconds) * time.Second
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}
+	if x.wantsKeptLog(at) {
+		return h.serveKeptLog(x, at, endpoint)
+	}
 	if at, refused = h.awake(x, at, endpoint); refused != nil {
 		return refused
 	}
-	to, refused := h.placer.resolve(at, x.route, endpoint)
+	to, refused := h.resolve(x.request.Context(), at, x.route, endpoint)
 	if refused != nil {
 		return refused
 	}
-	h.auditor.started(x)
+	now := x.outcome(0)
+	x.auditStarted = h.auditor.Started(&now)
 	return h.transport(x, to, endpoint)
 }
 
-// ready tells whether the caches have been filled. Until then everything would seem not to exist,
-// and a client that is told 404 gives up, or worse, cleans up.
+// ready reports whether the caches have been filled and the replica has registered. Until then
+// everything would seem not to exist, and a client that is told 404 gives up, or worse, cleans up.
 func (h *handler) ready() bool {
 	if h.filled.Load() {
 		return true
 	}
-	if !h.placer.cache.ready() || !h.kinds.indexed() {
+	if !h.placer.Cache.Ready() || !h.kinds.Indexed() || !h.fence.Open(time.Now()) {
 		return false
 	}
 	h.filled.Store(true)
@@ -154,50 +183,43 @@ func (h *handler) ready() bool {
 }
 
 // ask puts the question that the request raises.
-func ask(x *exchange, caller tenant.Caller) (question, *refusal) {
-	verb, ok := reviewVerb(x.request, x.route.verb)
+func ask(x *exchange, caller tenant.Caller) (access.Question, *refusal.Error) {
+	verb, ok := access.ReviewVerb(x.request, x.route.Verb)
 	if !ok {
-		return question{}, methodNotAllowed([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+		return access.Question{}, refusal.MethodNotAllowed([]string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 	}
-	return question{
-		caller: caller, subresource: x.route.verb, verb: verb, declared: x.kind.declares(x.route), ref: x.route.ref(),
-		from: x.request.RemoteAddr, linkIssued: x.preview.Issued(),
+	return access.Question{
+		Caller: caller, Subresource: x.route.Verb, Verb: verb, Declared: x.kind.Declares(x.route), Ref: x.route.Ref(),
+		From: x.request.RemoteAddr, LinkIssued: x.preview.Issued(),
 	}, nil
 }
 
-func (r route) ref() tenant.Ref {
-	return tenant.Ref{
-		Workspace: r.workspace, Group: r.group, Version: r.version, Resource: r.resource,
-		Namespace: r.namespace, Name: r.name,
-	}
-}
-
 // authorize asks whether the request may go on.
-func (h *handler) authorize(x *exchange) (grant, *refusal) {
-	ctx, span := childSpan(x.request.Context(), "authorize", trace.SpanKindInternal)
+func (h *handler) authorize(x *exchange) (access.Grant, *refusal.Error) {
+	ctx, span := spans.Child(x.request.Context(), "authorize", trace.SpanKindInternal)
 	defer span.End()
-	permission, refused := h.authorizer.authorize(ctx, x.question)
+	permission, refused := h.authorizer.Authorize(ctx, x.question)
 	if x.id.UID == "" { // else it is known from the placement, and kcp may tell less
-		x.id = permission.id
+		x.id = permission.ID
 	}
 	return permission, refused
 }
 
 // endpoint finds the endpoint of the request in the kind's contract.
-func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal) {
-	endpoint, ok := x.kind.endpoint(x.route)
+func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal.Error) {
+	endpoint, ok := x.kind.Endpoint(x.route)
 	if !ok {
-		return endpoint, notFound(causeNoVerb)
+		return endpoint, refusal.NotFound(refusal.CauseNoVerb)
 	}
 	if contract.PodStream(&endpoint) {
 		return endpoint, checkPodUpgrade(x.request, endpoint.PodSubresource)
 	}
 	if !slices.Contains(endpoint.Methods, x.request.Method) { // else nothing need be listed
 		if allowed := allowedMethods(endpoint); !slices.Contains(allowed, x.request.Method) {
-			return endpoint, methodNotAllowed(allowed)
+			return endpoint, refusal.MethodNotAllowed(allowed)
 		}
 	}
-	if isUpgrade(x.request.Header) {
+	if access.IsUpgrade(x.request.Header) {
 		if !endpoint.Upgrade {
 			return endpoint, refusedUpgrade("this verb takes no upgrades: send a plain request")
 		}
@@ -220,46 +242,69 @@ func allowedMethods(e sandbarv1alpha1.Endpoint) []string {
 }
 
 // place finds the placement.
-func (h *handler) place(x *exchange, g grant) (*place, *refusal) {
-	at, refused := findPlaced(x.request.Context(), h.authorizer, x.question, g, func(g grant) (*place, *refusal) {
-		return h.placer.find(x.kind, x.route, g)
+func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Error) {
+	at, refused := locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+		return h.placer.Find(x.kind, x.route, g)
 	})
-	if refused == nil && x.preview != nil && at.id.ID != x.preview.ID() {
-		return nil, notFound(causeNotPlaced) // the name is another instance's now
+	if refused == nil && x.preview != nil && at.ID.ID != x.preview.ID() {
+		return nil, refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return at, refused
 }
 
+// resolve follows an endpoint's reference. Where the copy of the runtime instance names nothing although
+// kro has made all of it, the API server is asked: the copy may have been read under a schema that did
+// not have the reference yet.
+func (h *handler) resolve(ctx context.Context, at *locate.Place, r locate.Route, e sandbarv1alpha1.Endpoint) (*locate.Target, *refusal.Error) {
+	to, refused := h.placer.Resolve(at, r, e)
+	if refused == nil || refused.Cause != refusal.CauseNotReady || !locate.IsComposed(at.Instance) {
+		return to, refused
+	}
+	known := at.Kind.Instances
+	live, err := known.Live(ctx, at.ID.Namespace(), at.Instance.GetName())
+	if err != nil || at.ID.Check(live) != nil {
+		return to, refused
+	}
+	again := *at
+	again.Instance = live
+	if to, refused = h.placer.Resolve(&again, r, e); refused == nil {
+		known.Distrust(time.Now())
+	}
+	return to, refused
+}
+
 // locate is place for a verb that needs no runtime instance, only that there is a placement.
-func (h *handler) locate(x *exchange, g grant) (placement.ID, *refusal) {
-	return findPlaced(x.request.Context(), h.authorizer, x.question, g, func(g grant) (placement.ID, *refusal) {
-		at, _, refused := h.placer.locate(x.kind, x.route, g)
+func (h *handler) locate(x *exchange, g access.Grant) (placement.ID, *refusal.Error) {
+	return locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (placement.ID, *refusal.Error) {
+		at, _, refused := h.placer.Locate(x.kind, x.route, g)
 		return at.ID, refused
 	})
 }
 
 // admit counts the request, until it ends, against the limits of its instance and workspace.
-func (h *handler) admit(x *exchange, at *place) *refusal {
+func (h *handler) admit(x *exchange, at *locate.Place) *refusal.Error {
 	if limit := h.settings.limits().BodyBytes; x.request.ContentLength > limit {
-		return bodyTooLarge(limit)
+		return refusal.BodyTooLarge(limit)
 	}
-	release, refused := h.limits.admit(at.id.Cluster, string(at.id.UID), x.isStream)
+	release, refused := h.limits.Admit(at.ID.Cluster, string(at.ID.UID), x.isStream)
 	if refused != nil {
 		return refused
 	}
 	x.atEnd(release)
-	x.atEnd(h.metrics.enter(x))
+	now := x.outcome(0)
+	x.atEnd(h.metrics.Enter(&now))
 	return nil
 }
 
 // finish ends an exchange, and traces, counts, audits and logs it.
 func (h *handler) finish(x *exchange) {
-	defer h.underWay.end()
+	defer h.underWay.End()
 	x.finish()
 	took := time.Since(x.started)
-	x.use.end(x.started.Add(took))
-	h.tracer.end(x)
-	h.metrics.observe(x, took)
-	h.auditor.ended(x, took)
-	logAccess(x.request.Context(), h.log, x, took)
+	x.use.End(x.started.Add(took))
+	o := x.outcome(took)
+	h.tracer.End(&o)
+	h.metrics.Observe(&o)
+	h.auditor.Ended(&o)
+	record.LogAccess(x.request.Context(), h.log, &o)
 }

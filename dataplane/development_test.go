@@ -44,7 +44,7 @@ func TestARunnersVerbNeedsDevelopmentModeAndSaysSo(t *testing.T) {
 	change(func(object map[string]any) { object["spec"].(map[string]any)["mode"] = "development" })
 	eventually(t, "the switch is seen, and kro has not made the runner's Service", func() bool {
 		res, body := w.do("POST", sync, adminToken, nil)
-		return res.StatusCode == http.StatusConflict && strings.Contains(body, "wait for its condition Ready")
+		return res.StatusCode == http.StatusConflict && strings.Contains(body, "no endpoint for this verb yet")
 	})
 	change(func(object map[string]any) {
 		object["status"].(map[string]any)["development"] = map[string]any{"api": map[string]any{

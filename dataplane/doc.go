@@ -4,21 +4,26 @@
 // Package dataplane is the HTTP server of the verbs: it takes a caller's request for a verb of
 // an instance to the place on the runtime cluster that answers it, if the caller may.
 //
-// A request goes through these steps, one file each; chain.go names them in order:
+// A request goes through these steps; chain.go names them in order. A step that is a package of its own
+// says in its doc.go what enters, what leaves and what it must never see:
 //
-//	route      route.go       the path, in any of its forms, into workspace, object and verb
-//	identify   identify.go    who calls
-//	authorize  authorize.go   may they: GET and SelfSubjectAccessReview in the workspace, as the caller
-//	contract   chain.go       which endpoint the Template declares for the verb (kinds.go follows Templates)
-//	place      place.go       which placement stands for the object: by UID, from informers (runtime.go)
-//	limit      limits.go      in flight, streams, rate, body (before, in authorize: askers.go, what one caller asks of kcp)
-//	resolve    resolve.go     the endpoint's reference into a Service, Secret or Pod (pod.go) of the placement
-//	transport  forward.go     the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go),
-//	                          the subresources of a Pod (pod.go, podlog.go, podstream.go)
-//	response   headers.go     what may pass, both ways
+//	route      locate     the path, in any of its forms, into workspace, object and verb
+//	identify   access     who calls (identify.go)
+//	authorize  access     may they: GET and SelfSubjectAccessReview in the workspace, as the caller
+//	contract   locate     which endpoint the Template declares for the verb
+//	place      locate     which placement stands for the object: by UID, from informers
+//	limit      limit      in flight, streams, rate, body (before, in access: what one caller asks of kcp)
+//	wake       wake.go    an instance that sleeps, and in lifecycle the record of its use
+//	resolve    locate     the endpoint's reference into a Service, Secret or Pod of the placement
+//	transport  forward.go the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go),
+//	                      the subresources of a Pod (pod.go, podlog.go, podstream.go)
+//	headers    headers.go what may pass, both ways
+//	answer     respond    writing that no caller can stall
+//	end        record     metrics, audit log, access line, trace: from an Outcome
 //
-// Two verbs end earlier: one with "from: instanceStatus" (status.go) and the catalogue of
-// Templates (catalogue.go). Errors are answered in errors.go alone, as metav1.Status.
+// Some verbs end earlier: one with "from: instanceStatus" (status.go), a password (password.go), a log that
+// was kept (keptlog.go), preview links (preview_links.go), renewals (renew.go) and the catalogue of
+// Templates (catalogue.go). Errors are package refusal's alone, and answered as metav1.Status.
 //
 // The package decides access by what kcp answers the caller and by nothing else; it never uses
 // the provider's credential for that. It keeps no state that a restart would lose, and nothing

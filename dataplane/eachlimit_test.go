@@ -15,6 +15,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
 )
 
 // eachLimit is one limit at its number, and what a caller and an operator see there.
@@ -105,6 +109,31 @@ func isTimeout(err error) bool {
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
+// untilDenied has a caller without rights ask for one thing after the other until it is too much.
+func (w *world) untilDenied() string {
+	w.t.Helper()
+	w.kcp.grant("stranger")
+	var res *http.Response
+	var body string
+	i := 0
+	eventually(w.t, "429 is answered", func() bool {
+		i++
+		res, body = w.do("POST", fmt.Sprintf("%s%d", demo, i), "stranger", nil)
+		return res.StatusCode == http.StatusTooManyRequests
+	})
+	return body
+}
+
+// manyTokens has kcp know many tokens of one user.
+func (w *world) manyTokens() func(int) string {
+	for i := range 1000 {
+		token := fmt.Sprintf("one-of-many-%d", i)
+		w.kcp.grant(token, "*")
+		w.kcp.who.set(token, authenticationv1.UserInfo{Username: "many"})
+	}
+	return func(i int) string { return fmt.Sprintf("one-of-many-%d", i) }
+}
+
 func sameToken(int) string { return adminToken }
 
 func madeUp(i int) string { return fmt.Sprintf("made-up-%d", i) }
@@ -136,14 +165,38 @@ func eachLimits() map[string]eachLimit {
 		"the burst of an instance":           {limit: "instanceBurst", value: 3, with: map[string]any{"instanceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
 		"the rate of a workspace":            {limit: "workspaceRate", value: 3, with: map[string]any{"workspaceBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "the workspace starts more than 3 requests per second", counted: `refusals_total{reason="rate"} 1`},
 		"the burst of a workspace":           {limit: "workspaceBurst", value: 3, with: map[string]any{"workspaceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
-		"the rate of denials":                {limit: "deniedRate", value: 3, with: map[string]any{"deniedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "more than 3 requests per second", counted: `refusals_total{reason="denied_rate"} 1`},
-		"the burst of denials":               {limit: "deniedBurst", value: 3, with: map[string]any{"deniedRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "(3 at once)", counted: `refusals_total{reason="denied_rate"} 1`},
+		"the rate of denials": {limit: "deniedRate", value: 3, with: map[string]any{"deniedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string {
+			return w.untilDenied()
+		}, told: "more than 3 requests per second", counted: `refusals_total{reason="denied_rate"} 1`},
+		"the burst of denials": {limit: "deniedBurst", value: 3, with: map[string]any{"deniedRate": int64(1)}, exceed: func(_ *testing.T, w *world) string {
+			return w.untilDenied()
+		}, told: "(3 at once)", counted: `refusals_total{reason="denied_rate"} 1`},
+		"the rate of unknown tokens":  {limit: "unverifiedRate", value: 3, with: map[string]any{"unverifiedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "more than 3 tokens per second", counted: `refusals_total{reason="unverified_rate"} 1`},
+		"the burst of unknown tokens": {limit: "unverifiedBurst", value: 3, with: map[string]any{"unverifiedRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, madeUp) }, told: "(3 at once)", counted: `refusals_total{reason="unverified_rate"} 1`},
+		"the rate of questions": {limit: "questionRate", value: 3, with: map[string]any{"questionBurst": int64(2)}, exceed: func(_ *testing.T, w *world) string {
+			return w.until(429, w.manyTokens())
+		}, told: "from you: use fewer tokens", counted: `refusals_total{reason="question_rate"} 1`},
+		"the burst of questions": {limit: "questionBurst", value: 3, with: map[string]any{"questionRate": int64(1)}, exceed: func(_ *testing.T, w *world) string {
+			return w.untilDenied()
+		}, told: "(3 at once)", counted: `refusals_total{reason="question_rate"} 1`},
 		"questions of a caller": {limit: "callerQuestions", value: 1, exceed: func(t *testing.T, w *world) string {
+			w.received("POST", demo+"sync", "") // whose token it is, is known now
 			hold := make(chan struct{})
 			w.kcp.set(func() { w.kcp.hold = hold })
 			first := make(chan struct{})
-			go func() { defer close(first); w.do("POST", demo+"sync", madeUp(1), nil) }()
+			go func() { defer close(first); w.do("PUT", demo+"proxy", adminToken, nil) }()
 			hold <- struct{}{} // kcp has the first's question, so it is under way
+			told := w.once("PATCH", demo+"proxy", adminToken, 0)
+			close(hold)
+			<-first
+			return told
+		}, told: "1 requests from you or your address", counted: `refusals_total{reason="caller_questions"} 1`},
+		"questions of an address": {limit: "callerQuestions", value: 1, exceed: func(t *testing.T, w *world) string {
+			hold := make(chan struct{})
+			w.kcp.who.change(func() { w.kcp.who.holdRoot = hold })
+			first := make(chan struct{})
+			go func() { defer close(first); w.do("POST", demo+"sync", madeUp(1), nil) }()
+			eventually(t, "kcp has the first's question", func() bool { return w.kcp.who.asked.Load() == 1 })
 			told := w.once("POST", demo+"sync", madeUp(2), 0)
 			close(hold)
 			<-first
@@ -269,12 +322,12 @@ func eachLimits() map[string]eachLimit {
 // Each limit of the InfrastructureProvider: it is set there to a small number, exceeded, and then
 // the caller is told the number, where it can be told anything, and the operator's metric counts.
 func TestEachLimitHoldsAtItsNumber(t *testing.T) {
-	var all Limits
-	all.setDefaults()
-	missing := all.byName()
+	var all limit.Limits
+	all.SetDefaults()
+	missing := all.ByName()
 	delete(missing, "activityIntervalSeconds") // how often something is written; it refuses nobody
 	for name, c := range eachLimits() {
-		if _, ok := all.byName()[c.limit]; !ok {
+		if _, ok := all.ByName()[c.limit]; !ok {
 			t.Errorf("%s: there is no limit %s", name, c.limit)
 		}
 		delete(missing, c.limit)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
@@ -100,4 +101,15 @@ func noteRequests(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// countFromTheStart makes the series of connections that end and of errors in HTTP/2: a counter that
+// appears with its first increment has no rate for it.
+func countFromTheStart(m *record.Metrics) {
+	for _, during := range append(duringNames[:], duringHTTP2) {
+		m.ConnectionsEnded.Get(during)
+	}
+	for _, name := range []string{http2Streams, http2Resets, http2Other} {
+		m.HTTP2Errors.Get(name)
+	}
 }

@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fakeKCP answers what the data plane asks as callers, the way a single kcp shard does: an
-// unknown workspace is 404, no access 403, a bad token 401.
+// fakeKCP answers what the data plane asks as callers, the way a single kcp shard does: the path of
+// an unknown workspace is 404, no access 403, a bad token 401.
 type fakeKCP struct {
 	*httptest.Server
 
@@ -31,6 +31,8 @@ type fakeKCP struct {
 	instances map[string]*metav1.PartialObjectMetadata
 	rights    map[string]map[string]bool // token to "verb resource/subresource", or "*"
 	down      bool
+	// frontProxy has it answer 403 in workspaces that are not there, before it looks at a token.
+	frontProxy bool
 	// shutdown is spec.lifecycle.shutdownTime of all instances.
 	shutdown metav1.Time
 	// hold, if set, is received from before each answer.
@@ -98,7 +100,7 @@ func (k *fakeKCP) addInstance(cluster, namespace, name string, uid types.UID) {
 }
 
 func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
-	if k.serveVirtual(w, r) || k.who.serve(w, r) {
+	if k.serveVirtual(w, r) || k.serveWho(w, r) {
 		return
 	}
 	k.mu.Lock()
@@ -122,10 +124,14 @@ func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case k.down:
 		w.WriteHeader(http.StatusInternalServerError)
-	case !known:
+	case !exists && k.frontProxy:
+		w.WriteHeader(http.StatusForbidden)
+	case !exists && strings.Contains(parts[0], ":"):
+		w.WriteHeader(http.StatusNotFound) // before it looks at the token, as kcp does
+	case !known || k.who.only[token] != "" && k.who.only[token] != parts[0]:
 		w.WriteHeader(http.StatusUnauthorized)
 	case !exists:
-		w.WriteHeader(http.StatusNotFound)
+		w.WriteHeader(http.StatusForbidden)
 	case !rights["access"]:
 		w.WriteHeader(http.StatusForbidden)
 	case isReview:

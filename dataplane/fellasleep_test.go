@@ -17,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // usedLongAgo begins a world with the demo awake and its Lease old.
@@ -156,9 +157,9 @@ func TestWhatARequestHearsThatWaitsInVain(t *testing.T) {
 		code    int
 		reason  string
 	}{
-		"it is awake, and no pod is ready": {func(*world) {}, 409, causeNotReady},
-		"suspended by its tenant":          {func(w *world) { w.suspend(sandbarv1alpha1.SuspendedByUser) }, 409, causeSuspended},
-		"it does not wake":                 {func(w *world) { w.suspend(sandbarv1alpha1.SuspendedUnused) }, 503, causeWakeTimeout},
+		"it is awake, and no pod is ready": {func(*world) {}, 409, refusal.CauseNotReady},
+		"suspended by its tenant":          {func(w *world) { w.suspend(sandbarv1alpha1.SuspendedByUser) }, 409, refusal.CauseSuspended},
+		"it does not wake":                 {func(w *world) { w.suspend(sandbarv1alpha1.SuspendedUnused) }, 503, refusal.CauseWakeTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

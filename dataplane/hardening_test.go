@@ -14,9 +14,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
 )
 
-var provingTest = regexp.MustCompile(`\b([a-z0-9/]+) ((?:Test|Fuzz)[A-Z]\w*)`)
+var provingTest = regexp.MustCompile(`\b([a-z0-9/-]+) ((?:Test|Fuzz)[A-Z]\w*)`)
 
 // docs/hardening.md names tests; each of them must be there.
 func TestTheHardeningTableNamesTestsThatExist(t *testing.T) {
@@ -84,8 +87,12 @@ func TestTheTableOfLimitsIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	limitsDoc, _, there := strings.Cut(string(doc), "\n## What a placement and its pods may use\n")
+	if !there {
+		t.Fatal("what follows the table of spec.limits has another heading")
+	}
 	inTable := map[string]float64{}
-	for _, row := range limitRow.FindAllStringSubmatch(string(doc), -1) {
+	for _, row := range limitRow.FindAllStringSubmatch(limitsDoc, -1) {
 		names, numbers := limitName.FindAllStringSubmatch(row[1], -1), limitNumber.FindAllStringSubmatch(row[2], -1)
 		if len(names) != len(numbers) {
 			t.Fatalf("%s has the defaults %s", row[1], row[2])
@@ -94,20 +101,25 @@ func TestTheTableOfLimitsIsComplete(t *testing.T) {
 			inTable[names[i][1]] = numberOf(t, number[1]) * map[string]float64{"": 1, " KiB": 1 << 10, " MiB": 1 << 20}[number[2]]
 		}
 	}
-	source, err := os.ReadFile("../apis/v1alpha1/limits_types.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ofFields := map[string]float64{}
-	for _, field := range limitOfField.FindAllStringSubmatch(strings.ReplaceAll(string(source), "//", ""), -1) {
-		ofFields[field[2]] = numberOf(t, field[1])
+	for _, file := range []string{"limits_types.go", "placementlimits_types.go"} {
+		source, err := os.ReadFile("../apis/v1alpha1/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range limitOfField.FindAllStringSubmatch(strings.ReplaceAll(string(source), "//", ""), -1) {
+			ofFields[field[2]] = numberOf(t, field[1])
+		}
 	}
-	var limits Limits
-	limits.setDefaults()
-	if diff := cmp.Diff(limits.byName(), inTable); diff != "" {
+	var limits limit.Limits
+	limits.SetDefaults()
+	all := limits.ByName()
+	all["instancesPerWorkspace"] = sandbarv1alpha1.DefaultInstancesPerWorkspace
+	all["placements"] = sandbarv1alpha1.DefaultPlacements
+	if diff := cmp.Diff(all, inTable); diff != "" {
 		t.Errorf("docs/limits.md (-code +doc):\n%s", diff)
 	}
-	if diff := cmp.Diff(limits.byName(), ofFields); diff != "" {
+	if diff := cmp.Diff(all, ofFields); diff != "" {
 		t.Errorf("the InfrastructureProvider's fields (-code +doc):\n%s", diff)
 	}
 }

@@ -8,6 +8,10 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 const (
@@ -30,27 +34,6 @@ var hopByHop = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// withheldFromPods are headers that no pod gets from a caller: credentials, and what a pod
-// could take for a statement of a proxy that it trusts.
-var withheldFromPods = []string{
-	"Authorization", headerControlToken, "Forwarded", "X-Real-Ip", "Proxy-Authorization",
-	// What systems in front note of a caller for each other. A traceparent is two random
-	// numbers, and passes.
-	"Baggage", "Tracestate",
-}
-
-// withheldPrefixes are the same by prefix: identities that a front proxy or a hub states, and
-// where a request came from.
-var withheldPrefixes = []string{"X-Remote-", "Impersonate-", "X-Forwarded-", "X-Kedge-"}
-
-// withheldFromCallers are headers of a pod that would act beyond its preview: on the whole
-// host, on other previews, or on the connection.
-var withheldFromCallers = []string{
-	"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc",
-	"Public-Key-Pins", "Nel", "Report-To", "Audit-Id", "X-Kubernetes-Pf-Flowschema-Uid",
-	"X-Kubernetes-Pf-Prioritylevel-Uid", headerControlToken,
-}
-
 // removeHopByHop removes the headers of this hop, and those that Connection names.
 func removeHopByHop(h http.Header) {
 	for _, value := range h["Connection"] {
@@ -66,60 +49,33 @@ func removeHopByHop(h http.Header) {
 }
 
 // filterRequest turns the header of a caller's request into that of a request to a pod. Hop-by-hop
-// headers must be gone before, so that "Connection: X-Sandbox-Control-Token" cannot remove what
-// is set here (Rancher, CVE-2021-31999).
-func filterRequest(h http.Header, in *http.Request, r route, t *target, hub hubCookies) {
-	for name := range h {
-		if withheld(name) {
-			delete(h, name)
-		}
-	}
-	if t.proxy {
-		hub.strip(h)
+// headers must be gone before, so that "Connection: X-Forwarded-Host" cannot remove what is set
+// here (Rancher, CVE-2021-31999). What shows the pod that the request is ours comes afterwards, and
+// depends on the pod: see credential.
+func (f *requestFilter) filterRequest(h http.Header, in *http.Request, r locate.Route, t *locate.Target, caller tenant.Caller) {
+	f.strip(h, caller)
+	if t.Proxy {
+		f.stripCookies(h, caller)
 	} else {
 		delete(h, "Cookie") // cookies are a preview's; the runner has none
 	}
-	if offers, ok := h[protocolHeader]; ok {
-		if kept := withoutBearerProtocol(offers); kept != nil {
-			h[protocolHeader] = kept
+	if offers, ok := h[access.ProtocolHeader]; ok {
+		if kept := access.WithoutBearerProtocol(offers, caller); kept != nil {
+			h[access.ProtocolHeader] = kept
 		} else {
-			delete(h, protocolHeader)
+			delete(h, access.ProtocolHeader)
 		}
 	}
-	if token := t.token.reveal(); token != "" && !t.proxy {
-		h[headerControlToken] = []string{token}
-	}
 	switch {
-	case t.proxy && r.previewHost != "":
-		forPreviewPod(h, r.previewHost)
-	case t.proxy:
-		values := [...]string{r.prefix, in.Host, scheme(in)}
+	case t.Proxy && r.PreviewHost != "":
+		forPreviewPod(h, r.PreviewHost)
+	case t.Proxy:
+		values := [...]string{r.Prefix, in.Host, scheme(in)}
 		h[headerPrefix], h[headerHost], h[headerProto] = values[0:1:1], values[1:2:2], values[2:3:3]
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // keeps net/http from adding its own
 	}
-}
-
-// withheld tells whether a header of a caller must not reach a pod. Names with underscores go
-// too: CGI and its heirs read X_Remote_User as X-Remote-User (oauth2-proxy, CVE-2025-64484).
-func withheld(name string) bool {
-	if strings.ContainsRune(name, '_') {
-		return true
-	}
-	// net/http canonicalises names as it reads them, but for names that it does not know how
-	// to; compare without case all the same.
-	for _, w := range withheldFromPods {
-		if strings.EqualFold(name, w) {
-			return true
-		}
-	}
-	for _, prefix := range withheldPrefixes {
-		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 func scheme(r *http.Request) string {
@@ -129,36 +85,23 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// filterResponse removes from a pod's answer what would act beyond its preview. Redirects are
-// passed to the caller and never followed.
-func filterResponse(h http.Header, r route, t *target, host string) {
-	for _, name := range withheldFromCallers {
-		delete(h, name)
-	}
-	if r.previewHost == "" {
-		// On a host that instances share, a service worker must not leave its folder.
-		delete(h, "Service-Worker-Allowed")
-	}
-	if !t.proxy {
-		delete(h, "Set-Cookie")
+// filterResponse removes from the header, or the trailer, of a pod's answer what would act beyond
+// its preview or on a front. Redirects are passed to the caller and never followed.
+func filterResponse(h http.Header, r locate.Route, t *locate.Target, host string) {
+	stripAnswer(h, t.Proxy)
+	if !t.Proxy {
 		return
 	}
-	if r.previewHost != "" {
-		forPreviewBrowser(h, r.previewHost)
+	if r.PreviewHost != "" {
+		forPreviewBrowser(h, r.PreviewHost)
 		return
 	}
-	confineCookies(h, r.prefix)
+	// On a host that instances share, a service worker must not leave its folder.
+	delete(h, "Service-Worker-Allowed")
+	confineCookies(h, r.Prefix)
 	if location := h.Get("Location"); location != "" {
-		h.Set("Location", confineLocation(location, r.prefix, host))
+		h.Set("Location", confineLocation(location, r.Prefix, host))
 	}
-}
-
-// contain keeps an answer to a control verb from acting in a browser as more than text. A runner is
-// its tenant's to change, so a log can be a page; where a hub adds its users' tokens by a cookie,
-// that page would else run on the hub's own origin with the rights of whoever follows a link to it.
-func contain(h http.Header) {
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox")
 }
 
 // confineCookies takes the Domain from each cookie, so that it stays with this host, and moves

@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
@@ -14,18 +15,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 func TestConnectionCannotRemoveOurHeaders(t *testing.T) {
+	w := newWorld(t, recorder())
 	for _, token := range []string{
 		"X-Sandbox-Control-Token", "x-sandbox-control-token", "X-SANDBOX-CONTROL-TOKEN", "close, x-sandbox-control-token", "keep-alive,\tX-Sandbox-Control-Token ",
 	} {
 		t.Run("named as "+token, func(t *testing.T) {
-			h := http.Header{"Connection": {token}, "X-Sandbox-Control-Token": {"forged"}}
-			removeHopByHop(h)
-			filterRequest(h, httptest.NewRequest(http.MethodPost, "/", nil), route{}, &target{token: newSecretToken(controlToken)}, nil)
-			if diff := cmp.Diff([]string{controlToken}, h["X-Sandbox-Control-Token"]); diff != "" {
+			got := w.received("POST", demo+"sync", "", func(r *http.Request) {
+				r.Header["Connection"], r.Header["X-Sandbox-Control-Token"] = []string{token}, []string{"forged"}
+			})
+			if diff := cmp.Diff([]string{controlToken}, got.Header["X-Sandbox-Control-Token"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -53,20 +58,22 @@ func TestConfineCookies(t *testing.T) {
 	}
 }
 
-// FuzzFilterRequest: whatever a caller names and sends, none of the withheld headers arrives, the
-// control token is ours or absent, and nothing of ours is missing.
+// FuzzFilterRequest: whatever a caller names and sends, none of the withheld headers arrives, no control
+// token or proof among them, and nothing of ours is missing.
 func FuzzFilterRequest(f *testing.F) {
 	f.Add("Connection", "x-sandbox-control-token", "X-Remote-User", "admin", false)
 	f.Add("connection", "X-Forwarded-Host", "X_Forwarded_Host", "evil", true)
-	f.Add("Sec-WebSocket-Protocol", bearerProtocolPrefix+"eA, chat", "Impersonate-User", "x", true)
+	f.Add("Sec-WebSocket-Protocol", access.BearerProtocolPrefix+"eA, chat", "Impersonate-User", "x", true)
 	f.Add("aUTHORIZATION", "Bearer x", "x-kedge-tenant", "t", false)
+	filter := newRequestFilter(nil, nil)
+	f.Add("x-sandbox-control-proof", "v1", "X-Sandbox-Control-Token", "forged", false)
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string, proxy bool) {
 		h := http.Header{}
 		h.Add(name1, value1)
 		h.Add(name2, value2)
-		to := &target{proxy: proxy, token: newSecretToken(controlToken)}
+		to := &locate.Target{Proxy: proxy, Secret: "sandbar-control"}
 		removeHopByHop(h)
-		filterRequest(h, httptest.NewRequest(http.MethodGet, "http://front.example/", nil), route{prefix: "/p"}, to, nil)
+		filter.filterRequest(h, httptest.NewRequest(http.MethodGet, "http://front.example/", nil), locate.Route{Prefix: "/p"}, to, tenant.Caller{})
 		for name, values := range h {
 			canonical := textproto.CanonicalMIMEHeaderKey(name)
 			switch canonical {
@@ -75,20 +82,17 @@ func FuzzFilterRequest(f *testing.F) {
 					t.Errorf("%s is %q", name, values)
 				}
 				continue
-			case headerControlToken:
-				if proxy || len(values) != 1 || values[0] != controlToken {
-					t.Errorf("the control token is %q", values)
-				}
-				continue
-			case protocolHeader:
-				if strings.Contains(strings.ToLower(strings.Join(values, ",")), bearerProtocolPrefix) {
+			case headerControlToken, controlproof.Header:
+				t.Errorf("%s is %q", name, values)
+			case access.ProtocolHeader:
+				if strings.Contains(strings.ToLower(strings.Join(values, ",")), access.BearerProtocolPrefix) {
 					t.Errorf("a bearer came through in %q", values)
 				}
 			case "Authorization", "Forwarded", "Connection", "Upgrade", "Transfer-Encoding":
 				t.Errorf("%s came through", name)
 			}
 			lower := strings.ToLower(name)
-			for _, prefix := range []string{"x-remote-", "impersonate-", "x-forwarded-", "x-kedge-"} {
+			for _, prefix := range []string{"x-remote-", "impersonate-", "x-forwarded-", "x-kedge-", "cf-access-", "x-amzn-oidc-"} {
 				if strings.HasPrefix(lower, prefix) {
 					t.Errorf("%s came through", name)
 				}
@@ -97,96 +101,65 @@ func FuzzFilterRequest(f *testing.F) {
 				t.Errorf("%s came through", name)
 			}
 		}
-		if want := map[bool]string{true: "", false: controlToken}[proxy]; h.Get(headerControlToken) != want {
-			t.Errorf("the control token is %q", h.Get(headerControlToken))
-		}
 		if proxy && (h.Get(headerHost) != "front.example" || h.Get(headerPrefix) != "/p" || h.Get(headerProto) != "http") {
 			t.Errorf("ours are %v", h)
 		}
 	})
 }
 
-func TestIdentify(t *testing.T) {
-	encoded := func(token string) string {
-		return bearerProtocolPrefix + base64.RawURLEncoding.EncodeToString([]byte(token))
-	}
-	upgrade := func(protocols ...string) http.Header {
-		return http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: protocols}
-	}
-	for name, c := range map[string]struct {
-		header http.Header
-		want   string // empty means 401
-	}{
-		"a bearer":                           {http.Header{"Authorization": {"Bearer abc.def-_~+/="}}, "abc.def-_~+/="},
-		"the scheme is not case-sensitive":   {http.Header{"Authorization": {"bEARER abc"}}, "abc"},
-		"two spaces":                         {http.Header{"Authorization": {"Bearer  abc"}}, "abc"},
-		"nobody":                             {http.Header{}, ""},
-		"another scheme":                     {http.Header{"Authorization": {"Basic YTpi"}}, ""},
-		"a scheme alone":                     {http.Header{"Authorization": {"Bearer"}}, ""},
-		"an empty token":                     {http.Header{"Authorization": {"Bearer "}}, ""},
-		"a token with a space":               {http.Header{"Authorization": {"Bearer a b"}}, ""},
-		"a token with a control character":   {http.Header{"Authorization": {"Bearer a\x01b"}}, ""},
-		"a token that is too long":           {http.Header{"Authorization": {"Bearer " + strings.Repeat("x", maxTokenBytes+1)}}, ""},
-		"two headers":                        {http.Header{"Authorization": {"Bearer a", "Bearer b"}}, ""},
-		"stated identities count for naught": {http.Header{"X-Remote-User": {"admin"}, "X-Kedge-User": {"admin"}}, ""},
-		"a cookie counts for naught":         {http.Header{"Cookie": {"token=abc"}}, ""},
-		"a subprotocol":                      {upgrade(encoded("abc") + ", chat"), "abc"},
-		"a subprotocol among several lines":  {upgrade("chat", encoded("abc")), "abc"},
-		"a header wins over a subprotocol": {http.Header{
-			"Authorization": {"Bearer header"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: {encoded("sub")},
-		}, "header"},
-		"two headers and a subprotocol": {http.Header{
-			"Authorization": {"Bearer a", "Bearer b"}, "Connection": {"Upgrade"}, "Upgrade": {"websocket"}, protocolHeader: {encoded("sub")},
-		}, ""},
-		"a subprotocol without an upgrade": {http.Header{protocolHeader: {encoded("abc")}}, ""},
-		"two bearers":                      {upgrade(encoded("a") + "," + encoded("b")), ""},
-		"padding":                          {upgrade(bearerProtocolPrefix + "YQ=="), ""},
-		"no base64":                        {upgrade(bearerProtocolPrefix + "!!"), ""},
-		"an empty bearer":                  {upgrade(bearerProtocolPrefix), ""},
-		"a bearer with a new line":         {upgrade(encoded("a\nb")), ""},
-		"a bearer that is no UTF-8":        {upgrade(encoded("\xff\xfe")), ""},
+// What a client meant for a token is no business of the pod's, however badly it was written.
+func TestMalformedBearerSubprotocolsReachNoPod(t *testing.T) {
+	w := newWorld(t, recorder())
+	encoded := base64.RawURLEncoding.EncodeToString([]byte(adminToken))
+	std := base64.StdEncoding.EncodeToString([]byte(adminToken))
+	for name, c := range map[string]struct{ offers, want []string }{
+		"alone":                            {[]string{access.BearerProtocolPrefix + encoded}, nil},
+		"beside another":                   {[]string{"chat, " + access.BearerProtocolPrefix + encoded}, []string{"chat"}},
+		"two of them":                      {[]string{access.BearerProtocolPrefix + encoded + "," + access.BearerProtocolPrefix + encoded + ", chat"}, []string{"chat"}},
+		"in several lines":                 {[]string{"chat", access.BearerProtocolPrefix + encoded, "more"}, []string{"chat, more"}},
+		"in upper case":                    {[]string{strings.ToUpper(access.BearerProtocolPrefix) + encoded + ", chat"}, []string{"chat"}},
+		"with padding":                     {[]string{access.BearerProtocolPrefix + std + "==, chat"}, []string{"chat"}},
+		"no base64":                        {[]string{access.BearerProtocolPrefix + adminToken + ", chat"}, []string{"chat"}},
+		"a prefix without the last dot":    {[]string{strings.TrimSuffix(access.BearerProtocolPrefix, ".") + encoded + ", chat"}, []string{"chat"}},
+		"base64 instead of base64url":      {[]string{"base64.bearer.authorization.k8s.io." + std + ", chat"}, []string{"chat"}},
+		"without base64url":                {[]string{"bearer.authorization.k8s.io." + encoded + ", chat"}, []string{"chat"}},
+		"an equals sign":                   {[]string{strings.TrimSuffix(access.BearerProtocolPrefix, ".") + "=" + encoded + ", chat"}, []string{"chat"}},
+		"a space behind the prefix":        {[]string{access.BearerProtocolPrefix + " " + encoded + ", chat"}, []string{"chat"}},
+		"a comma behind the prefix":        {[]string{access.BearerProtocolPrefix + "," + encoded + ", chat"}, []string{"chat"}},
+		"the token alone":                  {[]string{adminToken + ", chat"}, []string{"chat"}},
+		"behind a space":                   {[]string{"chat " + access.BearerProtocolPrefix + encoded}, nil},
+		"behind a semicolon":               {[]string{"chat;" + access.BearerProtocolPrefix + encoded + ", more"}, []string{"more"}},
+		"in quotes":                        {[]string{`"` + access.BearerProtocolPrefix + encoded + `", chat`}, []string{"chat"}},
+		"behind a tab":                     {[]string{"\t" + access.BearerProtocolPrefix + encoded + "\t,\tchat"}, []string{"chat"}},
+		"behind a space that is not ASCII": {[]string{"\u00a0" + access.BearerProtocolPrefix + encoded + ", chat"}, []string{"chat"}},
+		"behind an invisible character":    {[]string{"\ufeff" + access.BearerProtocolPrefix + encoded + ", chat"}, []string{"chat"}},
+		"empty":                            {[]string{access.BearerProtocolPrefix + ", chat"}, []string{"chat"}},
+		"none":                             {[]string{"chat, SPDY/3.1+portforward.k8s.io"}, []string{"chat, SPDY/3.1+portforward.k8s.io"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, refused := identifyByToken(&http.Request{Header: c.header})
-			if c.want == "" {
-				if refused == nil || refused.code != http.StatusUnauthorized {
-					t.Errorf("got %v, %v; want a 401", got, refused)
+		for way, path := range map[string]string{"the app's WebSocket": "proxy", "a control verb's": "echo"} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				got := w.received("GET", demo+path, "", func(r *http.Request) {
+					r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
+					r.Header[access.ProtocolHeader] = c.offers
+				})
+				if diff := cmp.Diff(c.want, got.Header[access.ProtocolHeader]); diff != "" {
+					t.Errorf("the pod was offered (-want +got):\n%s", diff)
 				}
-				return
-			}
-			if refused != nil || got.CredentialKey() != tenant.Bearer(c.want).CredentialKey() {
-				t.Errorf("got another caller, %v; want %q", refused, c.want)
-			}
-		})
+				text, _ := json.Marshal(got)
+				if strings.Contains(string(text), adminToken) || strings.Contains(string(text), encoded) {
+					t.Errorf("the pod got the token: %s", text)
+				}
+			})
+		}
 	}
-}
-
-// FuzzBearerProtocol: what is taken for a token is sound, and never goes on to a pod.
-func FuzzBearerProtocol(f *testing.F) {
-	f.Add(bearerProtocolPrefix+"YWJj, chat", "x")
-	f.Add("chat,"+strings.ToUpper(bearerProtocolPrefix)+"YWJj", bearerProtocolPrefix)
-	f.Add(bearerProtocolPrefix+"YQ", bearerProtocolPrefix+"YQ")
-	f.Fuzz(func(t *testing.T, a, b string) {
-		token, refused := tokenInProtocol([]string{a, b})
-		if (refused == nil) == (token == "") {
-			t.Errorf("%q %q: got both or neither of token and refusal", a, b)
-		}
-		if refused == nil && !isToken(token) {
-			t.Errorf("%q %q: token %q", a, b, token)
-		}
-		for _, kept := range withoutBearerProtocol([]string{a, b}) {
-			if strings.Contains(strings.ToLower(kept), ", "+bearerProtocolPrefix) || strings.HasPrefix(strings.ToLower(kept), bearerProtocolPrefix) {
-				t.Errorf("%q %q: %q goes on", a, b, kept)
-			}
-		}
-	})
 }
 
 // A name in another form would delete nothing.
 func TestTheListsOfHeadersAreCanonical(t *testing.T) {
-	for _, name := range slices.Concat(hopByHop, withheldFromCallers) {
-		if canonical := http.CanonicalHeaderKey(name); canonical != name {
-			t.Errorf("%s must be %s", name, canonical)
+	for _, name := range slices.Concat(hopByHop, namesOf(withheldHeaders), namesOf(withheldAnswers), controlAnswers, neededHeaders) {
+		bare, _ := strings.CutSuffix(name, "*")
+		if canonical := canonicalPrefix(bare); canonical != bare {
+			t.Errorf("%s must be %s", bare, canonical)
 		}
 	}
 }

@@ -14,27 +14,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 const (
 	// heartbeatInterval is how often each replica that serves says so.
-	heartbeatInterval = 15 * time.Second
+	heartbeatInterval = inuse.BeatInterval
 	// heartbeatFirst is how often a replica that does not serve yet looks whether it does.
 	heartbeatFirst = time.Second
 )
 
-// heart says in a Lease, which all replicas share, that the data plane serves. The controllers
-// put nothing to sleep for being unused while nobody could use it (ADR 9).
-type heart struct {
+// heartbeat says in a Lease, which all replicas share, that the data plane serves. The controllers
+// put nothing to sleep for being unused while nobody could use it (ADR 9). What each single replica
+// has to say is in a Lease of its own; see registration.
+type heartbeat struct {
 	client  kubernetes.Interface
 	serves  func() bool
-	metrics *metrics
+	clock   *inuse.Clock
+	metrics *record.Metrics
 	log     *slog.Logger
 }
 
 // run beats until ctx ends.
-func (b *heart) run(ctx context.Context) {
+func (b *heartbeat) run(ctx context.Context) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
@@ -46,20 +51,20 @@ func (b *heart) run(ctx context.Context) {
 		next := heartbeatFirst
 		if b.serves() {
 			next = heartbeatInterval
-			result := writeDone
-			if err := b.beat(ctx, time.Now()); err != nil {
-				result = writeFailed
+			result := record.WriteDone
+			if err := b.beat(ctx, b.clock.Later()); err != nil {
+				result = record.WriteFailed
 				b.log.Warn("the data plane's Lease could not be written: while it is old, nothing is put to sleep", "error", err)
 			}
-			b.metrics.heartbeats.get(result).Inc()
+			b.metrics.Heartbeats.Get(result).Inc()
 		}
 		wait.Reset(next)
 	}
 }
 
 // beat writes the Lease, and makes it if there is none.
-func (b *heart) beat(ctx context.Context, now time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+func (b *heartbeat) beat(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, lifecycle.LeaseTimeout)
 	defer cancel()
 	leases := b.client.CoordinationV1().Leases(placement.SystemNamespace)
 	lease, err := leases.Get(ctx, placement.DataPlaneLease, metav1.GetOptions{})
@@ -81,24 +86,25 @@ func (b *heart) beat(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("reading Lease %s: %w", placement.DataPlaneLease, err)
 	}
 	if times, ok := nextBeat(&lease.Spec, now); ok {
-		return patchLease(ctx, b.client, placement.SystemNamespace, placement.DataPlaneLease, times)
+		lease.ResourceVersion = "" // whoever writes last says the same
+		_, err = lifecycle.PatchLease(ctx, b.client, lease, times)
 	}
-	return nil
+	return err
 }
 
 // nextBeat is what to write into the Lease; false for nothing, because another replica's clock is
 // ahead. A time so far ahead that no clock can be meant does not count: it would stand for ever.
-func nextBeat(lease *coordinationv1.LeaseSpec, now time.Time) (leaseTimes, bool) {
-	beat := leaseTimes{RenewTime: &metav1.MicroTime{Time: now}}
+func nextBeat(lease *coordinationv1.LeaseSpec, now time.Time) (lifecycle.LeaseTimes, bool) {
+	beat := lifecycle.LeaseTimes{RenewTime: &metav1.MicroTime{Time: now}}
 	if lease.RenewTime == nil || lease.AcquireTime == nil {
 		beat.AcquireTime = beat.RenewTime
 		return beat, true
 	}
 	switch age := now.Sub(lease.RenewTime.Time); {
-	case age.Abs() > placement.DataPlaneStale:
+	case age.Abs() > inuse.SilentAfter:
 		beat.AcquireTime = beat.RenewTime
 	case age <= 0:
-		return leaseTimes{}, false
+		return lifecycle.LeaseTimes{}, false
 	}
 	return beat, true
 }

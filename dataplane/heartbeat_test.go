@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -44,7 +45,7 @@ func TestTheHeartbeatTellsSinceWhenTheDataPlaneServes(t *testing.T) {
 					}
 					client = fake.NewClientset(lease)
 				}
-				b := &heart{client: client}
+				b := &heartbeat{client: client}
 				if err := b.beat(t.Context(), now); err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +72,7 @@ func TestOnlyAReplicaThatServesBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var serves atomic.Bool
-		b := &heart{client: client, serves: serves.Load, metrics: newMetrics("test"), log: slog.New(slog.DiscardHandler)}
+		b := &heartbeat{client: client, serves: serves.Load, metrics: record.NewMetrics("test"), log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.run(ctx) }()

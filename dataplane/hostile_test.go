@@ -20,7 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // Response splitting: whatever a pod writes into a header, the caller reads no second header and no
@@ -144,28 +145,60 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 	}
 	defer l.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = l.Addr().String() })
-	dead := slices.Collect(w.server.cache.endpointSlices(demoID.Namespace(), "preview"))[0].DeepCopy()
-	// Another address of this machine on the same port, where nobody listens.
-	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}
-	if err := w.server.cache.slices.GetIndexer().Add(dead); err != nil {
-		t.Fatal(err)
-	}
+	w.addDeadPod()
 	d := w.server.direct
 	eventually(t, "the dead endpoint was tried", func() bool {
-		conn, _, err := d.dial(t.Context(), d.ready(demoID.Namespace(), "preview", "preview"))
+		p, err := d.dial(t.Context(), toPreview)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.Close()
+		p.conn.Close()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return len(d.refused) == 1
 	})
 	for range 20 {
-		order := d.order(addresses(d.ready(demoID.Namespace(), "preview", "preview")))
-		if len(order) != 2 || strings.HasPrefix(order[0].address, "127.0.0.9") {
+		order := d.order(slices.Collect(d.ready(toPreview)))
+		if len(order) != 2 || order[0].ip == "127.0.0.9" {
 			t.Fatalf("the order is %v, the refused one must come last", order)
 		}
+	}
+}
+
+// A pod that accepts connections and then fails, or hangs, is tried after the others too.
+func TestAPodThatFailsAtTheChallengeComesLast(t *testing.T) {
+	ends := listen(t, func(net.Conn) {})
+	w := newWorld(t, nil, withProofs, knowingItsPod, func(s *setup) { s.backendAddress = ends })
+	if res, _ := w.do("POST", demo+"sync", adminToken, strings.NewReader("x")); res.StatusCode != http.StatusBadGateway {
+		t.Fatalf("got %d", res.StatusCode)
+	}
+	d := w.server.direct
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.refused) != 1 {
+		t.Errorf("it is not remembered: %v", d.refused)
+	}
+}
+
+func TestThroughTheAPIServerADeadPodIsTriedOnce(t *testing.T) {
+	dead := 0
+	w := newWorld(t, nil, func(s *setup) {
+		s.opts.Transport, s.backendAddress = TransportAPIServer, "127.0.0.1:9"
+		s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.Path, "/pods/dead:") {
+				dead++
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable"}`)
+			}
+		})
+	})
+	w.addDeadPod()
+	for range 30 {
+		w.do("GET", demo+"proxy/x", adminToken, nil)
+	}
+	if dead != 1 {
+		t.Errorf("%d of 30 requests in a second went to it", dead)
 	}
 }
 
@@ -173,12 +206,13 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 func TestAConnectionBelongsToItsPod(t *testing.T) {
 	w := newWorld(t, recorder())
 	w.received("GET", demo+"proxy", "")
-	host := w.server.direct.address(&target{namespace: demoID.Namespace(), service: "preview", port: "preview"}).Host
-	before := addresses(w.server.direct.ready(demoID.Namespace(), "preview", "preview"))[0]
-	if !w.server.direct.Serves(host, before.id) {
-		t.Fatal("the endpoint does not serve its own host")
+	own := podPeer{direct: w.server.direct, to: toPreview, at: slices.Collect(w.server.direct.ready(toPreview))[0].key()}
+	if !own.Serves() {
+		t.Fatal("the endpoint does not serve its own destination")
 	}
-	if w.server.direct.Serves(host, before.address+"/another-pod") || w.server.direct.Serves("preview.preview.sb-other", before.id) {
+	another, elsewhere, foreign := own, own, own
+	another.at.uid, elsewhere.to.Namespace, foreign.to.UID = "another-pod", "sb-other", "another-instance"
+	if another.Serves() || elsewhere.Serves() || foreign.Serves() {
 		t.Error("a connection to another pod, or for another instance, would be used")
 	}
 }
@@ -195,9 +229,7 @@ func TestManyAborts(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "no stream is left", func() bool {
-		w.server.handler.limits.mu.Lock()
-		defer w.server.handler.limits.mu.Unlock()
-		return len(w.server.handler.limits.inFlight) == 0
+		return w.server.handler.limits.UnderWay() == 0
 	})
 }
 
@@ -221,7 +253,7 @@ func TestACallerWhoStallsIsNotTakenForGone(t *testing.T) {
 				if _, err := x.request.Body.Read(make([]byte, 1)); err == nil {
 					t.Error("a body that was stopped can be read")
 				}
-				if got := x.stalled.Load(); got != c.stalled {
+				if got := x.Stalled.Load(); got != c.stalled {
 					t.Errorf("stalled is %t", got)
 				}
 			})
@@ -237,7 +269,7 @@ type stoppedBody struct {
 
 func (b *stoppedBody) Read([]byte) (int, error) {
 	time.Sleep(b.takes)
-	b.exchange.stopBody()
+	b.exchange.StopBody()
 	return 0, os.ErrDeadlineExceeded
 }
 
@@ -246,8 +278,8 @@ func (*stoppedBody) Close() error { return nil }
 // Errors of net/http quote what they could not read. The access line has the error of a refusal.
 func TestAnErrorThatQuotesThePodIsNotLogged(t *testing.T) {
 	x := &exchange{request: httptest.NewRequest(http.MethodGet, "/", nil)}
-	refused := (&handler{}).failed(t.Context(), x, &target{}, errors.New(`malformed HTTP response "what the pod says"`))
-	if refused.code != http.StatusBadGateway || refused.cause != causeBadAnswer || strings.Contains(refused.Error()+refused.message, "what the pod says") {
-		t.Errorf("got %d %s: %s", refused.code, refused.message, refused.Error())
+	refused := (&handler{}).failed(t.Context(), x, &locate.Target{}, errors.New(`malformed HTTP response "what the pod says"`))
+	if refused.Code != http.StatusBadGateway || refused.Cause != refusal.CauseBadAnswer || strings.Contains(refused.Error()+refused.Message, "what the pod says") {
+		t.Errorf("got %d %s: %s", refused.Code, refused.Message, refused.Error())
 	}
 }

@@ -53,7 +53,7 @@ func TestStoppingABodyThatIsWholeLeavesTheConnectionAlone(t *testing.T) {
 				}
 			}
 			conn.set = nil
-			x.stopBody()
+			x.StopBody()
 			if past := len(conn.set) > 0; past == whole {
 				t.Errorf("stopping set the deadlines %v", conn.set)
 			}

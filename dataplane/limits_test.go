@@ -13,137 +13,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
-
-func newTestLimiter(t *testing.T, change func(*Limits)) *limiter {
-	t.Helper()
-	var limits Limits
-	limits.setDefaults()
-	change(&limits)
-	l, err := newLimiter(func() *Limits { return &limits })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-func TestLimitsInFlight(t *testing.T) {
-	type call struct {
-		workspace, instance string
-		stream              bool
-	}
-	for name, c := range map[string]struct {
-		held    []call
-		next    call
-		refused string // the cause, or empty
-	}{
-		"below an instance's limit":                   {[]call{{"w", "i", false}}, call{"w", "i", false}, ""},
-		"at an instance's limit":                      {[]call{{"w", "i", false}, {"w", "i", false}}, call{"w", "i", false}, causeInFlight},
-		"another instance of the workspace":           {[]call{{"w", "i", false}, {"w", "i", false}}, call{"w", "j", false}, ""},
-		"at a workspace's limit":                      {[]call{{"w", "i", false}, {"w", "i", false}, {"w", "j", false}}, call{"w", "k", false}, causeInFlight},
-		"another workspace":                           {[]call{{"w", "i", false}, {"w", "i", false}, {"w", "j", false}}, call{"v", "k", false}, ""},
-		"streams have slots of their own":             {[]call{{"w", "i", false}, {"w", "i", false}}, call{"w", "i", true}, ""},
-		"at an instance's limit of streams":           {[]call{{"w", "i", true}}, call{"w", "i", true}, causeStreams},
-		"at a workspace's limit of streams":           {[]call{{"w", "i", true}, {"w", "j", true}}, call{"w", "k", true}, causeStreams},
-		"an instance named like a workspace is apart": {[]call{{"i", "x", true}, {"i", "y", true}}, call{"w", "i", true}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newTestLimiter(t, func(l *Limits) {
-				l.InstanceRequests, l.WorkspaceRequests, l.InstanceStreams, l.WorkspaceStreams = 2, 3, 1, 2
-			})
-			var releases []func()
-			for _, held := range c.held {
-				release, refused := l.admit(held.workspace, held.instance, held.stream)
-				if refused != nil {
-					t.Fatal(refused)
-				}
-				releases = append(releases, release)
-			}
-			release, refused := l.admit(c.next.workspace, c.next.instance, c.next.stream)
-			if c.refused == "" {
-				if refused != nil {
-					t.Fatalf("refused: %v", refused)
-				}
-				releases = append(releases, release)
-			} else if refused == nil || refused.cause != c.refused || refused.code != 429 || refused.retryAfter <= 0 {
-				t.Errorf("got %+v, want a 429 for %s", refused, c.refused)
-			}
-			for _, release := range releases {
-				release()
-				release() // a second call must not free another's slot
-			}
-			if len(l.inFlight) != 0 {
-				t.Errorf("left in memory: %v", l.inFlight)
-			}
-		})
-	}
-}
-
-func TestLimitOfRate(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*Limits)
-		named  string
-		// others have a rate of their own.
-		others []string
-	}{
-		"a workspace's": {
-			func(l *Limits) { l.WorkspaceRate, l.WorkspaceBurst = 10, 3 },
-			"the workspace starts more than 10 requests per second (3 at once)",
-			[]string{"v/i", "v/w"},
-		},
-		"an instance's, of which its workspace's others keep theirs": {
-			func(l *Limits) { l.InstanceRate, l.InstanceBurst, l.WorkspaceBurst = 10, 3, 5 },
-			"the instance gets more than 10 requests per second (3 at once)",
-			[]string{"w/j", "w/w"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := newTestLimiter(t, c.change)
-				start := func(workspaceAndInstance string) *refusal {
-					workspace, instance, _ := strings.Cut(workspaceAndInstance, "/")
-					release, refused := l.admit(workspace, instance, false)
-					if refused == nil {
-						release()
-					}
-					return refused
-				}
-				for range 3 {
-					if refused := start("w/i"); refused != nil {
-						t.Fatal(refused)
-					}
-				}
-				var refused *refusal
-				for range 10 { // which cost nobody anything
-					if refused = start("w/i"); refused == nil || refused.cause != causeRate || !strings.Contains(refused.message, c.named) {
-						t.Fatalf("got %+v, want a refusal that names the rate", refused)
-					}
-				}
-				for _, other := range c.others {
-					if refused := start(other); refused != nil {
-						t.Errorf("%s is refused: %v", other, refused)
-					}
-				}
-				time.Sleep(refused.retryAfter)
-				if refused := start("w/i"); refused != nil {
-					t.Errorf("refused after waiting as told: %v", refused)
-				}
-			})
-		})
-	}
-}
-
-func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
-	w := newWorld(t, recorder(), func(s *setup) { s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1, 1 })
-	w.received("POST", demo+"sync", "")
-	res, body := w.do("POST", demo+"sync", adminToken, nil)
-	status := wantStatus(t, res, body, http.StatusTooManyRequests)
-	if res.Header.Get("Retry-After") != "1" || status.Details == nil || status.Details.RetryAfterSeconds != 1 {
-		t.Errorf("Retry-After is %q, details are %+v", res.Header.Get("Retry-After"), status.Details)
-	}
-}
 
 func TestTheServersOwnLimits(t *testing.T) {
 	t.Run("a header above 32 KiB is refused", func(t *testing.T) {
@@ -267,4 +138,14 @@ func TestOnlyALackOfProgressEndsABodyOrAnAnswer(t *testing.T) {
 			t.Errorf("the server reads for %v and writes for %v, however long a body or an answer is", s.ReadTimeout, s.WriteTimeout)
 		}
 	})
+}
+
+func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
+	w := newWorld(t, recorder(), func(s *setup) { s.opts.Limits.WorkspaceRate, s.opts.Limits.WorkspaceBurst = 1, 1 })
+	w.received("POST", demo+"sync", "")
+	res, body := w.do("POST", demo+"sync", adminToken, nil)
+	status := wantStatus(t, res, body, http.StatusTooManyRequests)
+	if res.Header.Get("Retry-After") != "1" || status.Details == nil || status.Details.RetryAfterSeconds != 1 {
+		t.Errorf("Retry-After is %q, details are %+v", res.Header.Get("Retry-After"), status.Details)
+	}
 }

@@ -10,6 +10,10 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
@@ -19,7 +23,7 @@ import (
 // expects it, which could neither splice nor half-close what is hidden from it.
 type boundedListener struct {
 	net.Listener
-	limits func() *Limits
+	limits func() *limit.Limits
 	// refused is called for each connection that is closed for its address's limit.
 	refused func()
 	// ended is told of each other one, when it is closed, what it was at.
@@ -32,11 +36,11 @@ type boundedListener struct {
 	closed    bool
 }
 
-func newBoundedListener(l net.Listener, limits func() *Limits, m *metrics) *boundedListener {
+func newBoundedListener(l net.Listener, limits func() *limit.Limits, m *record.Metrics) *boundedListener {
 	b := &boundedListener{
 		Listener: l, limits: limits, byAddress: map[string]int{},
-		refused: func() { m.refusals.get(causeConnections).Inc() },
-		ended:   func(during string) { m.connectionsEnded.get(during).Inc() },
+		refused: func() { m.Refusals.Get(refusal.CauseConnections).Inc() },
+		ended:   func(during string) { m.ConnectionsEnded.Get(during).Inc() },
 	}
 	b.room.L = &b.mu
 	return b
@@ -53,7 +57,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			l.release("")
 			return nil, err //nolint:wrapcheck // net/http looks at its type
 		}
-		if l.admit(addressOf(conn.RemoteAddr().String())) {
+		if l.admit(access.AddressOf(conn.RemoteAddr().String())) {
 			return rawconn.Of(conn), nil
 		}
 		l.refused()
@@ -129,9 +133,9 @@ func (l *boundedListener) observe(conn net.Conn, state http.ConnState) {
 		phaseOf(conn).Store(phaseIdle)
 	case http.StateClosed:
 		l.ended(during(conn))
-		l.release(addressOf(conn.RemoteAddr().String()))
+		l.release(access.AddressOf(conn.RemoteAddr().String()))
 	case http.StateHijacked:
-		l.release(addressOf(conn.RemoteAddr().String()))
+		l.release(access.AddressOf(conn.RemoteAddr().String()))
 	}
 }
 

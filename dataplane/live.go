@@ -70,7 +70,8 @@ func (l *live) of(cluster string, uid types.UID) []*supervisor {
 }
 
 // ends is told what an informer sees of placements: of their namespaces and of their instances.
-// What begins to end has its requests looked at.
+// What begins to end has its requests ended: kcp, which may be slow, has nothing to add to that, and
+// the pod, which ends too, must not be first, or the audit log would say that nothing was cut.
 func (l *live) ends() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(old, next any) {
@@ -94,6 +95,8 @@ func (l *live) ends() cache.ResourceEventHandler {
 func (l *live) ended(object metav1.Object) {
 	labels := object.GetLabels()
 	if uid := labels[placement.LabelInstanceUID]; uid != "" {
-		l.recheck(labels[placement.LabelCluster], types.UID(uid), time.Now())
+		for _, c := range l.of(labels[placement.LabelCluster], types.UID(uid)) {
+			c.placementEnds()
+		}
 	}
 }

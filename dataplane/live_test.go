@@ -14,8 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -84,14 +88,14 @@ func TestWhatHappensEndsStreamsAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*world)
 		cause   string
+		unasked bool // kcp has nothing to add
 	}{
-		"the binding begins to go, while the instance is still there": {func(w *world) { w.kcp.bind("cluster1", going) }, causeCut},
-		"the binding is no longer bound":                              {func(w *world) { w.kcp.bind("cluster1", fakeBinding{phase: "Binding"}) }, causeCut},
+		"the binding begins to go, while the instance is still there": {func(w *world) { w.kcp.bind("cluster1", going) }, refusal.CauseCut, false},
 		"the binding is gone, and the kind with it": {func(w *world) {
 			w.kcp.set(func() { clear(w.kcp.instances) })
 			w.kcp.unbind("cluster1")
-		}, causeInstanceEnded},
-		"the instance on the runtime cluster is gone": {func(w *world) { w.deleteInstance() }, causeInstanceEnded},
+		}, refusal.CauseInstanceEnded, false},
+		"the instance on the runtime cluster is gone": {func(w *world) { w.deleteInstance() }, refusal.CauseInstanceEnded, true},
 		"the placement's namespace begins to go": {func(w *world) {
 			ctx, now := context.Background(), metav1.Now()
 			namespaces := w.runtime.CoreV1().Namespaces()
@@ -103,16 +107,20 @@ func TestWhatHappensEndsStreamsAtOnce(t *testing.T) {
 			if _, err := namespaces.Update(ctx, ns, metav1.UpdateOptions{}); err != nil {
 				w.t.Fatal(err)
 			}
-		}, causeInstanceEnded},
+		}, refusal.CauseInstanceEnded, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, follower())
 			w.watched()
 			one, other := w.follow(adminToken), w.follow(adminToken)
 			w.putOffLooks()
+			asked := w.kcp.questions()
 			c.happens(w)
 			eventually(t, "the streams have ended", func() bool { return hasEnded(one) && hasEnded(other) })
 			eventually(t, "the access line is there", func() bool { return w.lastReason() == c.cause })
+			if again := w.kcp.questions(); again != asked && c.unasked {
+				t.Errorf("kcp was asked %d times about an instance whose placement ends", again-asked)
+			}
 		})
 	}
 }
@@ -182,7 +190,7 @@ func TestAChangedBindingVoidsCachedAnswers(t *testing.T) {
 	}
 	w.kcp.bind("other", fakeBinding{path: "root:other", phase: "Bound"})
 	w.kcp.bind("other", fakeBinding{path: "root:other", phase: "Bound", accepted: true})
-	eventually(t, "the other binding is known", func() bool { return w.server.handler.authorizer.changed.Contains("other") })
+	eventually(t, "the other binding is known", func() bool { return w.server.handler.authorizer.ChangedForTest("other") })
 	if asked := ask(200); asked != 0 {
 		t.Errorf("another workspace's binding made kcp be asked %d times", asked)
 	}
@@ -191,7 +199,7 @@ func TestAChangedBindingVoidsCachedAnswers(t *testing.T) {
 		t.Fatalf("kcp was asked %d times of a right that is cached", asked)
 	}
 	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
-	eventually(t, "the change is known", func() bool { return w.server.handler.authorizer.changed.Contains("cluster1") })
+	eventually(t, "the change is known", func() bool { return w.server.handler.authorizer.ChangedForTest("cluster1") })
 	ask(403)
 }
 
@@ -199,16 +207,14 @@ func TestAChangedBindingVoidsCachedAnswers(t *testing.T) {
 func TestAnEarlierFlightIsNotJoined(t *testing.T) {
 	w := newWorld(t, recorder())
 	a := w.server.handler.authorizer
-	q := question{
-		caller: tenant.Bearer(adminToken), subresource: "log", verb: "get", declared: true,
-		ref: tenant.Ref{Workspace: "cluster1", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
+	q := access.Question{
+		Caller: tenant.Bearer(adminToken), Subresource: "log", Verb: "get", Declared: true,
+		Ref: tenant.Ref{Workspace: "cluster1", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
 	}
-	key, end := q.key(), make(chan struct{})
-	defer close(end)
-	a.flights.DoChan(string(key[:]), func() (any, error) { <-end; return answer{refused: forbidden()}, nil })
+	defer a.HoldForTest(q, access.Grant{}, refusal.Forbidden())()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, refused := a.since(ctx, q, time.Now()); refused != nil {
+	if _, refused := a.Since(ctx, q, time.Now()); refused != nil {
 		t.Errorf("got %v", refused)
 	}
 }
@@ -219,10 +225,8 @@ func TestAStreamDoesNotWaitForAnAnswerFromBeforeItsBindingChanged(t *testing.T) 
 	w.watched()
 	stream := w.follow(adminToken)
 	w.putOffLooks()
-	a, end := w.server.handler.authorizer, make(chan struct{})
-	defer close(end)
-	key := w.server.handler.live.of("cluster1", "")[0].x.question.key()
-	a.flights.DoChan(string(key[:]), func() (any, error) { <-end; return answer{grant: grant{id: demoID}}, nil })
+	q := w.server.handler.live.of("cluster1", "")[0].x.question
+	defer w.server.handler.authorizer.HoldForTest(q, access.Grant{ID: demoID}, nil)()
 	w.kcp.set(func() { w.kcp.rights[adminToken] = map[string]bool{"access": true} })
 	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
 	eventually(t, "the stream has ended", func() bool { return hasEnded(stream) })
@@ -243,7 +247,7 @@ func TestRequestsThatEndLeaveNothingBehind(t *testing.T) {
 
 // A withdrawn right ends a stream within 30 s even if nothing tells of it.
 func TestALookIsNeverLate(t *testing.T) {
-	if latest := recheckAfter + recheckSpread + recheckAge; latest > 30*time.Second {
+	if latest := recheckAfter + recheckSpread + access.RecheckAge; latest > 30*time.Second {
 		t.Errorf("a stream may go on for %v", latest)
 	}
 	if recheckAfter < 15*time.Second {
@@ -265,27 +269,27 @@ func TestALookIsNeverLate(t *testing.T) {
 // What kcp said a while ago does for a look only if it is young, or a right would last longer by as
 // long as answers are kept.
 func TestALookTakesAnAnswerThatIsYoungAndNoOther(t *testing.T) {
-	for age, want := range map[time.Duration]int64{recheckAge - time.Second: 0, recheckAge + time.Second: 1} {
+	for age, want := range map[time.Duration]int64{access.RecheckAge - time.Second: 0, access.RecheckAge + time.Second: 1} {
 		t.Run(fmt.Sprintf("one of %v has kcp asked %d times", age, want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
-				who, err := newAskers(func() *Limits { asked.Add(1); return &Limits{} }) // called right before kcp
+				who, err := access.NewCallerLimiter(func() *limit.Limits { asked.Add(1); return &limit.Limits{} }) // called right before kcp
 				if err != nil {
 					t.Fatal(err)
 				}
-				a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, who, newMetrics("test"))
+				a, err := access.New(nil, nil, access.Options{CacheSize: 10, Concurrency: 1}, who, access.NewMetrics(prometheus.NewRegistry()))
 				if err != nil {
 					t.Fatal(err)
 				}
 				h := &handler{live: newLive(), authorizer: a, settings: &settings{}}
-				h.settings.current.Store(&snapshot{limits: Limits{KcpTolerance: time.Hour}})
+				h.settings.current.Store(&snapshot{limits: limit.Limits{KcpTolerance: time.Hour}})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				q := question{caller: tenant.Bearer("opaque"), verb: "get"}
+				q := access.Question{Caller: tenant.Bearer("opaque"), Verb: "get"}
 				s := &supervisor{h: h, x: &exchange{question: q}, ctx: ctx, cancel: cancel, lastGood: time.Now()}
 				s.begin(time.Now())
 				defer s.stop()
-				a.answers.Add(q.key(), answer{refused: tooMany(causeQuestions, "", 0), asked: time.Now(), expires: time.Now().Add(time.Hour)})
+				a.KeepForTest(q, access.Grant{}, refusal.TooMany(refusal.CauseQuestions, "", 0), time.Hour)
 				time.Sleep(age)
 				s.now(time.Time{})
 				synctest.Wait()
@@ -295,38 +299,6 @@ func TestALookTakesAnAnswerThatIsYoungAndNoOther(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestChangedWorkspacesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, nil, newMetrics("test"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := question{caller: tenant.Bearer("t"), verb: "get"}
-		keep := func() { a.keep(q.key(), answer{grant: grant{id: demoID}, asked: time.Now()}) }
-		kept := func() bool { _, ok := a.cached(q.key(), time.Time{}); return ok }
-		keep()
-		time.Sleep(time.Millisecond)
-		a.forget(demoID.Cluster, time.Now())
-		if kept() {
-			t.Error("an answer from before the change counts")
-		}
-		time.Sleep(time.Millisecond)
-		keep()
-		if !kept() {
-			t.Error("an answer from after the change does not count")
-		}
-		if _, ok := a.cached(q.key(), time.Now().Add(time.Nanosecond)); ok {
-			t.Error("an answer is newer than it is")
-		}
-		for i := range changedClusters {
-			a.forget(string(rune(i+1000)), time.Now())
-		}
-		if kept() || a.changed.Len() != changedClusters {
-			t.Errorf("more changes than are remembered: the answers stay, or %d changes do", a.changed.Len())
-		}
-	})
 }
 
 // An endpoint may have a shorter time than all streams have, and no longer one.

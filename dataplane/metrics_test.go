@@ -113,34 +113,3 @@ func TestMetricsTellCutsFromRefusals(t *testing.T) {
 		}
 	}
 }
-
-// Counting must not be what a request costs: no lock that all requests share, no allocation.
-func TestCountingARequestDoesNotAllocate(t *testing.T) {
-	m := newMetrics("test")
-	x := &exchange{
-		kind:  &kind{template: runnerTemplate(), resource: runners},
-		route: route{verb: "sync", resource: "sandboxrunners"}, firstByte: time.Millisecond,
-	}
-	x.status.Store(200)
-	m.observe(x, time.Millisecond)
-	if n := testing.AllocsPerRun(100, func() {
-		m.enter(x)
-		m.observe(x, time.Millisecond)
-	}); n > 1 { // enter's way to leave
-		t.Errorf("%v allocations for a request", n)
-	}
-}
-
-func BenchmarkCountRequest(b *testing.B) {
-	m := newMetrics("test")
-	x := &exchange{
-		kind:  &kind{template: runnerTemplate(), resource: runners},
-		route: route{verb: "sync", resource: "sandboxrunners"}, firstByte: time.Millisecond,
-	}
-	x.status.Store(200)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.enter(x)()
-		m.observe(x, time.Millisecond)
-	}
-}

@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 )
 
 // GarbageHeadroom is what a process that serves should let its heap grow by before Go collects
@@ -45,15 +53,25 @@ type Options struct {
 	// keeps for itself; a name that ends in an asterisk stands for all that begin so. No pod gets
 	// them. Defaults to none.
 	HubCookies []string
+	// HubHeaders are names of request headers that a hub, or whatever else stands in front, adds
+	// about callers, beside those of docs/headers.md; an asterisk behind as in HubCookies. No pod
+	// gets them. Defaults to none.
+	HubHeaders []string
 	// ExportName is the name of the APIExport in the provider workspace. Defaults to
 	// "sandbar.dev".
 	ExportName string
 	// RequestHeader says whose word on a caller's identity counts. Defaults to nobody's.
-	RequestHeader RequestHeader
+	RequestHeader access.RequestHeader
 	// Transport says how requests reach pods. Defaults to TransportAuto.
 	Transport TransportMode
 	// AuthorizationMode says which right a caller needs. Defaults to AuthorizeBoth.
-	AuthorizationMode AuthorizationMode
+	AuthorizationMode access.Mode
+	// IdentityWorkspace is where kcp is asked whose a bearer token is. Every authenticated user must
+	// have access to it. Defaults to "root", to which kcp gives them that.
+	IdentityWorkspace string
+	// WorkspaceAuthentication must be set where kcp's feature gate of the same name is: then a
+	// workspace may know tokens that kcp as a whole does not.
+	WorkspaceAuthentication bool
 	// AuthorizationCacheSize is how many answers of kcp are kept. Defaults to 65,536.
 	AuthorizationCacheSize int
 	// AuthorizationConcurrency is how many callers are authorized at once. Defaults to 256.
@@ -83,31 +101,36 @@ type Options struct {
 	TracingRatio float64
 	// spans takes the place of the exporter in tests.
 	spans sdktrace.SpanExporter
+	// clock compares this machine's time with the runtime cluster's; nil where that has no server.
+	clock *inuse.Clock
 	// Version is the program's version, for the metric build_info. Defaults to "dev".
 	Version string
 	// Limits are in force where the InfrastructureProvider's spec.limits sets nothing.
-	Limits Limits
+	Limits limit.Limits
+	// Collectors are metrics of the process, served with the data plane's own.
+	Collectors []prometheus.Collector
 	// Logger gets access lines and everything else. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // SetDefaults fills in what is not set.
 func (o *Options) SetDefaults() {
-	setDefault(&o.ListenAddress, ":8443")
-	setDefault(&o.MetricsAddress, "127.0.0.1:9090")
-	setDefault(&o.ExportName, "sandbar.dev")
-	setDefault(&o.Transport, TransportAuto)
-	setDefault(&o.AuthorizationMode, AuthorizeBoth)
-	setDefault(&o.AuthorizationCacheSize, 65536)
-	setDefault(&o.AuthorizationConcurrency, 256)
-	setDefault(&o.Version, "dev")
-	setDefault(&o.AuditLogMaxSize, 100)
-	setDefault(&o.AuditLogMaxBackups, 10)
-	setDefault(&o.TracingRatio, 0.01)
-	setDefault(&o.DrainDelay, 2*time.Second)
-	setDefault(&o.DrainTimeout, 30*time.Second)
-	o.RequestHeader.setDefaults()
-	o.Limits.setDefaults()
+	o.ListenAddress = cmp.Or(o.ListenAddress, ":8443")
+	o.MetricsAddress = cmp.Or(o.MetricsAddress, "127.0.0.1:9090")
+	o.ExportName = cmp.Or(o.ExportName, "sandbar.dev")
+	o.Transport = cmp.Or(o.Transport, TransportAuto)
+	o.AuthorizationMode = cmp.Or(o.AuthorizationMode, access.Both)
+	o.IdentityWorkspace = cmp.Or(o.IdentityWorkspace, "root")
+	o.AuthorizationCacheSize = cmp.Or(o.AuthorizationCacheSize, 65536)
+	o.AuthorizationConcurrency = cmp.Or(o.AuthorizationConcurrency, 256)
+	o.Version = cmp.Or(o.Version, "dev")
+	o.AuditLogMaxSize = cmp.Or(o.AuditLogMaxSize, 100)
+	o.AuditLogMaxBackups = cmp.Or(o.AuditLogMaxBackups, 10)
+	o.TracingRatio = cmp.Or(o.TracingRatio, 0.01)
+	o.DrainDelay = cmp.Or(o.DrainDelay, 2*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
+	o.RequestHeader.SetDefaults()
+	o.Limits.SetDefaults()
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -128,9 +151,12 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.TracingRatio, "tracing-ratio", o.TracingRatio, "share of the requests without a traceparent that are traced, from 0 to 1")
 	fs.StringVar(&o.PathPrefix, "path-prefix", o.PathPrefix, "path under which a hub mounts the data plane, for example /services/providers/infrastructure")
 	fs.StringSliceVar(&o.HubCookies, "hub-cookies", o.HubCookies, "names of a hub's own cookies, which no pod gets; NAME* for all that begin so; repeatable")
-	o.RequestHeader.addFlags(fs)
+	fs.StringSliceVar(&o.HubHeaders, "hub-headers", o.HubHeaders, "names of request headers by which a hub or another front tells of callers, beside those that are known, which no pod gets; NAME* for all that begin so; repeatable")
+	o.RequestHeader.AddFlags(fs)
 	fs.StringVar((*string)(&o.Transport), "transport", string(o.Transport), "how requests reach pods: direct, apiserver or auto")
 	fs.StringVar((*string)(&o.AuthorizationMode), "authorization-mode", string(o.AuthorizationMode), "which right a caller needs: both, subresource or instanceGet")
+	fs.StringVar(&o.IdentityWorkspace, "identity-workspace", o.IdentityWorkspace, "workspace in which kcp is asked whose a bearer token is; every authenticated user needs access to it")
+	fs.BoolVar(&o.WorkspaceAuthentication, "workspace-authentication", o.WorkspaceAuthentication, "set if kcp's feature gate WorkspaceAuthentication is on: workspaces may know tokens that kcp as a whole does not")
 	fs.IntVar(&o.AuthorizationCacheSize, "authorization-cache-size", o.AuthorizationCacheSize, "how many of kcp's answers are kept")
 	fs.IntVar(&o.AuthorizationConcurrency, "authorization-concurrency", o.AuthorizationConcurrency, "how many callers are authorized at once")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", o.DrainDelay, "how long requests are still accepted after the server has become unready")
@@ -168,13 +194,22 @@ func (o *Options) Validate() error {
 		check(false, "transport %q is none of direct, apiserver and auto", o.Transport)
 	}
 	switch o.AuthorizationMode {
-	case AuthorizeBoth, AuthorizeSubresource, AuthorizeInstanceGet:
+	case access.Both, access.Subresource, access.InstanceGet:
 	default:
 		check(false, "authorization-mode %q is none of both, subresource and instanceGet", o.AuthorizationMode)
 	}
+	check(locate.IsWorkspace(o.IdentityWorkspace), "identity-workspace %q is no workspace", o.IdentityWorkspace)
 	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
 	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
 	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
-	errs = append(errs, hubCookies(o.HubCookies).validate(), o.RequestHeader.validate(o.Insecure), o.Limits.validate())
+	errs = append(errs, validateNames("hub-cookies", o.HubCookies), validateHubHeaders(o.HubHeaders), o.RequestHeader.Validate(o.Insecure), o.Limits.Validate())
 	return errors.Join(errs...)
+}
+
+// record is what of the options concerns package record.
+func (o *Options) record() record.Options {
+	return record.Options{
+		AuditLog: o.AuditLog, AuditLogMaxSize: o.AuditLogMaxSize, AuditLogMaxBackups: o.AuditLogMaxBackups, AuditOut: o.auditOut,
+		TracingEndpoint: o.TracingEndpoint, TracingRatio: o.TracingRatio, Spans: o.spans, Version: o.Version, Logger: o.Logger,
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // An upgraded connection outlives its handler: were the handler to wait for its end, net/http
@@ -29,7 +31,8 @@ func (x *exchange) outlive() {
 // handOver leaves the rest of the exchange to a relay, and lets go of what only an answer needs.
 func (x *exchange) handOver(r *relay) {
 	x.untie()
-	x.relay, x.ResponseWriter, x.control = r, nil, http.ResponseController{}
+	x.relay = r
+	x.Release()
 	kept := &http.Request{Method: x.request.Method, RemoteAddr: x.request.RemoteAddr}
 	if forwarded := x.request.Header["X-Forwarded-For"]; len(forwarded) > 0 { // see sourceIPs
 		kept.Header = http.Header{"X-Forwarded-For": forwarded}
@@ -43,8 +46,8 @@ func (h *handler) relay(x *exchange) {
 	err := x.relay.run()
 	switch {
 	case errors.Is(err, errIdle):
-		x.cause = causeIdle
+		x.cause = refusal.CauseIdle
 	case errors.Is(err, errDefect):
-		x.cause, x.err = causeDefect, err
+		x.cause, x.err = refusal.CauseDefect, err
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -38,19 +41,20 @@ func TestForgedReferencesAreRefused(t *testing.T) {
 		value any
 		code  int
 	}{
-		"a Service in another placement":         {"controlServiceRef", ref(victim.Namespace(), "control"), 502},
-		"a Service in kube-system":               {"controlServiceRef", ref("kube-system", "kube-dns"), 502},
-		"a Service with another's UID":           {"controlServiceRef", ref(own, "foreign"), 502},
-		"a Service without a label":              {"controlServiceRef", ref(own, "unlabelled"), 409},
-		"a Service that does not exist":          {"controlServiceRef", ref(own, "missing"), 409},
-		"a name that climbs":                     {"controlServiceRef", ref(own, "../../"+victim.Namespace()+"/control"), 409},
-		"a namespace that climbs":                {"controlServiceRef", ref(own+"/../"+victim.Namespace(), "control"), 502},
-		"a reference that is no object":          {"controlServiceRef", "control", 502},
-		"a reference that is empty":              {"controlServiceRef", map[string]any{}, 409},
-		"a Secret in another placement":          {"controlSecretRef", ref(victim.Namespace(), placement.ControlSecret), 502},
-		"a Secret with another's UID":            {"controlSecretRef", ref(own, "foreign"), 502},
-		"a Secret of the system":                 {"controlSecretRef", ref("kube-system", "bootstrap"), 502},
-		"a Secret that does not exist is waited": {"controlSecretRef", ref(own, "missing"), 409},
+		"a Service in another placement": {"controlServiceRef", ref(victim.Namespace(), "control"), 502},
+		"a Service in kube-system":       {"controlServiceRef", ref("kube-system", "kube-dns"), 502},
+		"a Service with another's UID":   {"controlServiceRef", ref(own, "foreign"), 502},
+		"a Service without a label":      {"controlServiceRef", ref(own, "unlabelled"), 409},
+		"a Service that does not exist":  {"controlServiceRef", ref(own, "missing"), 409},
+		"a name that climbs":             {"controlServiceRef", ref(own, "../../"+victim.Namespace()+"/control"), 409},
+		"a namespace that climbs":        {"controlServiceRef", ref(own+"/../"+victim.Namespace(), "control"), 502},
+		"a reference that is no object":  {"controlServiceRef", "control", 502},
+		"a reference that is empty":      {"controlServiceRef", map[string]any{}, 409},
+		"a Secret in another placement":  {"controlSecretRef", ref(victim.Namespace(), placement.ControlSecret), 502},
+		"a Secret with another's UID":    {"controlSecretRef", ref(own, "foreign"), 502},
+		"a Secret of the system":         {"controlSecretRef", ref("kube-system", "bootstrap"), 502},
+		"a Secret that does not exist":   {"controlSecretRef", ref(own, "missing"), 502},
+		"a Secret of no name":            {"controlSecretRef", ref(own, "../"+placement.ControlSecret), 502},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder(), func(s *setup) {
@@ -59,6 +63,9 @@ func TestForgedReferencesAreRefused(t *testing.T) {
 			})
 			res, body := w.do("POST", demo+"sync", adminToken, nil)
 			wantStatus(t, res, body, c.code)
+			if reason := w.lastReason(); c.code == http.StatusBadGateway && reason != refusal.CauseForeignRef {
+				t.Errorf("the reason is %q", reason)
+			}
 		})
 	}
 }
@@ -107,8 +114,8 @@ func TestARuntimeInstanceOfAnothersUIDIsRefused(t *testing.T) {
 			w := newWorld(t, recorder())
 			forged := kroInstance(demoID, "demo", demoStatus(demoID.Namespace()))
 			forged.SetLabels(labels)
-			k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
-			if err := k.instances.informer.GetStore().Update(forged); err != nil {
+			k := w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"})
+			if err := k.Instances.StoreForTest().Update(forged); err != nil {
 				t.Fatal(err)
 			}
 			res, body := w.do("POST", demo+"sync", adminToken, nil)
@@ -166,21 +173,24 @@ func TestARecreatedInstanceIsNeverRoutedToTheOldOne(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatIsNotReadyIs409WithItsPhase(t *testing.T) {
+func TestAnInstanceThatIsNotReadyIs409WithHowFarItIs(t *testing.T) {
+	const materializing = "the instance is not ready: wait for its condition Ready, which says why"
 	for name, c := range map[string]struct {
 		status map[string]any
-		phase  string
+		want   string
 	}{
-		"before kro has begun":     {nil, "Materializing"},
-		"while kro is composing":   {map[string]any{"state": "IN_PROGRESS"}, "Materializing"},
-		"active without reference": {map[string]any{"state": "ACTIVE"}, "Degraded"},
+		"before kro has begun":   {nil, materializing},
+		"while kro is composing": {map[string]any{"state": "IN_PROGRESS"}, materializing},
+		"active without reference": {
+			map[string]any{"state": "ACTIVE"},
+			"the instance has no endpoint for this verb yet: try again in a moment, and look at its condition Ready if this lasts",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder(), func(s *setup) { s.status = c.status })
 			res, body := w.do("POST", demo+"sync", adminToken, nil)
 			status := wantStatus(t, res, body, http.StatusConflict)
-			want := "the instance is not ready (phase " + c.phase + "): wait for its condition Ready"
-			if status.Message != want || res.Header.Get("Retry-After") != "1" {
+			if status.Message != c.want || res.Header.Get("Retry-After") != "1" {
 				t.Errorf("got %q", status.Message)
 			}
 		})
@@ -243,24 +253,24 @@ func TestKindsComeAndGoWithTheirTemplates(t *testing.T) {
 	// The provider's fake client is reached through the server's own informer's client; the
 	// handlers are called as the informer would.
 	k := w.server.kinds
-	find := func() *kind {
-		return k.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
+	find := func() *locate.Kind {
+		return k.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"})
 	}
 	before := find()
 	younger := runnerTemplate()
 	younger.Name, younger.Spec.DataPlane.Endpoints = "younger", map[string]sandbarv1alpha1.Endpoint{}
 	younger.CreationTimestamp = metav1.Now()
-	if err := k.templates.GetStore().Add(younger); err != nil {
+	if err := k.TemplatesForTest().Add(younger); err != nil {
 		t.Fatal(err)
 	}
-	k.rebuild(t.Context())
-	if got := find(); got.template.Name != "sandbox-runner" || got.instances != before.instances {
+	k.RebuildForTest(t.Context())
+	if got := find(); got.Template.Name != "sandbox-runner" || got.Instances != before.Instances {
 		t.Errorf("the younger Template took the name over, or the informer was started anew")
 	}
-	for _, obj := range k.templates.GetStore().List() {
-		_ = k.templates.GetStore().Delete(obj)
+	for _, obj := range k.TemplatesForTest().List() {
+		_ = k.TemplatesForTest().Delete(obj)
 	}
-	k.rebuild(t.Context())
+	k.RebuildForTest(t.Context())
 	if find() != nil {
 		t.Error("the kind is still served")
 	}
@@ -268,15 +278,15 @@ func TestKindsComeAndGoWithTheirTemplates(t *testing.T) {
 
 func TestCachesKeepNoMoreThanRoutingNeeds(t *testing.T) {
 	w := newWorld(t, recorder())
-	secret := lookup[corev1.Secret](w.server.cache.secrets, demoID.Namespace()+"/"+placement.ControlSecret)
+	secret := locate.Lookup[corev1.Secret](w.server.cache.Secrets, demoID.Namespace()+"/"+placement.ControlSecret)
 	if diff := cmp.Diff(map[string][]byte{"token": []byte(controlToken)}, secret.Data); diff != "" {
 		t.Errorf("a Secret in memory (-want +got):\n%s", diff)
 	}
-	k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
-	if len(k.template.Spec.Graph.Raw) != 0 {
-		t.Errorf("the graph is in memory: %s", k.template.Spec.Graph.Raw)
+	k := w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"})
+	if len(k.Template.Spec.Graph.Raw) != 0 {
+		t.Errorf("the graph is in memory: %s", k.Template.Spec.Graph.Raw)
 	}
-	if diff := cmp.Diff(map[string]any{"suspended": false}, k.instances.get(demoID.Namespace(), "demo").Object["spec"]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"suspended": false}, k.Instances.Get(demoID.Namespace(), "demo").Object["spec"]); diff != "" {
 		t.Errorf("of a runtime instance's spec in memory (-want +got):\n%s", diff)
 	}
 }
@@ -284,7 +294,11 @@ func TestCachesKeepNoMoreThanRoutingNeeds(t *testing.T) {
 // FuzzResolve: whatever a runtime instance's status says, what is resolved lies in the computed
 // namespace and carries the instance's UID.
 func FuzzResolve(f *testing.F) {
-	cache, err := newRuntimeCache(fake.NewClientset())
+	cache, err := locate.NewRuntimeCache(fake.NewClientset())
+	if err != nil {
+		f.Fatal(err)
+	}
+	tokens, err := newTokens(cache.Secrets, newChanges())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -292,11 +306,11 @@ func FuzzResolve(f *testing.F) {
 	for _, namespace := range []string{demoID.Namespace(), other.Namespace(), "kube-system"} {
 		for name, id := range map[string]placement.ID{"control": demoID, "foreign": other} {
 			meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: id.Labels("sandbox-runner")}
-			if err := cache.services.GetStore().Add(&corev1.Service{ObjectMeta: meta}); err != nil {
+			if err := cache.Services.GetStore().Add(&corev1.Service{ObjectMeta: meta}); err != nil {
 				f.Fatal(err)
 			}
 			secret := &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"token": []byte(namespace + "/" + name)}}
-			if err := cache.secrets.GetStore().Add(secret); err != nil {
+			if err := cache.Secrets.GetStore().Add(secret); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -307,17 +321,23 @@ func FuzzResolve(f *testing.F) {
 	f.Add(own, "foreign", other.Namespace(), "foreign")
 	f.Add(own+"/..", "../kube-system/control", "", "control")
 	f.Fuzz(func(t *testing.T, serviceNamespace, service, secretNamespace, secret string) {
-		at := &place{id: demoID.Locate(), kind: &kind{template: runnerTemplate()}, instance: kroInstance(demoID, "demo", map[string]any{
+		at := &locate.Place{ID: demoID.Locate(), Kind: &locate.Kind{Template: runnerTemplate()}, Instance: kroInstance(demoID, "demo", map[string]any{
 			"controlServiceRef": map[string]any{"namespace": serviceNamespace, "name": service},
 			"controlSecretRef":  map[string]any{"namespace": secretNamespace, "name": secret},
 		})}
-		endpoint := at.kind.dataPlane().Endpoints["sync"]
-		to, refused := (&placer{cache: cache}).resolve(at, route{verb: "sync"}, endpoint)
+		endpoint := at.Kind.DataPlane().Endpoints["sync"]
+		to, refused := (&locate.Placer{Cache: cache}).Resolve(at, locate.Route{Verb: "sync"}, endpoint)
 		if refused != nil {
 			return
 		}
-		if to.namespace != own || to.service != "control" || to.token.reveal() != own+"/control" {
-			t.Errorf("resolved to %s/%s with the token of %s", to.namespace, to.service, to.token.reveal())
+		if to.Namespace != own || to.Service != "control" {
+			t.Errorf("resolved to %s/%s", to.Namespace, to.Service)
+		}
+		if of, ok := locate.ReadHost(to.Destination().Host()); !ok || of != to.Destination() {
+			t.Errorf("the destination %v is read as %v", to.Destination(), of)
+		}
+		if current, _, err := tokens.of(to.Destination()); err == nil && !slices.Equal(current, []string{own + "/control"}) {
+			t.Errorf("the Secret %s leads to %q", to.Secret, current)
 		}
 	})
 }

@@ -15,7 +15,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/tenant"
 )
 
 const (
@@ -26,7 +31,7 @@ const (
 
 	// protocolRemoteCommand is version 5 of Kubernetes' remote command protocol. Earlier versions
 	// cannot say that the input has ended.
-	protocolRemoteCommand = "v5.channel.k8s.io"
+	protocolRemoteCommand = execwire.PodProtocol
 	// protocolPortForward is SPDY in a WebSocket, as kubectl has it. The API server leaves the
 	// WebSocket to itself and what is in it to the kubelet.
 	protocolPortForward = "SPDY/3.1+portforward.k8s.io"
@@ -44,12 +49,12 @@ func podProtocols(subresource string) []string {
 
 // checkPodUpgrade lets the WebSockets pass that a subresource of a Pod speaks. SPDY without a
 // WebSocket around it, the older way of kubectl, begins with a POST.
-func checkPodUpgrade(r *http.Request, subresource string) *refusal {
+func checkPodUpgrade(r *http.Request, subresource string) *refusal.Error {
 	protocols := podProtocols(subresource)
 	if len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocolWebSocket) {
-		return &refusal{
-			code: http.StatusUpgradeRequired, reason: metav1.StatusReasonBadRequest, cause: causeUpgrade, protocols: protocols,
-			message: "this verb is a WebSocket, over HTTP/1.1, with the subprotocol " + strings.Join(protocols, " or ") + "; SPDY is not offered",
+		return &refusal.Error{
+			Code: http.StatusUpgradeRequired, Reason: metav1.StatusReasonBadRequest, Cause: refusal.CauseUpgrade, Protocols: protocols,
+			Message: "this verb is a WebSocket, over HTTP/1.1, with the subprotocol " + strings.Join(protocols, " or ") + "; SPDY is not offered",
 		}
 	}
 	return checkUpgrade(r)
@@ -58,7 +63,7 @@ func checkPodUpgrade(r *http.Request, subresource string) *refusal {
 // podHandshake puts into out what the API server needs of a caller's handshake. Subprotocols are
 // filtered, not only because the caller's token may be among them: the API server serves older ones
 // too, with other meanings of the same bytes.
-func podHandshake(out, in http.Header, subresource string) *refusal {
+func podHandshake(out, in http.Header, subresource string) *refusal.Error {
 	key := in["Sec-Websocket-Key"]
 	if len(key) != 1 || !isNonce(key[0]) {
 		return refusedUpgrade("the header Sec-WebSocket-Key must be there once, with 16 bytes in base64")
@@ -68,7 +73,7 @@ func podHandshake(out, in http.Header, subresource string) *refusal {
 	}
 	known := podProtocols(subresource)
 	var chosen []string
-	for _, offer := range withoutBearerProtocol(in[protocolHeader]) {
+	for _, offer := range access.WithoutBearerProtocol(in[access.ProtocolHeader], tenant.Caller{}) {
 		for protocol := range strings.SplitSeq(offer, ",") {
 			if protocol = strings.TrimSpace(protocol); slices.Contains(known, protocol) && !slices.Contains(chosen, protocol) {
 				chosen = append(chosen, protocol)
@@ -77,11 +82,11 @@ func podHandshake(out, in http.Header, subresource string) *refusal {
 	}
 	if len(chosen) == 0 {
 		refused := refusedUpgrade("offer the subprotocol " + strings.Join(known, " or ") + " in the header Sec-WebSocket-Protocol")
-		refused.protocols = known
+		refused.Protocols = known
 		return refused
 	}
 	out["Sec-Websocket-Key"], out["Sec-Websocket-Version"] = key, []string{"13"}
-	out[protocolHeader] = []string{strings.Join(chosen, ", ")}
+	out[access.ProtocolHeader] = []string{strings.Join(chosen, ", ")}
 	return nil
 }
 
@@ -92,82 +97,82 @@ func isNonce(s string) bool {
 
 // judgeSwitch looks at the 101 of the API server, and keeps of its header what the handshake needs.
 // Without a subprotocol that both know, the bytes that follow would mean something else to each.
-func judgeSwitch(offered, answered http.Header) *refusal {
-	protocol := answered.Get(protocolHeader)
+func judgeSwitch(offered, answered http.Header) *refusal.Error {
+	protocol := answered.Get(access.ProtocolHeader)
 	for name := range answered {
-		if name != "Sec-Websocket-Accept" && name != protocolHeader {
+		if name != "Sec-Websocket-Accept" && name != access.ProtocolHeader {
 			delete(answered, name)
 		}
 	}
-	if !slices.Contains(strings.Split(offered.Get(protocolHeader), ", "), protocol) {
-		return badGateway(causeBadAnswer, "the runtime cluster's API server does not speak what this verb needs: tell the operator that it takes Kubernetes 1.31 or later", errOtherProtocol)
+	if !slices.Contains(strings.Split(offered.Get(access.ProtocolHeader), ", "), protocol) {
+		return refusal.BadGateway(refusal.CauseBadAnswer, "the runtime cluster's API server does not speak what this verb needs: tell the operator that it takes Kubernetes 1.31 or later", errOtherProtocol)
 	}
 	return nil
 }
 
 // podStreamQuery makes the query for a subresource of a Pod from the caller's. It is parsed strictly
 // and written anew, so that nobody behind us reads another command from it than was looked at here.
-func podStreamQuery(raw string, to *target) (url.Values, *refusal) {
+func podStreamQuery(raw string, to *locate.Target) (url.Values, *refusal.Error) {
 	in, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, malformed("the query is not made of name=value, joined by & and percent-encoded")
+		return nil, refusal.Malformed("the query is not made of name=value, joined by & and percent-encoded")
 	}
-	if to.subresource == contract.PodPortForward {
+	if to.Subresource == contract.PodPortForward {
 		if len(in) > 0 {
-			return nil, malformed("this verb takes no parameters: ports are named in the stream")
+			return nil, refusal.Malformed("this verb takes no parameters: ports are named in the stream")
 		}
 		return in, nil
 	}
-	out, named, refused := remoteCommand(in, to.subresource == contract.PodExec)
+	out, named, refused := remoteCommand(in, to.Subresource == contract.PodExec)
 	if refused != nil {
 		return nil, refused
 	}
-	container, refused := to.chooseContainer(named)
+	container, refused := to.ChooseContainer(named)
 	if refused != nil {
 		return nil, refused
 	}
-	if !running(to.pod, container) {
-		return nil, notReady("the container does not run: wait for the instance's condition Ready, or look at its log", nil)
+	if !locate.Running(to.Pod, container) {
+		return nil, refusal.NotReady("the container does not run: wait for the instance's condition Ready, or look at its log", nil)
 	}
 	out.Set("container", container)
 	return out, nil
 }
 
 // remoteCommand reads the parameters of exec and attach, which are those of Kubernetes.
-func remoteCommand(in url.Values, withCommand bool) (out url.Values, container string, refused *refusal) {
+func remoteCommand(in url.Values, withCommand bool) (out url.Values, container string, refused *refusal.Error) {
 	out = url.Values{}
 	for name, values := range in {
 		switch name {
 		case "stdin", "stdout", "stderr", "tty":
 			on, ok := parseSwitch(values)
 			if !ok {
-				return nil, "", malformed(name + " must be true or false, once")
+				return nil, "", refusal.Malformed(name + " must be true or false, once")
 			}
 			if on {
 				out.Set(name, "true")
 			}
 		case "container":
-			if len(values) != 1 || !isLabel(values[0]) {
-				return nil, "", malformed("container must be the name of a container, once")
+			if len(values) != 1 || !locate.IsLabel(values[0]) {
+				return nil, "", refusal.Malformed("container must be the name of a container, once")
 			}
 			container = values[0]
 		case "command":
 			if !withCommand {
-				return nil, "", malformed("this verb takes no command: it attaches to the container's own")
+				return nil, "", refusal.Malformed("this verb takes no command: it attaches to the container's own")
 			}
 			if refused := checkCommand(values); refused != nil {
 				return nil, "", refused
 			}
 			out[name] = values
 		default:
-			return nil, "", malformed("the parameters are command (one per argument), container, stdin, stdout, stderr and tty, and no others")
+			return nil, "", refusal.Malformed("the parameters are command (one per argument), container, stdin, stdout, stderr and tty, and no others")
 		}
 	}
 	switch {
 	case withCommand && !out.Has("command"):
-		return nil, "", malformed("command is missing: the program and each of its arguments are a parameter command of their own")
+		return nil, "", refusal.Malformed("command is missing: the program and each of its arguments are a parameter command of their own")
 	case !out.Has("stdin") && !out.Has("stdout") && !out.Has("stderr"):
-		return nil, "", malformed("at least one of stdin, stdout and stderr must be true")
+		return nil, "", refusal.Malformed("at least one of stdin, stdout and stderr must be true")
 	}
 	return out, container, nil
 }
@@ -187,21 +192,21 @@ func parseSwitch(values []string) (on, ok bool) {
 
 // checkCommand looks at a command's arguments. A NUL would end one early for the kernel, and what is
 // not UTF-8 does not reach the kubelet as it was.
-func checkCommand(arguments []string) *refusal {
+func checkCommand(arguments []string) *refusal.Error {
 	size := 0
 	for _, argument := range arguments {
 		size += len(argument)
 		if !utf8.ValidString(argument) || strings.Contains(argument, "\x00") {
-			return malformed("command must be UTF-8 text without NUL")
+			return refusal.Malformed("command must be UTF-8 text without NUL")
 		}
 	}
 	switch {
 	case arguments[0] == "":
-		return malformed("the first command parameter, the program, must not be empty")
+		return refusal.Malformed("the first command parameter, the program, must not be empty")
 	case len(arguments) > maxExecArguments:
-		return malformed(fmt.Sprintf("the command has more than %d arguments: put them into a file or the input", maxExecArguments))
+		return refusal.Malformed(fmt.Sprintf("the command has more than %d arguments: put them into a file or the input", maxExecArguments))
 	case size > maxExecBytes:
-		return malformed(fmt.Sprintf("the command is larger than %d bytes: put it into a file or the input", maxExecBytes))
+		return refusal.Malformed(fmt.Sprintf("the command is larger than %d bytes: put it into a file or the input", maxExecBytes))
 	}
 	return nil
 }

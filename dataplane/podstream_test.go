@@ -25,6 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -213,7 +216,7 @@ func TestWhatIsNotTheWebSocketOfAPodsStreamIsRefusedWithWhatIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			res := w.wantRefused(t, api, c.request+"\r\n", c.code, "")
-			if got := res.Header.Get(protocolHeader); got != c.offers {
+			if got := res.Header.Get(access.ProtocolHeader); got != c.offers {
 				t.Errorf("the refusal offers %q, want %q", got, c.offers)
 			}
 			if got := res.Header.Get("Upgrade"); (got == "websocket") != (c.code == 426) {
@@ -226,10 +229,10 @@ func TestWhatIsNotTheWebSocketOfAPodsStreamIsRefusedWithWhatIs(t *testing.T) {
 func TestOnlyKnownSubprotocolsReachTheAPIServer(t *testing.T) {
 	api := &podAPI{}
 	w := newWorld(t, recorder(), podVerbs, api.serve)
-	token := bearerProtocolPrefix + base64.RawURLEncoding.EncodeToString([]byte(adminToken))
+	token := access.BearerProtocolPrefix + base64.RawURLEncoding.EncodeToString([]byte(adminToken))
 	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", nil, "v4.channel.k8s.io", token, protocolRemoteCommand, "v5.channel.k8s.io")
 	wantEcho(t, conn, "hello")
-	if got := api.asked.Load().Header[protocolHeader]; !slices.Equal(got, []string{protocolRemoteCommand}) {
+	if got := api.asked.Load().Header[access.ProtocolHeader]; !slices.Equal(got, []string{protocolRemoteCommand}) {
 		t.Errorf("the API server was offered %q", got)
 	}
 }
@@ -360,7 +363,7 @@ func TestAWithdrawnRightEndsAShell(t *testing.T) {
 	if _, _, err := conn.ReadMessage(); err == nil {
 		t.Fatal("the shell says something")
 	}
-	eventually(t, "the access line says why", func() bool { return w.lastReason() == causeCut })
+	eventually(t, "the access line says why", func() bool { return w.lastReason() == refusal.CauseCut })
 }
 
 func TestAnyPortOfAPodIsReached(t *testing.T) {
@@ -412,7 +415,7 @@ func TestAnyPortOfAPodIsReached(t *testing.T) {
 
 // portOf is the address at which the demo's pod serves.
 func portOf(w *world) string {
-	for e := range w.server.direct.ready(demoID.Namespace(), "preview", "preview") {
+	for e := range w.server.direct.ready(toPreview) {
 		return net.JoinHostPort(e.ip, strconv.Itoa(e.port))
 	}
 	return ""
@@ -427,12 +430,12 @@ func FuzzPodStreamQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	p := placedPod(demoID, "pod-0", "127.0.0.1", 80)
-	at := &target{pod: p, subresource: contract.PodExec}
+	at := &locate.Target{Pod: p, Subresource: contract.PodExec}
 	f.Fuzz(func(t *testing.T, raw string) {
 		got, refused := podStreamQuery(raw, at)
 		if refused != nil {
-			if refused.code != http.StatusBadRequest && refused.code != http.StatusConflict {
-				t.Errorf("%q is refused with %d", raw, refused.code)
+			if refused.Code != http.StatusBadRequest && refused.Code != http.StatusConflict {
+				t.Errorf("%q is refused with %d", raw, refused.Code)
 			}
 			return
 		}

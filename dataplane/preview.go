@@ -4,12 +4,16 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -20,9 +24,9 @@ import (
 // leads here: below the preview domain there is no other way in, and outside of it no way here.
 
 // servePreview takes a request on a preview's host through its steps.
-func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refusal {
+func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refusal.Error {
 	x.onPreview = true
-	h.front.strip(x.request.Header) // a session says who calls, and the app gets them from nobody
+	h.front.Strip(x.request.Header) // a session says who calls, and the app gets them from nobody
 	if !valid {
 		return noPreview()
 	}
@@ -30,7 +34,7 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 		return refused
 	}
 	if !h.ready() {
-		return unavailable(causeStarting, "the data plane is starting: try again", 0, nil)
+		return refusal.Unavailable(refusal.CauseStarting, "the data plane is starting: try again", 0, nil)
 	}
 	if preview.IsReserved(x.request.URL.Path) {
 		return h.enterPreview(x, name)
@@ -42,11 +46,11 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 	if refused := h.previewOf(x, claims, name); refused != nil {
 		return refused
 	}
-	if refused := x.route.setTail(x.request); refused != nil {
+	if refused := x.route.SetTail(x.request); refused != nil {
 		return refused
 	}
 	// Whatever lasts ends with the session.
-	ctx, cancel := context.WithDeadlineCause(x.request.Context(), time.Unix(claims.Expires, 0), previewExpired())
+	ctx, cancel := context.WithDeadlineCause(x.request.Context(), claims.Ends(h.settings.now().previewSession), previewExpired(""))
 	x.atEnd(cancel)
 	x.request = x.request.WithContext(ctx)
 	return h.serveVerb(x, tenant.Subject(claims.Subject))
@@ -54,7 +58,7 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 
 // enterPreview turns a link into a session and leads on to the page without the link, so that it
 // is in no history and no Referer.
-func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal {
+func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal.Error {
 	claims, refused := h.previews.link(x.request, name)
 	if refused != nil {
 		return refused
@@ -74,7 +78,11 @@ func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal {
 		return refused
 	}
 	header := x.Header()
-	header.Add("Set-Cookie", preview.Cookie(session, time.Until(time.Unix(claims.SessionExpires, 0))).String())
+	kept := time.Until(time.Unix(claims.SessionExpires, 0))
+	if claims.Renew != "" {
+		kept += preview.RenewGrace
+	}
+	header.Add("Set-Cookie", preview.Cookie(session, kept).String())
 	header.Set("Location", claims.Path)
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
@@ -83,56 +91,32 @@ func (h *handler) enterPreview(x *exchange, name preview.Name) *refusal {
 }
 
 // previewOf makes the request one for the verb proxy of the instance that the claims name.
-func (h *handler) previewOf(x *exchange, claims *preview.Claims, name preview.Name) *refusal {
+func (h *handler) previewOf(x *exchange, claims *preview.Claims, name preview.Name) *refusal.Error {
 	x.preview, x.authenticatedBy = claims, "preview"
-	x.route = route{
-		workspace: claims.Cluster, namespace: claims.Namespace, group: claims.Group, version: claims.Version,
-		resource: claims.Resource, name: claims.Name, component: claims.Component, port: claims.Port, verb: contract.ProxyVerb,
-		previewHost: name.Host,
+	x.route = locate.Route{
+		Workspace: claims.Cluster, Namespace: claims.Namespace, Group: claims.Group, Version: claims.Version,
+		Resource: claims.Resource, Name: claims.Name, Component: claims.Component, Port: claims.Port, Verb: contract.ProxyVerb,
+		PreviewHost: name.Host,
 	}
-	if x.kind = h.kinds.find(x.route); !x.kind.previews(x.route) {
+	if x.kind = h.kinds.Find(x.route); !x.kind.Previews(x.route) {
 		return noPreview() // its Template has changed
 	}
 	return nil
 }
 
-// unlessRevoked refuses what a preview link or session allows if the tenant has revoked it, which
-// is written on the object; so who may not read the object has no previews.
-func (q question) unlessRevoked(g grant, refused *refusal) (grant, *refusal) {
-	switch {
-	case refused != nil || q.linkIssued.IsZero():
-		return g, refused
-	case g.id.UID == "":
-		return grant{}, forbidden()
-	case !q.linkIssued.After(g.previewsNotBefore):
-		return grant{}, previewRevoked()
-	}
-	return g, nil
-}
-
-// setTail takes the whole path for the tail: it is the app's own.
-func (r *route) setTail(in *http.Request) *refusal {
-	tail := in.URL.EscapedPath()
-	if tail == "" || tail[0] != '/' || climbs(tail) {
-		return malformed("the path must begin with a slash and not contain . or .. segments, encoded or not")
-	}
-	r.tail = tail
-	return checkQuery(in.URL.RawQuery)
-}
-
 // session opens the session that a browser sent, if the request may use it.
-func (p *previews) session(r *http.Request, name preview.Name) (*preview.Claims, *refusal) {
+func (p *previews) session(r *http.Request, name preview.Name) (*preview.Claims, *refusal.Error) {
 	sessions := preview.Sessions(r.Header)
 	if len(sessions) == 0 {
 		return nil, noSession()
 	}
-	if !preview.OriginAllowed(r.Method, r.Header, isUpgrade(r.Header), "https://"+name.Host) {
+	if !preview.OriginAllowed(r.Method, r.Header, access.IsUpgrade(r.Header), "https://"+name.Host) {
 		return nil, foreignOrigin()
 	}
-	var refused *refusal
+	var refused *refusal.Error
 	for _, sealed := range sessions {
 		var claims *preview.Claims
-		if claims, refused = p.open(preview.Session, name, sealed); refused == nil {
+		if claims, refused = p.open(preview.Session, name, sealed, r.URL.RequestURI()); refused == nil {
 			return claims, nil
 		}
 	}
@@ -140,12 +124,12 @@ func (p *previews) session(r *http.Request, name preview.Name) (*preview.Claims,
 }
 
 // link opens the link of a first visit.
-func (p *previews) link(r *http.Request, name preview.Name) (*preview.Claims, *refusal) {
+func (p *previews) link(r *http.Request, name preview.Name) (*preview.Claims, *refusal.Error) {
 	if r.URL.Path != preview.EnterPath {
 		return nil, noPreview()
 	}
 	if r.Method != http.MethodGet {
-		return nil, methodNotAllowed([]string{http.MethodGet})
+		return nil, refusal.MethodNotAllowed([]string{http.MethodGet})
 	}
 	// Another page can make a browser visit a link, and with an image or a fetch it would do so
 	// unseen; a person sees a navigation.
@@ -156,21 +140,22 @@ func (p *previews) link(r *http.Request, name preview.Name) (*preview.Claims, *r
 	if len(links) != 1 {
 		return nil, badLink(nil)
 	}
-	return p.open(preview.Link, name, links[0])
+	return p.open(preview.Link, name, links[0], "")
 }
 
 // open opens what is sealed for a host. That the placement which follows from the sealed instance
 // is the one that the host names holds by the host being sealed too; it is looked at again,
-// because the host came from the browser.
-func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed string) (*preview.Claims, *refusal) {
+// because the host came from the browser. page is what is asked for, for where it is renewed; that of
+// a link is sealed.
+func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed, page string) (*preview.Claims, *refusal.Error) {
 	keys := p.keys.current()
 	if keys == nil {
-		return nil, unavailable(causeStarting, "the data plane is still reading the keys of preview links: try again", 0, nil)
+		return nil, refusal.Unavailable(refusal.CauseStarting, "the data plane is still reading the keys of preview links: try again", 0, nil)
 	}
 	claims, err := keys.Open(purpose, name.Host, sealed, p.now())
 	switch {
-	case errors.Is(err, preview.ErrExpired):
-		return nil, previewExpired()
+	case errors.Is(err, preview.ErrExpired), err == nil && purpose == preview.Session && !p.now().Before(claims.Ends(p.settings.now().previewSession)):
+		return nil, previewExpired(claims.RenewAt(cmp.Or(claims.Path, page)))
 	case err != nil:
 		return nil, badLink(err)
 	case claims.ID().Namespace() != name.Namespace || claims.Component != name.Component || claims.Port != name.Port:
@@ -180,10 +165,10 @@ func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed strin
 }
 
 // seal seals claims for a host.
-func (p *previews) seal(purpose preview.Purpose, host string, claims *preview.Claims) (string, *refusal) {
+func (p *previews) seal(purpose preview.Purpose, host string, claims *preview.Claims) (string, *refusal.Error) {
 	sealed, err := p.keys.current().Seal(purpose, host, claims)
 	if err != nil {
-		return "", unavailable(causePreviewKeys, "there is no key to seal preview links with: the operator makes one with sandbar-provider init, or adds an entry to the Secret "+previewKeysName, 0, err)
+		return "", refusal.Unavailable(refusal.CausePreviewKeys, "there is no key to seal preview links with: the operator makes one with sandbar-provider init, or adds an entry to the Secret "+previewKeysName, 0, err)
 	}
 	return sealed, nil
 }

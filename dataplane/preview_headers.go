@@ -11,13 +11,8 @@ import (
 )
 
 // forPreviewPod completes the header of a request from a preview's host to the pod: the app is at
-// the root of an origin of its own, and it does not see the session.
+// the root of an origin of its own.
 func forPreviewPod(h http.Header, host string) {
-	if kept := preview.WithoutSession(h["Cookie"]); kept != nil {
-		h["Cookie"] = kept
-	} else {
-		h.Del("Cookie")
-	}
 	h.Set(headerHost, host)
 	h.Set(headerProto, "https")
 }
@@ -37,7 +32,7 @@ func forPreviewBrowser(h http.Header, host string) {
 
 // markPreview says to browsers and to caches in between what a preview's answer is.
 func markPreview(h http.Header) {
-	preview.Private(h)
+	keepPrivate(h)
 	// Keeps a page from joining the origins of other previews below the domain with
 	// document.domain.
 	h.Set("Origin-Agent-Cluster", "?1")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -34,17 +35,18 @@ type previews struct {
 	shared   prometheus.Gauge
 	now      func() time.Time
 	log      *slog.Logger
+	reloads  *reloads
 }
 
-func newPreviews(s *settings, client kubernetes.Interface, m *metrics, log *slog.Logger) (*previews, error) {
+func newPreviews(s *settings, client kubernetes.Interface, m *record.Metrics, log *slog.Logger) (*previews, error) {
 	p := &previews{
-		settings: s, now: time.Now, log: log,
+		settings: s, now: time.Now, log: log, reloads: newReloads(),
 		shared: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "sandbar_dataplane_preview_domain_shared",
 			Help: "1 if the preview domain is no public suffix, so that previews can set cookies for each other.",
 		}),
 	}
-	if err := m.registry.Register(p.shared); err != nil {
+	if err := m.Registry.Register(p.shared); err != nil {
 		return nil, fmt.Errorf("registering the metric of the preview domain: %w", err)
 	}
 	var err error

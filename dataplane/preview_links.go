@@ -4,6 +4,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
@@ -27,16 +31,16 @@ type revocation struct {
 
 // servePreviewLinks gives out a link to the instance's preview (POST), or revokes all that were
 // given out (DELETE). The caller has the right to do so.
-func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
-	if !x.kind.declares(x.route) || x.route.tail != "" {
-		return notFound(causeNoVerb)
+func (h *handler) servePreviewLinks(x *exchange, g access.Grant) *refusal.Error {
+	if !x.kind.Declares(x.route) || x.route.Tail != "" {
+		return refusal.NotFound(refusal.CauseNoVerb)
 	}
 	id, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}
 	x.id = id
-	leave, refused := h.limits.admit(id.Cluster, string(id.UID), false)
+	leave, refused := h.limits.Admit(id.Cluster, string(id.UID), false)
 	if refused != nil {
 		return refused
 	}
@@ -47,14 +51,14 @@ func (h *handler) servePreviewLinks(x *exchange, g grant) *refusal {
 	case http.MethodDelete:
 		return h.revokePreviews(x, g)
 	}
-	return methodNotAllowed([]string{http.MethodDelete, http.MethodPost})
+	return refusal.MethodNotAllowed([]string{http.MethodDelete, http.MethodPost})
 }
 
 // givePreviewLink seals who the caller is, as kcp knows them, into a link. The caller's token is
 // no part of it: from here on kcp is asked what that subject may do.
-func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
-	if e, _ := contract.Preview(x.kind.dataPlane(), x.route.component); contract.AnyPort(&e) && e.Port == "" && x.route.port == "" {
-		return malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb + ", or with sandbar open, --port")
+func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal.Error {
+	if e, _ := contract.Preview(x.kind.DataPlane(), x.route.Component); contract.AnyPort(&e) && e.Port == "" && x.route.Port == "" {
+		return refusal.Malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb + ", or with sandbar open, --port")
 	}
 	host, refused := h.previews.host(id, x.route)
 	if refused != nil {
@@ -63,22 +67,25 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	wanted, err := preview.ReadRequest(x.request.Body)
 	switch {
 	case errors.Is(err, preview.ErrRequest):
-		return malformed(err.Error())
-	case x.stalled.Load():
-		return stalled(x.stall)
+		return refusal.Malformed(err.Error())
+	case x.Stalled.Load():
+		return refusal.Stalled(x.Stall)
 	case err != nil:
-		return clientGone(err)
+		return access.ClientGone(err)
 	}
-	user, got := h.tenant.WhoAmI(x.request.Context(), x.question.caller, x.route.workspace)
-	if refused := judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
+	user, got := h.tenant.WhoAmI(x.request.Context(), x.question.Caller, x.route.Workspace)
+	if refused := access.Judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
 		return refused
 	}
 	now := h.previews.now()
-	session := time.Duration(wanted.ExpirationSeconds) * time.Second
+	session, refused := h.sessionLength(x, wanted, now)
+	if refused != nil {
+		return refused
+	}
 	claims := &preview.Claims{
-		Subject: user, Cluster: id.Cluster, Group: x.route.group, Version: x.route.version, Resource: x.route.resource,
-		Namespace: x.route.namespace, Name: x.route.name, UID: id.UID, Component: x.route.component, Port: x.route.port, Path: wanted.Path,
-		IssuedAt: now.UnixNano(), Expires: now.Add(preview.LinkLifetime).Unix(), SessionExpires: now.Add(session).Unix(),
+		Subject: user, Cluster: id.Cluster, Group: x.route.Group, Version: x.route.Version, Resource: x.route.Resource,
+		Namespace: x.route.Namespace, Name: x.route.Name, UID: id.UID, Component: x.route.Component, Port: x.route.Port, Path: wanted.Path, Renew: wanted.RenewURL,
+		IssuedAt: now.UnixNano(), Expires: now.Add(min(preview.LinkLifetime, session)).Unix(), SessionExpires: now.Add(session).Unix(),
 	}
 	if refused := h.mayPreview(x, claims); refused != nil {
 		return refused
@@ -91,10 +98,10 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	if refused != nil {
 		return refused
 	}
-	if !preview.Fits(cookie) {
+	if !preview.Fits(cookie) || len(link) > preview.MaxSealedBytes {
 		return tooMuchIdentity()
 	}
-	writeJSON(x, x.request, http.StatusCreated, preview.Response{
+	refusal.WriteJSON(x, x.request, http.StatusCreated, preview.Response{
 		URL:                        preview.EnterURL(host, link),
 		ExpirationTimestamp:        time.Unix(claims.Expires, 0).UTC(),
 		SessionExpirationTimestamp: time.Unix(claims.SessionExpires, 0).UTC(),
@@ -102,160 +109,170 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal {
 	return nil
 }
 
+// sessionLength is how long a session may last. It is the only proof of who the caller is that is
+// left once the token is gone, and kcp cannot be asked about a user by name whether there is still
+// one, or in which groups: so it ends with the token at the latest, and long before that it wants
+// another link, for which a token is looked at again.
+func (h *handler) sessionLength(x *exchange, wanted preview.Request, now time.Time) (time.Duration, *refusal.Error) {
+	length := min(time.Duration(wanted.ExpirationSeconds)*time.Second, h.settings.now().previewSession)
+	// Nobody has verified the token's end here. But kcp has just taken the token, which its issuer
+	// has signed with that end; of a token that is none of these, kcp alone knows an end.
+	if end := x.question.Caller.TokenEnd(); !end.IsZero() {
+		length = min(length, end.Sub(now))
+	}
+	if length < preview.LeastLeft {
+		refused := refusal.Unauthorized(refusal.CauseBadIdentity)
+		refused.Message = fmt.Sprintf("the bearer token ends within %s, and a preview ends with it: ask with a new one", preview.LeastLeft)
+		return 0, refused
+	}
+	return length, nil
+}
+
 // mayPreview asks whether the subject of a link may see the preview, in the way in which it will be
 // asked for each request of the browser. What is missing is so told to the program that wants the
 // link, which can do something about it, and not to the browser.
-func (h *handler) mayPreview(x *exchange, claims *preview.Claims) *refusal {
+func (h *handler) mayPreview(x *exchange, claims *preview.Claims) *refusal.Error {
 	as := x.route
-	as.workspace, as.verb = claims.Cluster, contract.ProxyVerb
-	g, refused := h.authorizer.authorize(x.request.Context(), question{
-		caller: tenant.Subject(claims.Subject), subresource: as.verb, verb: "get", declared: true, ref: as.ref(),
-		from: x.question.from, linkIssued: claims.Issued(),
+	as.Workspace, as.Verb = claims.Cluster, contract.ProxyVerb
+	g, refused := h.authorizer.Authorize(x.request.Context(), access.Question{
+		Caller: tenant.Subject(claims.Subject), Subresource: as.Verb, Verb: "get", Declared: true, Ref: as.Ref(),
+		From: x.question.From, LinkIssued: claims.Issued(),
 	})
 	switch {
-	case refused == nil && g.id != claims.ID():
-		return notFound(causeNotPlaced)
-	case refused != nil && refused.cause == causeDenied:
-		refused = forbidden()
-		refused.message = "access denied: to have a link to the preview you need the right to open it: get on " +
-			x.route.resource + " and on " + x.route.resource + "/" + contract.ProxyVerb
+	case refused == nil && g.ID != claims.ID():
+		return refusal.NotFound(refusal.CauseNotPlaced)
+	case refused != nil && refused.Cause == refusal.CauseDenied:
+		refused = refusal.Forbidden()
+		refused.Message = "access denied: to have a link to the preview you need the right to open it: get on " +
+			x.route.Resource + " and on " + x.route.Resource + "/" + contract.ProxyVerb
 	}
 	return refused
 }
 
 // revokePreviews writes on the tenant's object, as the caller, that no link and no session from
 // before now is valid. All replicas read it there; none has to remember anything.
-func (h *handler) revokePreviews(x *exchange, g grant) *refusal {
+func (h *handler) revokePreviews(x *exchange, g access.Grant) *refusal.Error {
 	at := h.previews.now().UTC()
 	// A time in the future is somebody's wish to have no previews; it must not end early.
-	if g.previewsNotBefore.After(at) {
-		at = g.previewsNotBefore
+	if g.PreviewsNotBefore.After(at) {
+		at = g.PreviewsNotBefore
 	} else {
-		got := h.tenant.Annotate(x.request.Context(), x.question.caller, x.question.ref, placement.AnnotationPreviewsNotBefore, at.Format(time.RFC3339Nano))
-		h.metrics.called(callPatch, got.Outcome)
+		got := h.tenant.Annotate(x.request.Context(), x.question.Caller, x.question.Ref, placement.AnnotationPreviewsNotBefore, at.Format(time.RFC3339Nano))
+		h.metrics.Access.Called(access.CallPatch, got.Outcome)
 		if got.Outcome == tenant.Denied {
-			refused := forbidden()
-			refused.message = "access denied: previews are revoked by an annotation on the instance, so you need the right to patch " + x.route.resource
+			refused := refusal.Forbidden()
+			refused.Message = "access denied: previews are revoked by an annotation on the instance, so you need the right to patch " + x.route.Resource
 			return refused
 		}
-		if refused := judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
+		if refused := access.Judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
 			return refused
 		}
 	}
-	writeJSON(x, x.request, http.StatusOK, revocation{at})
+	refusal.WriteJSON(x, x.request, http.StatusOK, revocation{at})
 	return nil
 }
 
 // host is the host name of an instance's preview, if there are previews.
-func (p *previews) host(id placement.ID, r route) (string, *refusal) {
+func (p *previews) host(id placement.ID, r locate.Route) (string, *refusal.Error) {
 	domain := p.domain.Load()
 	if domain.IsZero() {
-		return "", &refusal{
-			code: http.StatusConflict, reason: metav1.StatusReasonConflict, cause: causeNoPreviews,
-			message: "there are no preview links here: the operator has not set spec.dataPlane.previewDomain of the InfrastructureProvider; the verb proxy works without",
+		return "", &refusal.Error{
+			Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Cause: refusal.CauseNoPreviews,
+			Message: "there are no preview links here: the operator has not set spec.dataPlane.previewDomain of the InfrastructureProvider; the verb proxy works without",
 		}
 	}
-	host, err := domain.Host(id.Namespace(), r.component, r.port)
+	host, err := domain.Host(id.Namespace(), r.Component, r.Port)
 	if err != nil {
-		return "", malformed("this cannot have a preview link: " + err.Error())
+		return "", refusal.Malformed("this cannot have a preview link: " + err.Error())
 	}
 	return host, nil
 }
 
-func tooMuchIdentity() *refusal {
-	return &refusal{
-		code: http.StatusUnprocessableEntity, reason: metav1.StatusReasonInvalid, cause: causePreviewIdentity,
-		message: fmt.Sprintf("your identity is too large for a preview's cookie, which holds at most %d bytes: use an account with fewer groups, or a service account of the workspace", preview.MaxCookieBytes),
+func tooMuchIdentity() *refusal.Error {
+	return &refusal.Error{
+		Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Cause: refusal.CausePreviewIdentity,
+		Message: fmt.Sprintf("your identity is too large for a preview's cookie, which holds at most %d bytes: use an account with fewer groups, or a service account of the workspace", preview.MaxCookieBytes),
 	}
 }
 
 // Refusals on preview hosts. They are the same whatever exists: who has no session learns nothing.
 
-func noPreview() *refusal {
-	return &refusal{code: http.StatusNotFound, reason: metav1.StatusReasonNotFound, cause: causeNoPreview, message: "there is no such page here: open the preview again from where you got its link"}
+func noPreview() *refusal.Error {
+	return &refusal.Error{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Cause: refusal.CauseNoPreview, Message: "there is no such page here: open the preview again from where you got its link"}
 }
 
-func noSession() *refusal {
-	return &refusal{
-		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: causeNoIdentity, challenge: previewChallenge,
-		message: "this preview is not open in this browser: open it from where you got its link; a browser that blocks all cookies cannot show it",
+func noSession() *refusal.Error {
+	return &refusal.Error{
+		Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Cause: refusal.CauseNoIdentity, Challenge: refusal.PreviewChallenge,
+		Message: "this preview is not open in this browser: open it from where you got its link; a browser that blocks all cookies cannot show it",
 	}
 }
 
-func badLink(err error) *refusal {
-	return &refusal{
-		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: causeBadIdentity, challenge: previewChallenge, err: err,
-		message: "this preview link or session is not valid: open the preview again from where you got its link",
+func badLink(err error) *refusal.Error {
+	return &refusal.Error{
+		Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Cause: refusal.CauseBadIdentity, Challenge: refusal.PreviewChallenge, Err: err,
+		Message: "this preview link or session is not valid: open the preview again from where you got its link",
 	}
 }
 
-func previewExpired() *refusal {
-	return &refusal{
-		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: causePreviewExpired, challenge: previewChallenge,
-		message: "this preview link or session has expired: open the preview again from where you got its link",
+// previewExpired is for a link or a session that is over; renew is where a browser gets another one.
+func previewExpired(renew string) *refusal.Error {
+	return &refusal.Error{
+		Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Cause: refusal.CausePreviewExpired, Challenge: refusal.PreviewChallenge,
+		Message: "this preview link or session has expired: open the preview again from where you got its link", Renew: renew,
 	}
 }
 
-func previewRevoked() *refusal {
-	return &refusal{
-		code: http.StatusUnauthorized, reason: metav1.StatusReasonUnauthorized, cause: causePreviewRevoked, challenge: previewChallenge,
-		message: "the previews of this instance that were open have been ended: open the preview again from where you got its link",
+func foreignOrigin() *refusal.Error {
+	return &refusal.Error{
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Cause: refusal.CausePreviewOrigin,
+		Message: "another page made your browser send this request: a preview takes requests from its own pages only",
 	}
-}
-
-func foreignOrigin() *refusal {
-	return &refusal{
-		code: http.StatusForbidden, reason: metav1.StatusReasonForbidden, cause: causePreviewOrigin,
-		message: "another page made your browser send this request: a preview takes requests from its own pages only",
-	}
-}
-
-// previewChallenge is the scheme of WWW-Authenticate on preview hosts, where tokens are not taken.
-const previewChallenge = "Sandbar-Preview"
-
-// refreshSeconds is how soon a page that tells of something passing is loaded again.
-const refreshSeconds = 3
-
-// refresh is after how many seconds the page of a refusal is loaded again; 0 for never, when only
-// somebody's doing helps. A browser does this without a script, which the page's policy forbids.
-func (e *refusal) refresh() int {
-	switch {
-	case e.cause == causeWaking:
-		return e.retryAfterSeconds()
-	case e.code == http.StatusServiceUnavailable, e.code == http.StatusConflict && e.retryAfter > 0:
-		return max(refreshSeconds, e.retryAfterSeconds())
-	case e.code == http.StatusBadGateway, e.code == http.StatusGatewayTimeout:
-		return refreshSeconds
-	}
-	return 0
 }
 
 // pageTitles are those of pages whose code alone would say too little.
 var pageTitles = map[string]string{
-	causeWaking:      "This preview is waking up",
-	causeWakeTimeout: "This preview did not wake up",
-	causeSuspended:   "This preview is suspended",
-	causeExpired:     "This preview has ended",
+	refusal.CauseWaking:      "This preview is waking up",
+	refusal.CauseWakeTimeout: "This preview did not wake up",
+	refusal.CauseSuspended:   "This preview is suspended",
+	refusal.CauseExpired:     "This preview has ended",
+}
+
+// pageMessages are what pages say to a person who looks at an app, and perhaps has no way to look at the
+// instance. They tell nothing of it.
+var pageMessages = map[string]string{
+	refusal.CauseNotReady: "the app is starting, or does not stay up: its log, and the instance's condition Ready, say which. This page loads itself again",
 }
 
 // writePreviewRefusal answers a refusal on a preview's host: with a page to a person.
-func writePreviewRefusal(w http.ResponseWriter, r *http.Request, e *refusal) {
+func writePreviewRefusal(w http.ResponseWriter, r *http.Request, e *refusal.Error) {
 	if !preview.WantsPage(r.Header) {
-		writeRefusal(w, r, e)
+		refusal.Write(w, r, e)
 		return
 	}
 	header := w.Header()
 	clear(header)
-	if seconds := e.refresh(); seconds > 0 {
+	if e.Renew != "" && r.Method == http.MethodGet {
+		// Who gives out links knows the user by other means than a session of ours, and so looks
+		// again who that is.
+		header.Set("Location", e.Renew)
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	// A form that was sent is the person's to send again.
+	if seconds := cmp.Or(e.Reload, e.Refresh()); seconds > 0 && r.Method == http.MethodGet {
 		header.Set("Refresh", strconv.Itoa(seconds))
 	}
-	switch e.code {
+	e.EndConnection(header)
+	switch e.Code {
 	case http.StatusServiceUnavailable:
-		header.Set("Retry-After", strconv.Itoa(e.retryAfterSeconds()))
+		header.Set("Retry-After", strconv.Itoa(e.RetryAfterSeconds()))
 	case http.StatusUnauthorized:
-		header.Set("WWW-Authenticate", previewChallenge)
+		header.Set("WWW-Authenticate", refusal.PreviewChallenge)
 	case http.StatusMethodNotAllowed:
-		header.Set("Allow", strings.Join(e.allow, ", "))
+		header.Set("Allow", strings.Join(e.Allow, ", "))
 	}
-	preview.Page{Code: e.code, Title: pageTitles[e.cause], Message: e.message}.Write(w, r)
+	preview.Page{Code: e.Code, Title: pageTitles[e.Cause], Message: cmp.Or(pageMessages[e.Cause], e.Message)}.Write(w, r)
 }

@@ -11,6 +11,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 func TestWhoGetsNoLink(t *testing.T) {
@@ -124,11 +125,11 @@ func TestPreviewsAreRevokedAsTheCaller(t *testing.T) {
 	if res.StatusCode != http.StatusOK || !strings.Contains(body, `"revokedBefore"`) {
 		t.Fatalf("revoking: %d %s", res.StatusCode, body)
 	}
-	w.server.handler.authorizer.answers.Purge() // as time does
+	w.server.handler.authorizer.PurgeForTest() // as time does
 	for what, path := range map[string]string{"session": "/", "link": link} {
 		res, body := w.browse(http.MethodGet, path, session)
 		wantStatus(t, res, body, http.StatusUnauthorized)
-		if got := w.lastReason(); got != causePreviewRevoked {
+		if got := w.lastReason(); got != refusal.CausePreviewRevoked {
 			t.Errorf("%s: reason %q", what, got)
 		}
 	}
@@ -138,7 +139,7 @@ func TestPreviewsAreRevokedAsTheCaller(t *testing.T) {
 
 	// A revocation for the future is not taken back by another one.
 	w.annotate("2999-01-01T00:00:00Z")
-	w.server.handler.authorizer.answers.Purge()
+	w.server.handler.authorizer.PurgeForTest()
 	if res, body := w.do(http.MethodDelete, proxyURL, patcher, nil); res.StatusCode != http.StatusOK || !strings.Contains(body, "2999") {
 		t.Errorf("revoking again: %d %s", res.StatusCode, body)
 	}

@@ -15,7 +15,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -37,64 +39,64 @@ func TestWhatOpensNoPreview(t *testing.T) {
 		reason  string
 	}{
 		"a good session, to compare": {session: good, code: 200},
-		"no session":                 {code: 401, reason: causeNoIdentity},
-		"a token":                    {change: with("Authorization", "Bearer "+adminToken), code: 401, reason: causeNoIdentity},
-		"a link as a session":        {session: link, code: 401, reason: causeBadIdentity},
-		"a session as a link":        {path: func(t *testing.T) string { return enter(good(t)) }, code: 401, reason: causeBadIdentity},
-		"no link":                    {path: func(*testing.T) string { return preview.EnterPath }, code: 401, reason: causeBadIdentity},
-		"two links":                  {path: func(t *testing.T) string { return enter(link(t)) + "&" + preview.LinkParameter + "=x" }, code: 401, reason: causeBadIdentity},
-		"a link by POST":             {path: func(t *testing.T) string { return enter(link(t)) }, change: func(r *http.Request) { r.Method = http.MethodPost }, code: 405, reason: causeMethod},
+		"no session":                 {code: 401, reason: refusal.CauseNoIdentity},
+		"a token":                    {change: with("Authorization", "Bearer "+adminToken), code: 401, reason: refusal.CauseNoIdentity},
+		"a link as a session":        {session: link, code: 401, reason: refusal.CauseBadIdentity},
+		"a session as a link":        {path: func(t *testing.T) string { return enter(good(t)) }, code: 401, reason: refusal.CauseBadIdentity},
+		"no link":                    {path: func(*testing.T) string { return preview.EnterPath }, code: 401, reason: refusal.CauseBadIdentity},
+		"two links":                  {path: func(t *testing.T) string { return enter(link(t)) + "&" + preview.LinkParameter + "=x" }, code: 401, reason: refusal.CauseBadIdentity},
+		"a link by POST":             {path: func(t *testing.T) string { return enter(link(t)) }, change: func(r *http.Request) { r.Method = http.MethodPost }, code: 405, reason: refusal.CauseMethod},
 		"a link in an image of another page": {path: func(t *testing.T) string { return enter(link(t)) }, change: func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Mode", "no-cors")
 			r.Header.Set("Sec-Fetch-Dest", "image")
-		}, code: 403, reason: causePreviewOrigin},
+		}, code: 403, reason: refusal.CausePreviewOrigin},
 		"a link that has expired": {path: func(t *testing.T) string {
 			return enter(sealed(t, preview.Link, previewHost, func(c *preview.Claims) { c.Expires = time.Now().Unix() - 1 }))
-		}, code: 401, reason: causePreviewExpired},
+		}, code: 401, reason: refusal.CausePreviewExpired},
 		"a session of another host": {session: func(t *testing.T) string {
 			return sealed(t, preview.Session, other.Namespace()+"."+previewDomain, nil)
-		}, code: 401, reason: causeBadIdentity},
-		"a session of a component's host":       {session: func(t *testing.T) string { return sealed(t, preview.Session, "api--"+previewHost, nil) }, code: 401, reason: causeBadIdentity},
-		"a session for another instance":        {session: changed(func(c *preview.Claims) { c.UID = other.UID }), code: 401, reason: causeBadIdentity},
-		"a session for another workspace":       {session: changed(func(c *preview.Claims) { c.Cluster = "cluster2" }), code: 401, reason: causeBadIdentity},
-		"a session for another component":       {session: changed(func(c *preview.Claims) { c.Component = "api" }), code: 401, reason: causeBadIdentity},
-		"a session for another name":            {session: changed(func(c *preview.Claims) { c.Name = "other" }), code: 404, reason: causeNoInstance},
-		"a session for a kind without":          {session: changed(func(c *preview.Claims) { c.Resource = "others" }), code: 404, reason: causeNoPreview},
-		"a session that has expired":            {session: changed(func(c *preview.Claims) { c.Expires = time.Now().Unix() - 1 }), code: 401, reason: causePreviewExpired},
-		"a session issued in the future":        {session: changed(func(c *preview.Claims) { c.IssuedAt = time.Now().Add(time.Hour).UnixNano() }), code: 401, reason: causeBadIdentity},
-		"a session of a subject without rights": {session: changed(func(c *preview.Claims) { c.Subject.Username = "mallory" }), code: 403, reason: causeDenied},
+		}, code: 401, reason: refusal.CauseBadIdentity},
+		"a session of a component's host":       {session: func(t *testing.T) string { return sealed(t, preview.Session, "api--"+previewHost, nil) }, code: 401, reason: refusal.CauseBadIdentity},
+		"a session for another instance":        {session: changed(func(c *preview.Claims) { c.UID = other.UID }), code: 401, reason: refusal.CauseBadIdentity},
+		"a session for another workspace":       {session: changed(func(c *preview.Claims) { c.Cluster = "cluster2" }), code: 401, reason: refusal.CauseBadIdentity},
+		"a session for another component":       {session: changed(func(c *preview.Claims) { c.Component = "api" }), code: 401, reason: refusal.CauseBadIdentity},
+		"a session for another name":            {session: changed(func(c *preview.Claims) { c.Name = "other" }), code: 404, reason: refusal.CauseNoInstance},
+		"a session for a kind without":          {session: changed(func(c *preview.Claims) { c.Resource = "others" }), code: 404, reason: refusal.CauseNoPreview},
+		"a session that has expired":            {session: changed(func(c *preview.Claims) { c.Expires = time.Now().Unix() - 1 }), code: 401, reason: refusal.CausePreviewExpired},
+		"a session issued in the future":        {session: changed(func(c *preview.Claims) { c.IssuedAt = time.Now().Add(time.Hour).UnixNano() }), code: 401, reason: refusal.CauseBadIdentity},
+		"a session of a subject without rights": {session: changed(func(c *preview.Claims) { c.Subject.Username = "mallory" }), code: 403, reason: refusal.CauseDenied},
 		"a session with a byte changed": {session: func(t *testing.T) string {
 			s := good(t)
 			return s[:len(s)-2] + map[bool]string{true: "A", false: "B"}[s[len(s)-2] != 'A'] + s[len(s)-1:]
-		}, code: 401, reason: causeBadIdentity},
+		}, code: 401, reason: refusal.CauseBadIdentity},
 		"a session whose key is gone": {session: good, prepare: func(w *world) {
 			w.replaceKeys(map[string][]byte{"k2": previewKey})
-		}, code: 401, reason: causeBadIdentity},
+		}, code: 401, reason: refusal.CauseBadIdentity},
 		"a session whose key is no longer the newest": {session: good, prepare: func(w *world) {
 			w.replaceKeys(map[string][]byte{"k1": previewKey, "k2": bytes.Repeat([]byte{9}, preview.KeyBytes)})
 		}, code: 200},
-		"a session from before a revocation": {session: good, prepare: func(w *world) { w.annotate(time.Now().Add(time.Minute).Format(time.RFC3339Nano)) }, code: 401, reason: causePreviewRevoked},
+		"a session from before a revocation": {session: good, prepare: func(w *world) { w.annotate(time.Now().Add(time.Minute).Format(time.RFC3339Nano)) }, code: 401, reason: refusal.CausePreviewRevoked},
 		"a link from before a revocation": {path: func(t *testing.T) string { return enter(link(t)) }, prepare: func(w *world) {
 			w.annotate(time.Now().Add(time.Minute).Format(time.RFC3339Nano))
-		}, code: 401, reason: causePreviewRevoked},
+		}, code: 401, reason: refusal.CausePreviewRevoked},
 		"a session from after a revocation":         {session: good, prepare: func(w *world) { w.annotate(time.Now().Add(-time.Minute).Format(time.RFC3339)) }, code: 200},
-		"a revocation that cannot be read":          {session: good, prepare: func(w *world) { w.annotate("soon") }, code: 401, reason: causePreviewRevoked},
-		"a subject that may not use proxy":          {session: good, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners") }, code: 403, reason: causeDenied},
-		"a subject that may not read the instance":  {session: good, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy") }, code: 403, reason: causeDenied},
-		"a subject that may only read, and deletes": {session: good, change: func(r *http.Request) { r.Method = http.MethodDelete; r.Header.Set("Sec-Fetch-Site", "same-origin") }, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy", "get sandboxrunners") }, code: 403, reason: causeDenied},
-		"a fetch of another page":                   {session: good, change: with("Sec-Fetch-Site", "same-site"), code: 403, reason: causePreviewOrigin},
-		"an Origin of another page":                 {session: good, change: with("Origin", "https://"+other.Namespace()+"."+previewDomain), code: 403, reason: causePreviewOrigin},
-		"a workspace that took the claim back":      {session: good, prepare: func(w *world) { w.disclaim() }, code: 403, reason: causeClaim},
-		"a host that is no preview's":               {session: good, change: onHost("www." + previewDomain), code: 404, reason: causeNoPreview},
-		"the host with a dot behind":                {session: good, change: onHost(demoID.Namespace() + ".preview.test."), code: 404, reason: causeNoPreview},
-		"the host of an instance that is not there": {session: good, change: onHost(other.Namespace() + "." + previewDomain), code: 401, reason: causeBadIdentity},
+		"a revocation that cannot be read":          {session: good, prepare: func(w *world) { w.annotate("soon") }, code: 401, reason: refusal.CausePreviewRevoked},
+		"a subject that may not use proxy":          {session: good, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners") }, code: 403, reason: refusal.CauseDenied},
+		"a subject that may not read the instance":  {session: good, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy") }, code: 403, reason: refusal.CauseDenied},
+		"a subject that may only read, and deletes": {session: good, change: func(r *http.Request) { r.Method = http.MethodDelete; r.Header.Set("Sec-Fetch-Site", "same-origin") }, prepare: func(w *world) { w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy", "get sandboxrunners") }, code: 403, reason: refusal.CauseDenied},
+		"a fetch of another page":                   {session: good, change: with("Sec-Fetch-Site", "same-site"), code: 403, reason: refusal.CausePreviewOrigin},
+		"an Origin of another page":                 {session: good, change: with("Origin", "https://"+other.Namespace()+"."+previewDomain), code: 403, reason: refusal.CausePreviewOrigin},
+		"a workspace that took the claim back":      {session: good, prepare: func(w *world) { w.disclaim() }, code: 403, reason: refusal.CauseClaim},
+		"a host that is no preview's":               {session: good, change: onHost("www." + previewDomain), code: 404, reason: refusal.CauseNoPreview},
+		"the host with a dot behind":                {session: good, change: onHost(demoID.Namespace() + ".preview.test."), code: 404, reason: refusal.CauseNoPreview},
+		"the host of an instance that is not there": {session: good, change: onHost(other.Namespace() + "." + previewDomain), code: 401, reason: refusal.CauseBadIdentity},
 		"the host in upper case":                    {session: good, change: onHost(strings.ToUpper(previewHost)), code: 200},
 		"the host without the port":                 {session: good, change: onHost(demoID.Namespace() + ".preview.test"), code: 200},
 		"a path of the data plane on no such host": {path: func(*testing.T) string { return demo + "proxy/" }, change: func(r *http.Request) {
 			r.Host = "x." + previewDomain
 			r.Header.Set("Authorization", "Bearer "+adminToken)
-		}, code: 404, reason: causeNoPreview},
-		"a session on a host that is not a preview's": {session: good, change: onHost("preview.test"), code: 400, reason: causeMalformed},
+		}, code: 404, reason: refusal.CauseNoPreview},
+		"a session on a host that is not a preview's": {session: good, change: onHost("preview.test"), code: 400, reason: refusal.CauseMalformed},
 		"a session beside one that is none": {session: good, change: func(r *http.Request) {
 			r.Header.Set("Cookie", preview.CookieName+"=junk; "+r.Header.Get("Cookie"))
 		}, code: 200},
@@ -125,7 +127,7 @@ func TestWhatOpensNoPreview(t *testing.T) {
 			if got := w.lastReason(); got != c.reason {
 				t.Errorf("reason %q, want %q", got, c.reason)
 			}
-			if c.code == 401 && !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), previewChallenge) {
+			if c.code == 401 && !strings.HasPrefix(res.Header.Get("WWW-Authenticate"), refusal.PreviewChallenge) {
 				t.Errorf("WWW-Authenticate is %q", res.Header.Get("WWW-Authenticate"))
 			}
 		})
@@ -178,7 +180,7 @@ func TestASessionOfAnInstanceThatIsGoneOpensNoOther(t *testing.T) {
 	w.newPlacement(heir, "demo", "127.0.0.1:1")
 	res, body := w.browse(http.MethodGet, "/", session)
 	wantStatus(t, res, body, http.StatusNotFound)
-	if got := w.lastReason(); got != causeNotPlaced && got != causeAmbiguous {
+	if got := w.lastReason(); got != refusal.CauseNotPlaced && got != refusal.CauseAmbiguous {
 		t.Errorf("reason %q", got)
 	}
 }
@@ -215,13 +217,13 @@ func TestAPreviewRefusesWhatPathsRefuse(t *testing.T) {
 // TestWhoMayNotReadTheInstanceHasNoPreview: revocation is written on the instance, so that a
 // session could not be revoked for a subject that may use the verb alone.
 func TestWhoMayNotReadTheInstanceHasNoPreview(t *testing.T) {
-	w := newPreviewWorld(t, recorder(), func(s *setup) { s.opts.AuthorizationMode = AuthorizeSubresource })
+	w := newPreviewWorld(t, recorder(), func(s *setup) { s.opts.AuthorizationMode = access.Subresource })
 	session := sealed(t, preview.Session, previewHost, nil)
 	if res, body := w.browse(http.MethodGet, "/", session); res.StatusCode != http.StatusOK {
 		t.Fatalf("who may read it: %d %s", res.StatusCode, body)
 	}
 	w.kcp.grant("user:"+previewUser, "get sandboxrunners/proxy")
-	w.server.handler.authorizer.answers.Purge()
+	w.server.handler.authorizer.PurgeForTest()
 	res, body := w.browse(http.MethodGet, "/", session)
 	wantStatus(t, res, body, http.StatusForbidden)
 }
@@ -233,7 +235,7 @@ func TestALostRightEndsAPreviewWhenTheAnswerIsTooOld(t *testing.T) {
 	if res, body := w.browse(http.MethodGet, "/", session); res.StatusCode != http.StatusOK {
 		t.Fatalf("with an answer of kcp that is still good: %d %s", res.StatusCode, body)
 	}
-	w.server.handler.authorizer.answers.Purge() // as time does
+	w.server.handler.authorizer.PurgeForTest() // as time does
 	res, body := w.browse(http.MethodGet, "/", session)
 	wantStatus(t, res, body, http.StatusForbidden)
 }

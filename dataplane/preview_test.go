@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -284,8 +285,15 @@ func TestAPersonGetsAPageAndAProgramAStatus(t *testing.T) {
 			if got := res.Header.Get("Refresh") != ""; got != c.refresh {
 				t.Errorf("is loaded again: %v", got)
 			}
+			if name == "not ready yet" && !strings.Contains(body, "<p>The app is starting, or does not stay up: ") {
+				t.Errorf("the page does not say what is the matter: %s", body)
+			}
 			if !strings.Contains(res.Header.Get("Content-Security-Policy"), "default-src 'none'") {
 				t.Error("the page may load things")
+			}
+			res, _ = w.browse(http.MethodPost, "/", c.session, navigating, onHost(c.host), func(r *http.Request) { r.Header.Set("Origin", "https://"+c.host) })
+			if got := res.Header.Get("Refresh"); got != "" {
+				t.Errorf("a form's answer is loaded again after %s s", got)
 			}
 			res, body = w.browse(http.MethodGet, "/", c.session, onHost(c.host))
 			wantStatus(t, res, body, c.code)
@@ -350,7 +358,7 @@ func TestAStreamEndsWithItsSession(t *testing.T) {
 	if string(got) != "data: first\n\n" || err == nil {
 		t.Errorf("got %q, %v; want the first event and a broken end", got, err)
 	}
-	eventually(t, "the access line says why", func() bool { return w.lastReason() == causePreviewExpired })
+	eventually(t, "the access line says why", func() bool { return w.lastReason() == refusal.CausePreviewExpired })
 }
 
 func TestADomainThatPreviewsShareIsSaid(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -58,22 +60,22 @@ type lifetime struct {
 
 // serveRenew uses the instance without asking anything of it, and moves its shutdown time, as the
 // caller, who needs the right to patch it for that.
-func (h *handler) serveRenew(x *exchange, g grant) *refusal {
-	if !x.kind.declares(x.route) || x.route.tail != "" {
-		return notFound(causeNoVerb)
+func (h *handler) serveRenew(x *exchange, g access.Grant) *refusal.Error {
+	if !x.kind.Declares(x.route) || x.route.Tail != "" {
+		return refusal.NotFound(refusal.CauseNoVerb)
 	}
 	if x.request.Method != http.MethodPost {
-		return methodNotAllowed([]string{http.MethodPost})
+		return refusal.MethodNotAllowed([]string{http.MethodPost})
 	}
 	id, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}
-	if g.deleting {
-		return notFound(causeDeleting)
+	if g.Deleting {
+		return refusal.NotFound(refusal.CauseDeleting)
 	}
 	x.id = id
-	leave, refused := h.limits.admit(id.Cluster, string(id.UID), false)
+	leave, refused := h.limits.Admit(id.Cluster, string(id.UID), false)
 	if refused != nil {
 		return refused
 	}
@@ -82,75 +84,78 @@ func (h *handler) serveRenew(x *exchange, g grant) *refusal {
 	if refused != nil {
 		return refused
 	}
-	h.activity.begin(x, id)
+	x.use = h.activity.Begin(id)
+	if refused := h.activity.Recorded(x.request.Context(), x.use, id); refused != nil {
+		return refused // the answer says that it is on record
+	}
 	now := time.Now()
 	object, refused := h.renew(x, wanted, now)
 	if refused != nil {
 		return refused
 	}
-	writeJSON(x, x.request, http.StatusOK, renewed{
+	refusal.WriteJSON(x, x.request, http.StatusOK, renewed{
 		LastActiveTime: metav1.NewTime(now.UTC()), ShutdownTime: object.Spec.Lifecycle.ShutdownTime, Phase: object.Status.Phase,
 	})
 	return nil
 }
 
 // renewal reads the body.
-func (x *exchange) renewal() (wanted renewal, refused *refusal) {
+func (x *exchange) renewal() (wanted renewal, refused *refusal.Error) {
 	if x.request.Body == nil {
 		return wanted, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(x.request.Body, maxRenewalBytes+1)) //nolint:forbidigo // maxRenewalBytes
 	switch {
-	case x.stalled.Load():
-		return wanted, stalled(x.stall)
+	case x.Stalled.Load():
+		return wanted, refusal.Stalled(x.Stall)
 	case err != nil:
-		return wanted, clientGone(err)
+		return wanted, access.ClientGone(err)
 	case len(body) > maxRenewalBytes:
-		return wanted, bodyTooLarge(maxRenewalBytes)
+		return wanted, refusal.BodyTooLarge(maxRenewalBytes)
 	case len(bytes.TrimSpace(body)) == 0:
 		return wanted, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wanted); err != nil || decoder.More() {
-		return wanted, malformed(`the body must be empty, {"shutdownTime": "2026-01-02T15:04:05Z"} or {"extend": "2h"}`)
+		return wanted, refusal.Malformed(`the body must be empty, {"shutdownTime": "2026-01-02T15:04:05Z"} or {"extend": "2h"}`)
 	}
 	if wanted.ShutdownTime != nil && wanted.Extend != nil {
-		return wanted, malformed("a renewal has shutdownTime or extend, not both")
+		return wanted, refusal.Malformed("a renewal has shutdownTime or extend, not both")
 	}
 	return wanted, nil
 }
 
 // renew reads the tenant's object and moves its shutdown time, if that is wanted.
-func (h *handler) renew(x *exchange, wanted renewal, now time.Time) (*lifetime, *refusal) {
+func (h *handler) renew(x *exchange, wanted renewal, now time.Time) (*lifetime, *refusal.Error) {
 	object := &lifetime{}
-	got := h.tenant.Get(x.request.Context(), x.question.caller, x.question.ref, object)
-	h.metrics.called(callGet, got.Outcome)
-	if refused := judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
+	got := h.tenant.Get(x.request.Context(), x.question.Caller, x.question.Ref, object)
+	h.metrics.Access.Called(access.CallGet, got.Outcome)
+	if refused := access.Judge(tenant.Answer{Outcome: tenant.Allowed}, got, true); refused != nil {
 		return nil, refused
 	}
 	until, err := wanted.until(object.Spec.Lifecycle.ShutdownTime, now)
 	if err != nil {
-		return nil, malformed(err.Error())
+		return nil, refusal.Malformed(err.Error())
 	}
 	if until == nil {
 		return object, nil
 	}
-	if _, known := x.question.caller.User(); known {
-		refused := forbidden()
-		refused.message = "access denied: a shutdown time is written with the caller's own token, and you came without one; an empty renewal needs none"
+	if _, known := x.question.Caller.User(); known {
+		refused := refusal.Forbidden()
+		refused.Message = "access denied: a shutdown time is written with the caller's own token, and you came without one; an empty renewal needs none"
 		return nil, refused
 	}
 	patch := lifetime{}
 	patch.Spec.Lifecycle.ShutdownTime = until
-	got = h.tenant.Patch(x.request.Context(), x.question.caller, x.question.ref, patch, object)
-	h.metrics.called(callPatch, got.Outcome)
+	got = h.tenant.Patch(x.request.Context(), x.question.Caller, x.question.Ref, patch, object)
+	h.metrics.Access.Called(access.CallPatch, got.Outcome)
 	if got.Outcome == tenant.Denied {
-		refused := forbidden()
-		refused.message = "access denied: a shutdown time is a field of the instance, so you need the right to patch " + x.route.resource
+		refused := refusal.Forbidden()
+		refused.Message = "access denied: a shutdown time is a field of the instance, so you need the right to patch " + x.route.Resource
 		return nil, refused
 	}
-	return object, judge(tenant.Answer{Outcome: tenant.Allowed}, got, true)
+	return object, access.Judge(tenant.Answer{Outcome: tenant.Allowed}, got, true)
 }
 
 var (

@@ -15,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -117,13 +118,13 @@ func TestWhoHasNoTokenMovesNoTime(t *testing.T) {
 	w.kcp.set(func() { w.kcp.shutdown = inAnHour })
 	x := &exchange{
 		request: httptest.NewRequest(http.MethodPost, demo+"renew", nil),
-		question: question{
-			caller: tenant.Subject(authenticationv1.UserInfo{Username: previewUser}),
-			ref:    tenant.Ref{Workspace: "cluster1", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
+		question: access.Question{
+			Caller: tenant.Subject(authenticationv1.UserInfo{Username: previewUser}),
+			Ref:    tenant.Ref{Workspace: "cluster1", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo"},
 		},
 	}
 	_, refused := w.server.handler.renew(x, renewal{Extend: &metav1.Duration{Duration: time.Hour}}, time.Now())
-	if refused == nil || refused.code != http.StatusForbidden || !strings.Contains(refused.message, "caller's own token") {
+	if refused == nil || refused.Code != http.StatusForbidden || !strings.Contains(refused.Message, "caller's own token") {
 		t.Errorf("it was told %v", refused)
 	}
 	if _, refused := w.server.handler.renew(x, renewal{}, time.Now()); refused != nil {

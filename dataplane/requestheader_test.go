@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
 
@@ -88,7 +88,7 @@ func newFrontWorld(t *testing.T, ca authority, changes ...func(*setup)) (w *worl
 	}
 	w = newWorld(t, recorder(), append([]func(*setup){func(s *setup) {
 		s.opts.Insecure, s.opts.CertFile, s.opts.KeyFile = false, cert, key
-		s.opts.RequestHeader = RequestHeader{ClientCAFile: caFile, AllowedNames: []string{"front-proxy", "other-proxy"}}
+		s.opts.RequestHeader = access.RequestHeader{ClientCAFile: caFile, AllowedNames: []string{"front-proxy", "other-proxy"}}
 	}}, changes...)...)
 	w.watched()
 	return w, caFile
@@ -258,7 +258,7 @@ func TestHeadersThatNameTheCallerEndAtPreviewsToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newPreviewWorld(t, recorder(), overTLS(t), func(s *setup) {
-		s.opts.RequestHeader = RequestHeader{
+		s.opts.RequestHeader = access.RequestHeader{
 			ClientCAFile: caFile, UsernameHeaders: []string{"X-Hub-User"}, UIDHeaders: []string{"X-Hub-Uid"},
 			GroupHeaders: []string{"X-Hub-Group"}, ExtraHeaderPrefixes: []string{"X-Hub-Extra-"},
 		}
@@ -316,35 +316,5 @@ func TestWithoutACANobodyIsBelieved(t *testing.T) {
 	conn.Close()
 	if res, body := w.as(&certificate, "http/1.1", demo+"log", http.Header{"X-Remote-User": {"alice"}}); res.StatusCode != http.StatusUnauthorized || asked {
 		t.Errorf("got %d %s, asked for a certificate: %t", res.StatusCode, body, asked)
-	}
-}
-
-func TestRequestHeaderOptions(t *testing.T) {
-	for name, c := range map[string]struct {
-		options  RequestHeader
-		insecure bool
-		want     string
-	}{
-		"nothing is fine":             {RequestHeader{}, true, ""},
-		"a CA needs TLS":              {RequestHeader{ClientCAFile: "x"}, true, "needs TLS"},
-		"names without a CA":          {RequestHeader{AllowedNames: []string{"x"}}, false, "requestheader-allowed-names needs"},
-		"a header without a name":     {RequestHeader{ClientCAFile: "x", GroupHeaders: []string{" "}}, false, "must have names"},
-		"a CA, names and own headers": {RequestHeader{ClientCAFile: "x", AllowedNames: []string{"x"}, UsernameHeaders: []string{"X-User"}}, false, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.options.setDefaults()
-			got := ""
-			if err := c.options.validate(c.insecure); err != nil {
-				got = err.Error()
-			}
-			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
-	var o RequestHeader
-	o.setDefaults()
-	if got := slices.Concat(o.UsernameHeaders, o.UIDHeaders, o.GroupHeaders, o.ExtraHeaderPrefixes); !slices.Equal(got, []string{"X-Remote-User", "X-Remote-Uid", "X-Remote-Group", "X-Remote-Extra-"}) {
-		t.Errorf("defaults are %v", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -63,7 +64,7 @@ func TestTokensAreFoundNowhere(t *testing.T) {
 		}
 		conn := w.dial()
 		fmt.Fprintf(conn, "GET %sproxy/preview HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: %s%s, chat\r\n\r\n",
-			demo, bearerProtocolPrefix, base64.RawURLEncoding.EncodeToString([]byte(token)))
+			demo, access.BearerProtocolPrefix, base64.RawURLEncoding.EncodeToString([]byte(token)))
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -115,10 +116,10 @@ func TestSecretsPrintAsNothing(t *testing.T) {
 	x := struct {
 		Caller tenant.Caller
 		Token  secretToken
-		Q      question
-		T      *target
+		Q      access.Question
+		T      *credential
 	}{
-		tenant.Bearer("hunter2"), newSecretToken("hunter2"), question{caller: tenant.Bearer("hunter2")}, &target{token: newSecretToken("hunter2")},
+		tenant.Bearer("hunter2"), newSecretToken("hunter2"), access.Question{Caller: tenant.Bearer("hunter2")}, &credential{token: newSecretToken("hunter2")},
 	}
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "caller", x.Caller, "token", x.Token, "all", x)
 	for _, text := range []string{
@@ -141,7 +142,7 @@ func TestMetricLabelsAreEnumerations(t *testing.T) {
 	}
 	w.do("GET", demo+"log", adminToken, nil)
 	rec := httptest.NewRecorder()
-	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	w.server.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	var series int
 	for line := range strings.Lines(rec.Body.String()) {
 		if strings.HasPrefix(line, "sandbar_dataplane_requests_total") {

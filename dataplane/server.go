@@ -20,6 +20,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/pkg/deadline"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -27,15 +34,17 @@ import (
 type Server struct {
 	opts  Options
 	log   *slog.Logger
-	cache *runtimeCache
-	kinds *kinds
+	cache *locate.RuntimeCache
+	kinds *locate.Kinds
 	// settings is what the InfrastructureProvider says.
-	settings *settings
-	handler  *handler
-	metrics  *metrics
-	direct   *direct
-	bound    *tenant.VirtualWorkspace
-	heart    *heart
+	settings  *settings
+	handler   *handler
+	metrics   *record.Metrics
+	direct    *direct
+	bound     *tenant.VirtualWorkspace
+	heartbeat *heartbeat
+	// registration is this replica's own Lease.
+	registration *registration
 	// drain begins the shut-down; handler.draining is its context.
 	drain context.CancelFunc
 	// listening, if set, is told the addresses; for tests that listen on port 0.
@@ -51,16 +60,19 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the options: %w", err)
 	}
+	// Not of what goes to pods through the API server: how long an app is silent is its own affair.
+	patient := deadline.Config(unthrottled(runtimeConfig), deadline.Default())
+	kcpConfig = deadline.Config(kcpConfig, deadline.Default())
 	provider, err := dynamic.NewForConfig(unthrottled(kcpConfig))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the provider workspace: %w", err)
 	}
-	runtimeConfig = unthrottled(runtimeConfig)
-	typed, err := kubernetes.NewForConfig(runtimeConfig)
+	opts.clock = &inuse.Clock{}
+	typed, err := kubernetes.NewForConfig(opts.clock.Watch(inuse.Runtime, patient, "/apis/coordination.k8s.io/"))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the runtime cluster: %w", err)
 	}
-	dynamicRuntime, err := dynamic.NewForConfig(runtimeConfig)
+	dynamicRuntime, err := dynamic.NewForConfig(patient)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the runtime cluster: %w", err)
 	}
@@ -72,7 +84,7 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client for callers: %w", err)
 	}
-	throughAPIServer, err := newAPIServer(runtimeConfig)
+	throughAPIServer, err := newAPIServer(unthrottled(runtimeConfig))
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +94,18 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interface, dynamicRuntime dynamic.Interface,
 	asCaller *tenant.Client, bound *tenant.VirtualWorkspace, throughAPIServer *apiServer,
 ) (*Server, error) {
-	m := newMetrics(opts.Version)
-	objects, err := newRuntimeCache(typed)
+	m := record.NewMetrics(opts.Version)
+	countFromTheStart(m)
+	for _, collector := range opts.Collectors {
+		if err := m.Registry.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering a metric of the process: %w", err)
+		}
+	}
+	objects, err := locate.NewRuntimeCache(typed)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := newKinds(provider, dynamicRuntime, opts.Logger)
+	kinds, err := locate.NewKinds(provider, dynamicRuntime, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -95,37 +113,48 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	askers, err := newAskers(settings.limits)
+	callers, err := access.NewCallerLimiter(settings.limits)
 	if err != nil {
 		return nil, err
 	}
-	authorizer, err := newAuthorizer(asCaller, bound, opts, askers, m)
+	authorizer, err := access.New(asCaller, bound, access.Options{
+		Mode: opts.AuthorizationMode, CacheSize: opts.AuthorizationCacheSize, Concurrency: opts.AuthorizationConcurrency,
+		IdentityWorkspace: opts.IdentityWorkspace, WorkspaceAuthentication: opts.WorkspaceAuthentication, Logger: opts.Logger,
+	}, callers, m.Access)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := newLimiter(settings.limits)
+	limits, err := limit.NewLimiter(settings.limits)
 	if err != nil {
 		return nil, err
 	}
-	auditor, err := newAuditor(opts, asCaller.WhoAmI, m)
+	auditor, err := record.NewAuditor(opts.record(), asCaller.WhoAmI, m)
 	if err != nil {
 		return nil, err
+	}
+	if auditor != nil {
+		authorizer.OnIdentified(auditor.Names.Put)
 	}
 	underWay := newLive()
-	waking := newWakes(settings.limits, m)
-	kinds.watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
-	if err := objects.watch(waking.parts()); err != nil {
+	seen := newChanges()
+	waking := newWakes(settings.limits, seen, m)
+	kinds.Watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
+	control, err := newTokens(objects.Secrets, seen)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := objects.namespaces.AddEventHandler(underWay.ends()); err != nil {
+	if err := objects.Watch(seen.handler()); err != nil {
+		return nil, err
+	}
+	if _, err := objects.Namespaces.AddEventHandler(underWay.ends()); err != nil {
 		return nil, fmt.Errorf("watching placements: %w", err)
 	}
 	bound.OnChange(func(cluster string) {
 		now := time.Now()
-		authorizer.forget(cluster, now)
+		authorizer.Forget(cluster, now)
 		underWay.recheck(cluster, "", now)
 	})
-	front, err := newFrontProxies(opts.RequestHeader)
+	front, err := access.NewFrontProxies(opts.RequestHeader)
 	if err != nil {
 		return nil, err
 	}
@@ -133,22 +162,28 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	used, err := newActivity(settings.limits, typed, m, opts.Logger)
+	used, err := lifecycle.NewActivity(settings.limits, typed, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	used.Clock = opts.clock
+	registered, err := newRegistration(typed, opts.clock, m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
-	toPods := newDirect(objects)
+	toPods := newDirect(objects, control, seen, m)
 	s := &Server{
 		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
-			router: router{prefix: opts.PathPrefix}, hub: opts.HubCookies, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
-			placer: &placer{cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
-			previews: previews, activity: used, wakes: waking,
+			router: locate.Router{Prefix: opts.PathPrefix}, filter: newRequestFilter(opts.HubHeaders, opts.HubCookies), settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
+			placer: &locate.Placer{Cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
+			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: waking, changes: seen, fence: registered.fence,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
 		},
 	}
-	s.heart = &heart{client: typed, serves: func() bool { return s.notReady() == "" }, metrics: m, log: opts.Logger}
+	s.registration, registered.filled = registered, s.filled
+	s.heartbeat = &heartbeat{client: typed, serves: func() bool { return s.notReady() == "" }, clock: opts.clock, metrics: m, log: opts.Logger}
 	return s, nil
 }
 
@@ -172,19 +207,19 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stopCaches()
 	group, groupCtx := errgroup.WithContext(ctx)
 	background, backgroundCtx := errgroup.WithContext(caches)
-	background.Go(func() error { s.cache.run(backgroundCtx, s.log); return nil })
-	background.Go(func() error { return s.kinds.run(backgroundCtx) })
+	background.Go(func() error { s.cache.Run(backgroundCtx, s.log); return nil })
+	background.Go(func() error { return s.kinds.Run(backgroundCtx) })
 	background.Go(func() error { return s.bound.Run(backgroundCtx) })
-	background.Go(func() error { s.handler.front.run(backgroundCtx); return nil })
+	background.Go(func() error { s.handler.front.Run(backgroundCtx); return nil })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
 	background.Go(func() error { s.handler.previews.keys.run(backgroundCtx); return nil })
-	background.Go(func() error { s.handler.activity.run(backgroundCtx); return nil })
-	background.Go(func() error { s.heart.run(backgroundCtx); return nil })
+	background.Go(func() error { s.handler.activity.Run(backgroundCtx); return nil })
+	background.Go(func() error { s.heartbeat.run(backgroundCtx); return nil })
 	var err error
-	if s.handler.tracer, err = newTracer(ctx, s.opts); err != nil {
+	if s.handler.tracer, err = record.NewTracer(ctx, s.opts.record()); err != nil {
 		return err
 	}
-	defer s.handler.tracer.close(context.WithoutCancel(ctx), s.log)
+	defer s.handler.tracer.Close(context.WithoutCancel(ctx), s.log)
 	limits := s.settings.listen(ctx)
 
 	verbs, err := s.listen(ctx, limits, func(f func(context.Context) error) {
@@ -193,6 +228,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.registration.listensAt(verbs.listener.Addr().String())
+	background.Go(func() error { s.registration.run(backgroundCtx); return nil })
 	servers := []*http.Server{verbs.server}
 	group.Go(verbs.serve)
 	addresses := [2]net.Addr{verbs.listener.Addr(), nil}
@@ -206,7 +243,7 @@ func (s *Server) Run(ctx context.Context) error {
 		addresses[1] = private.listener.Addr()
 		group.Go(private.serve)
 	}
-	background.Go(func() error { s.handler.auditor.run(); return nil })
+	background.Go(func() error { s.handler.auditor.Run(); return nil })
 	s.log.Info("data plane is listening", "address", addresses[0].String(), "tls", !s.opts.Insecure,
 		"private", s.opts.MetricsAddress, "audit", s.opts.AuditLog != "", "traces", s.handler.tracer != nil)
 	if s.listening != nil {
@@ -219,9 +256,10 @@ func (s *Server) Run(ctx context.Context) error {
 	err = group.Wait()
 	// The servers do not wait for what was cut or has outlived its handler; its audit line needs
 	// the audit log, and its end the caches.
-	s.handler.underWay.wait(endTimeout)
-	s.handler.activity.flush()
-	err = errors.Join(err, s.handler.auditor.close())
+	s.handler.underWay.Wait(endTimeout)
+	s.handler.activity.Flush()
+	s.registration.release(context.WithoutCancel(ctx))
+	err = errors.Join(err, s.handler.auditor.Close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())
 	s.handler.wakes.stop()
@@ -275,22 +313,22 @@ func (v serving) serve() error {
 }
 
 // listen opens the listener of the verbs.
-func (s *Server) listen(ctx context.Context, limits *Limits, background func(func(context.Context) error)) (serving, error) {
+func (s *Server) listen(ctx context.Context, limits *limit.Limits, background func(func(context.Context) error)) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.ListenAddress)
 	if err != nil {
 		return serving{}, fmt.Errorf("listening: %w", err)
 	}
 	bounded := newBoundedListener(listener, s.settings.limits, s.metrics)
 	s.settings.onChange(bounded.look)
-	if err := s.metrics.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	if err := s.metrics.Registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sandbar_dataplane_connections", Help: "Connections of callers; upgraded ones are streams instead.",
 	}, func() float64 { return float64(bounded.count()) })); err != nil {
 		_ = listener.Close()
 		return serving{}, fmt.Errorf("registering the metric of connections: %w", err)
 	}
-	server := s.httpServer(noteRequests(s.probes(s.handler)), limits)
+	server := s.httpServer(endDoubtfulConnections(noteRequests(s.probes(s.handler))), limits)
 	server.ConnState, server.ConnContext = bounded.observe, withConn
-	server.HTTP2.CountError = func(name string) { s.metrics.http2Errors.get(http2Error(name)).Inc() }
+	server.HTTP2.CountError = func(name string) { s.metrics.HTTP2Errors.Get(http2Error(name)).Inc() }
 	if s.opts.Insecure {
 		return serving{server: server, listener: bounded}, nil
 	}
@@ -301,25 +339,25 @@ func (s *Server) listen(ctx context.Context, limits *Limits, background func(fun
 	}
 	background(certificate.Start)
 	server.TLSConfig = tlsConfig(certificate.GetCertificate)
-	s.handler.front.ask(server.TLSConfig)
+	s.handler.front.Ask(server.TLSConfig)
 	return serving{server: server, listener: bounded, tls: true}, nil
 }
 
 // listenPrivate opens the listener of metrics, probes and profiles.
-func (s *Server) listenPrivate(ctx context.Context, limits *Limits) (serving, error) {
+func (s *Server) listenPrivate(ctx context.Context, limits *limit.Limits) (serving, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.opts.MetricsAddress)
 	if err != nil {
 		return serving{}, fmt.Errorf("listening for metrics: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.metrics.handler())
+	mux.Handle("GET /metrics", s.metrics.Handler())
 	handleProfiles(mux)
 	return serving{server: s.httpServer(s.probes(mux), limits), listener: listener}, nil
 }
 
 // httpServer makes a server with the limits. It has no write timeout: that would cut streams;
 // see exchange.Write for what bounds a client that takes nothing.
-func (s *Server) httpServer(h http.Handler, l *Limits) *http.Server {
+func (s *Server) httpServer(h http.Handler, l *limit.Limits) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: l.ReadHeaderTimeout,

@@ -22,6 +22,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -116,21 +120,19 @@ func TestRunReturnsWhenRelaysHaveEndedAndTheirLinesAreWritten(t *testing.T) {
 	if err := w.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.server.handler.underWay.n.Load(); n != 0 {
+	if n := w.server.handler.underWay.UnderWay(); n != 0 {
 		t.Errorf("%d exchanges have not ended", n)
 	}
 	ended := 0
 	for _, line := range out.lines(t) {
-		if line.Stage == stageEnd && line.Code == http.StatusSwitchingProtocols && line.Reason == causeDraining {
+		if line.Stage == record.StageEnd && line.Code == http.StatusSwitchingProtocols && line.Reason == refusal.CauseDraining {
 			ended++
 		}
 	}
 	if ended != streams {
 		t.Errorf("%d of %d streams have the line of their end", ended, streams)
 	}
-	w.server.handler.limits.mu.Lock()
-	defer w.server.handler.limits.mu.Unlock()
-	if held := w.server.handler.limits.inFlight; len(held) != 0 {
+	if held := w.server.handler.limits.UnderWay(); held != 0 {
 		t.Errorf("places are held still: %v", held)
 	}
 }
@@ -141,24 +143,24 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 		withdraw func(*world)
 		cause    string
 	}{
-		"the right":    {func(w *world) { w.kcp.grant(adminToken, "get sandboxrunners") }, causeCut},
-		"the token":    {func(w *world) { w.kcp.set(func() { delete(w.kcp.rights, adminToken) }) }, causeCut},
-		"the instance": {func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) }, causeInstanceEnded},
+		"the right":    {func(w *world) { w.kcp.grant(adminToken, "get sandboxrunners") }, refusal.CauseCut},
+		"the token":    {func(w *world) { w.kcp.set(func() { delete(w.kcp.rights, adminToken) }) }, refusal.CauseCut},
+		"the instance": {func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) }, refusal.CauseInstanceEnded},
 		"recreated": {func(w *world) {
 			w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
 			w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", "127.0.0.1:9")
-		}, causeInstanceEnded},
+		}, refusal.CauseInstanceEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder())
 			h := w.server.handler
-			r := route{workspace: "cluster1", namespace: "default", group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners", name: "demo", verb: "log"}
+			r := locate.Route{Workspace: "cluster1", Namespace: "default", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Name: "demo", Verb: "log"}
 			// The first look must renew lastGood, or a kcp that stumbles would cut what is older than the tolerance.
 			stream := &supervisor{h: h, ctx: t.Context(), id: demoID, lastGood: time.Now().Add(-24 * time.Hour), x: &exchange{
-				route: r, kind: h.kinds.find(r),
-				question: question{caller: tenant.Bearer(adminToken), ref: r.ref(), subresource: "log", verb: "get", declared: true},
+				route: r, kind: h.kinds.Find(r),
+				question: access.Question{Caller: tenant.Bearer(adminToken), Ref: r.Ref(), Subresource: "log", Verb: "get", Declared: true},
 			}}
-			look := func() *refusal { return stream.verdict(stream.stillAllowed(time.Now())) }
+			look := func() *refusal.Error { return stream.verdict(stream.stillAllowed(time.Now())) }
 			if cut := look(); cut != nil {
 				t.Fatalf("cut while the right stands: %v", cut)
 			}
@@ -167,12 +169,12 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 				t.Fatalf("cut although kcp only did not answer: %v", cut)
 			}
 			stream.lastGood = time.Now().Add(-h.settings.limits().KcpTolerance)
-			if cut := look(); cut == nil || cut.cause != causeKcpSilent {
+			if cut := look(); cut == nil || cut.Cause != refusal.CauseKcpSilent {
 				t.Errorf("kcp has been silent for too long: %v", cut)
 			}
 			w.kcp.set(func() { w.kcp.down = false })
 			c.withdraw(w)
-			if cut := look(); cut == nil || cut.cause != c.cause {
+			if cut := look(); cut == nil || cut.Cause != c.cause {
 				t.Errorf("got %v, want %s", cut, c.cause)
 			}
 		})
@@ -269,16 +271,16 @@ func TestProbes(t *testing.T) {
 
 func TestNothingIs404BeforeTheCachesAreFilled(t *testing.T) {
 	w := newWorld(t, recorder())
-	empty, err := newRuntimeCache(w.runtime)
+	empty, err := locate.NewRuntimeCache(w.runtime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := w.server.handler
 	h.filled.Store(false)
-	h.placer.cache = empty
+	h.placer.Cache = empty
 	res, body := w.do("GET", demo+"log", adminToken, nil)
 	wantStatus(t, res, body, http.StatusServiceUnavailable)
-	h.placer.cache = w.server.cache
+	h.placer.Cache = w.server.cache
 	if res, body := w.do("GET", demo+"log", adminToken, nil); res.StatusCode != http.StatusOK {
 		t.Errorf("got %d %s", res.StatusCode, body)
 	}

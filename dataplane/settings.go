@@ -18,10 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/pkg/relist"
 )
 
 // settingsWait is how long the server waits for the InfrastructureProvider before it listens
@@ -39,8 +43,9 @@ var (
 // what cannot be, changes nothing: there is always a limit, and never one of zero.
 type settings struct {
 	informer cache.SharedIndexInformer
+	source   *relist.ListerWatcher
 	handled  cache.ResourceEventHandlerRegistration
-	defaults Limits
+	defaults limit.Limits
 	log      *slog.Logger
 	gauge    *prometheus.GaugeVec
 	current  atomic.Pointer[snapshot]
@@ -53,24 +58,29 @@ type settings struct {
 
 // snapshot is what the settings are at one time. It does not change.
 type snapshot struct {
-	limits Limits
+	limits limit.Limits
 	// previewDomain is the domain below which previews are served, with a port if it has one;
 	// empty for none.
 	previewDomain string
+	// previewSession is how long a preview's session lasts at most.
+	previewSession time.Duration
+	// caBundle is the PEM bundle that verifies the data plane; empty for one that the roots of every
+	// system do.
+	caBundle []byte
 }
 
 // newSettings begins with defaults.
-func newSettings(provider dynamic.Interface, defaults Limits, m *metrics, log *slog.Logger) (*settings, error) {
+func newSettings(provider dynamic.Interface, defaults limit.Limits, m *record.Metrics, log *slog.Logger) (*settings, error) {
 	s := &settings{
 		defaults: defaults, log: log,
 		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "sandbar_dataplane_limit", Help: "Limits in force, by their name in the InfrastructureProvider; durations in seconds.",
 		}, []string{"limit"}),
-		informer: dynamicinformer.NewFilteredDynamicInformer(provider, providersResource, "", 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, sandbarv1alpha1.InfrastructureProviderName).String()
-		}).Informer(),
 	}
-	if err := m.registry.Register(s.gauge); err != nil {
+	s.informer, s.source = relist.NewInformer(provider, providersResource, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, sandbarv1alpha1.InfrastructureProviderName).String()
+	})
+	if err := m.Registry.Register(s.gauge); err != nil {
 		return nil, fmt.Errorf("registering the metric of the limits: %w", err)
 	}
 	var err error
@@ -80,7 +90,7 @@ func newSettings(provider dynamic.Interface, defaults Limits, m *metrics, log *s
 	}); err != nil {
 		return nil, fmt.Errorf("watching the InfrastructureProvider: %w", err)
 	}
-	s.store(&snapshot{limits: defaults})
+	s.store(&snapshot{limits: defaults, previewSession: preview.DefaultSession})
 	return s, nil
 }
 
@@ -88,7 +98,7 @@ func newSettings(provider dynamic.Interface, defaults Limits, m *metrics, log *s
 func (s *settings) now() *snapshot { return s.current.Load() }
 
 // limits returns the limits in force.
-func (s *settings) limits() *Limits { return &s.current.Load().limits }
+func (s *settings) limits() *limit.Limits { return &s.current.Load().limits }
 
 // onChange has f called after each change. It must not block.
 func (s *settings) onChange(f func()) {
@@ -98,11 +108,16 @@ func (s *settings) onChange(f func()) {
 }
 
 // run follows the object until ctx ends.
-func (s *settings) run(ctx context.Context) { s.informer.RunWithContext(ctx) }
+func (s *settings) run(ctx context.Context) {
+	var every sync.WaitGroup
+	every.Go(func() { s.source.Every(ctx, locate.SchemaInterval) })
+	s.informer.RunWithContext(ctx)
+	every.Wait()
+}
 
 // listen returns the limits to listen with: those of the InfrastructureProvider, if it can be
 // read in time. From then on the listener's own do not change any more.
-func (s *settings) listen(ctx context.Context) *Limits {
+func (s *settings) listen(ctx context.Context) *limit.Limits {
 	timer := time.NewTimer(settingsWait)
 	defer timer.Stop()
 	select {
@@ -131,11 +146,11 @@ func (s *settings) apply(obj any) {
 		s.log.Error("the InfrastructureProvider cannot be decoded: its last limits stay in force", "error", err)
 		return
 	}
-	next := &snapshot{limits: s.defaults, previewDomain: provider.Spec.DataPlane.PreviewDomain}
+	next := &snapshot{limits: s.defaults, previewDomain: provider.Spec.DataPlane.PreviewDomain, previewSession: s.previewSession(&provider), caBundle: provider.Spec.DataPlane.CABundle}
 	if spec := provider.Spec.Limits; spec != nil {
-		next.limits.override(spec)
+		next.limits.Override(&spec.DataPlaneLimits)
 	}
-	if err := next.limits.validate(); err != nil {
+	if err := next.limits.Validate(); err != nil {
 		s.log.Error("the InfrastructureProvider has limits that cannot be: the last ones stay in force", "error", err)
 		return
 	}
@@ -155,14 +170,28 @@ func (s *settings) apply(obj any) {
 	}
 }
 
+// previewSession is how long the operator lets sessions last; one that cannot be changes nothing.
+func (s *settings) previewSession(provider *sandbarv1alpha1.InfrastructureProvider) time.Duration {
+	seconds := provider.Spec.DataPlane.PreviewSessionSeconds
+	switch at := time.Duration(seconds) * time.Second; {
+	case seconds == 0:
+		return preview.DefaultSession
+	case at < preview.MinSession || at > preview.MaxSession:
+		s.log.Error("the InfrastructureProvider's previewSessionSeconds is out of its bounds: the last one stays in force", "seconds", seconds)
+		return s.now().previewSession
+	default:
+		return at
+	}
+}
+
 // keepListening leaves alone what the listener has been opened with. s.mu is held.
-func (s *settings) keepListening(next *Limits) {
+func (s *settings) keepListening(next *limit.Limits) {
 	before := s.limits()
 	after := *next
 	next.HeaderBytes, next.HTTP2Streams = before.HeaderBytes, before.HTTP2Streams
 	next.ReadHeaderTimeout, next.IdleTimeout = before.ReadHeaderTimeout, before.IdleTimeout
-	kept := next.byName()
-	for name, value := range after.byName() {
+	kept := next.ByName()
+	for name, value := range after.ByName() {
 		if kept[name] != value {
 			s.log.Warn("a limit takes effect at restart", "limit", name, "now", kept[name], "then", value)
 		}
@@ -172,57 +201,7 @@ func (s *settings) keepListening(next *Limits) {
 // store puts a snapshot in force.
 func (s *settings) store(next *snapshot) {
 	s.current.Store(next)
-	for name, value := range next.limits.byName() {
+	for name, value := range next.limits.ByName() {
 		s.gauge.WithLabelValues(name).Set(value)
-	}
-}
-
-// override takes over what an InfrastructureProvider sets.
-func (l *Limits) override(spec *sandbarv1alpha1.DataPlaneLimits) {
-	for _, number := range []struct {
-		limit *int
-		spec  int32
-	}{
-		{&l.InstanceRequests, spec.InstanceRequests},
-		{&l.InstanceStreams, spec.InstanceStreams},
-		{&l.InstanceHeld, spec.InstanceHeld},
-		{&l.ServerHeld, spec.ServerHeld},
-		{&l.InstanceRate, spec.InstanceRate},
-		{&l.InstanceBurst, spec.InstanceBurst},
-		{&l.WorkspaceRequests, spec.WorkspaceRequests},
-		{&l.WorkspaceStreams, spec.WorkspaceStreams},
-		{&l.WorkspaceRate, spec.WorkspaceRate},
-		{&l.WorkspaceBurst, spec.WorkspaceBurst},
-		{&l.DeniedRate, spec.DeniedRate},
-		{&l.DeniedBurst, spec.DeniedBurst},
-		{&l.CallerQuestions, spec.CallerQuestions},
-		{&l.HeaderBytes, spec.HeaderBytes},
-		{&l.Connections, spec.Connections},
-		{&l.ConnectionsPerAddress, spec.ConnectionsPerAddress},
-		{&l.HTTP2Streams, spec.HTTP2Streams},
-	} {
-		if number.spec != 0 {
-			*number.limit = int(number.spec)
-		}
-	}
-	for _, duration := range []struct {
-		limit   *time.Duration
-		seconds int32
-	}{
-		{&l.ReadHeaderTimeout, spec.ReadHeaderTimeoutSeconds},
-		{&l.IdleTimeout, spec.IdleTimeoutSeconds},
-		{&l.StallTimeout, spec.StallTimeoutSeconds},
-		{&l.ResponseTimeout, spec.ResponseTimeoutSeconds},
-		{&l.StreamIdle, spec.StreamIdleSeconds},
-		{&l.StreamDuration, spec.StreamDurationSeconds},
-		{&l.KcpTolerance, spec.KcpToleranceSeconds},
-		{&l.ActivityInterval, spec.ActivityIntervalSeconds},
-	} {
-		if duration.seconds != 0 {
-			*duration.limit = time.Duration(duration.seconds) * time.Second
-		}
-	}
-	if spec.BodyBytes != 0 {
-		l.BodyBytes = spec.BodyBytes
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
 )
 
 // infrastructure is an InfrastructureProvider with limits and a preview domain.
@@ -28,6 +29,13 @@ func infrastructure(limits map[string]any, previewDomain string) *unstructured.U
 			"limits":    limits,
 		},
 	}}
+}
+
+// lasting is an InfrastructureProvider that says how long previews' sessions last.
+func lasting(seconds int64) *unstructured.Unstructured {
+	obj := infrastructure(nil, previewDomain)
+	_ = unstructured.SetNestedField(obj.Object, seconds, "spec", "dataPlane", "previewSessionSeconds")
+	return obj
 }
 
 // configure makes or replaces the InfrastructureProvider.
@@ -44,8 +52,8 @@ func (w *world) configure(obj *unstructured.Unstructured) {
 }
 
 func TestEveryLimitHasAFieldInTheInfrastructureProvider(t *testing.T) {
-	var limits Limits
-	limits.setDefaults()
+	var limits limit.Limits
+	limits.SetDefaults()
 	spec := &sandbarv1alpha1.DataPlaneLimits{}
 	fields := reflect.ValueOf(spec).Elem()
 	want := map[string]float64{}
@@ -55,11 +63,11 @@ func TestEveryLimitHasAFieldInTheInfrastructureProvider(t *testing.T) {
 		fields.Field(i).SetInt(int64(value))
 		want[name] = float64(value)
 	}
-	if n := reflect.TypeFor[Limits]().NumField(); n != len(want) || len(limits.byName()) != n {
-		t.Fatalf("%d limits, %d fields, %d names", n, len(want), len(limits.byName()))
+	if n := reflect.TypeFor[limit.Limits]().NumField(); n != len(want) || len(limits.ByName()) != n {
+		t.Fatalf("%d limits, %d fields, %d names", n, len(want), len(limits.ByName()))
 	}
-	limits.override(spec)
-	if diff := cmp.Diff(want, limits.byName()); diff != "" {
+	limits.Override(spec)
+	if diff := cmp.Diff(want, limits.ByName()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -133,8 +141,8 @@ func TestABrokenInfrastructureProviderChangesNothing(t *testing.T) {
 
 func TestWithoutAnInfrastructureProviderLimitsHaveTheirDefaults(t *testing.T) {
 	w := newWorld(t, recorder())
-	var want Limits
-	want.setDefaults()
+	var want limit.Limits
+	want.SetDefaults()
 	if diff := cmp.Diff(&want, w.server.settings.limits()); diff != "" {
 		t.Error(diff)
 	}

@@ -13,31 +13,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 const (
-	// recheckAfter, recheckSpread and recheckAge bound how long a request goes on before its
-	// caller's right is looked at again: by an answer of kcp that is at most recheckAge old, so
-	// that a withdrawn right ends a stream within 30 s. The spread keeps streams that began
-	// together from asking together, and the age lets a caller's streams share an answer.
+	// recheckAfter and recheckSpread bound how long a request goes on before its caller's right is
+	// looked at again, by an answer of kcp that is at most recheckAge old, so that a withdrawn right
+	// ends a stream within 30 s. The spread keeps streams that began together from asking together.
 	recheckAfter  = 15 * time.Second
 	recheckSpread = 10 * time.Second
-	recheckAge    = 5 * time.Second
 )
 
 var errCut = errors.New("the caller's right, or the instance, has ended")
 
 // supervise ends a request whose pod does not begin its answer in time, and one that lasts when the
-// caller's right or the instance ends; a stream also when the server drains, so that it is opened
-// elsewhere, and at the ceiling. It looks after plain requests too, because server-sent events and
+// caller's right or the instance ends, or when its use is not on record any more; a stream also when
+// the server drains, so that it is opened elsewhere, and at the ceiling. It looks after plain requests too, because server-sent events and
 // long downloads look like them at the beginning. The returned function must be called when the
 // request has ended. There is no goroutine per request: one timer runs what there is to do.
-func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *place) (stop func()) {
+func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *locate.Place) (stop func()) {
 	c := &x.supervisor
-	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.id.ID, x.sent
+	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.ID.ID, x.sent
 	limits := h.settings.limits()
-	if !x.isStream || isUpgrade(x.request.Header) {
+	if !x.isStream || access.IsUpgrade(x.request.Header) {
 		c.patience = limits.ResponseTimeout
 		c.answerBy.Store(x.sent.Add(c.patience).UnixNano())
 	}
@@ -52,7 +53,7 @@ func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc,
 	c.ceiling = x.sent.Add(c.longest)
 	c.begin(x.sent)
 	undrain := context.AfterFunc(h.draining, func() {
-		cancel(unavailable(causeDraining, "this server is shutting down: open the stream again", 0, nil))
+		cancel(refusal.Unavailable(refusal.CauseDraining, "this server is shutting down: open the stream again", 0, nil))
 	})
 	return func() {
 		c.stop()
@@ -128,7 +129,7 @@ func (c *supervisor) asked(now time.Time) {
 
 // progress gives the pod its time anew: it has just got some more of the request. Never once it
 // has answered, or a long answer would be cut.
-func (c *supervisor) progress() {
+func (c *supervisor) Progress() {
 	if by := c.answerBy.Load(); by != 0 {
 		c.answerBy.CompareAndSwap(by, time.Now().Add(c.patience).UnixNano())
 	}
@@ -147,6 +148,9 @@ func (c *supervisor) now(since time.Time) {
 	}
 }
 
+// placementEnds ends the request, because the instance's placement ends.
+func (c *supervisor) placementEnds() { c.cancel(c.verdict(refusal.NotFound(refusal.CauseNotPlaced))) }
+
 func jittered() time.Duration { return recheckAfter + rand.N(recheckSpread) } //nolint:gosec // jitter
 
 // next is when there is something to do. c.mu is held.
@@ -164,7 +168,20 @@ func (c *supervisor) next() time.Time {
 	if !c.ceiling.IsZero() && next.After(c.ceiling) {
 		next = c.ceiling
 	}
+	if limit := time.Now().Add(c.left(time.Now())); next.After(limit) {
+		next = limit
+	}
 	return next
+}
+
+// left is for how much longer the request may go on if nothing is renewed: the replica's Lease, which
+// lets it serve at all, and the record of the instance's use.
+func (c *supervisor) left(now time.Time) time.Duration {
+	left := c.h.fence.Left(now)
+	if c.x.use != nil {
+		left = min(left, c.x.use.Left(now))
+	}
+	return left
 }
 
 // tick runs on a timer's goroutine.
@@ -181,12 +198,12 @@ func (c *supervisor) tick() {
 	}
 	if !c.readEnd.IsZero() && !now.Before(c.readEnd) {
 		began := c.readEnd.Add(-readEndAfter)
-		c.tokenEnd, c.readEnd = c.x.question.caller.TokenEnd(), time.Time{}
+		c.tokenEnd, c.readEnd = c.x.question.Caller.TokenEnd(), time.Time{}
 		c.due = c.orAtEnd(c.due, began)
 	}
 	look := !c.checking && !now.Before(c.due)
 	c.checking = c.checking || look
-	oldest := now.Add(-recheckAge)
+	oldest := now.Add(-access.RecheckAge)
 	if c.since.After(oldest) {
 		oldest = c.since
 	}
@@ -210,12 +227,19 @@ func (c *supervisor) orAtEnd(due, looked time.Time) time.Time {
 }
 
 // overdue tells which limit in time has been reached.
-func (c *supervisor) overdue(now time.Time) *refusal {
+func (c *supervisor) overdue(now time.Time) *refusal.Error {
 	if by := c.answerBy.Load(); by != 0 && now.UnixNano() >= by {
-		return gatewayTimeout(c.patience, nil)
+		return refusal.GatewayTimeout(c.patience, nil)
 	}
 	if !c.ceiling.IsZero() && !now.Before(c.ceiling) {
-		return unavailable(causeStreamCeiling, fmt.Sprintf("the stream has lasted %s, which is its limit: open it again", c.longest), 0, nil)
+		return refusal.Unavailable(refusal.CauseStreamCeiling, fmt.Sprintf("the stream has lasted %s, which is its limit: open it again", c.longest), 0, nil)
+	}
+	// What goes on unseen by the controllers would be put to sleep or deleted under its user.
+	switch {
+	case !c.h.fence.Open(now):
+		return refusal.Fenced()
+	case c.left(now) <= 0:
+		return refusal.Unrecorded()
 	}
 	return nil
 }
@@ -239,39 +263,39 @@ func (c *supervisor) check(now, oldest time.Time) {
 
 // verdict turns what was found into the reason for a cut; nil lets the request go on. A kcp that
 // does not answer, or a caller who asks too much elsewhere, ends nothing for a while.
-func (c *supervisor) verdict(refused *refusal) *refusal {
+func (c *supervisor) verdict(refused *refusal.Error) *refusal.Error {
 	if refused == nil {
 		c.lastGood = time.Now()
 		return nil
 	}
-	cut := forbidden()
-	cut.cause, cut.err = causeCut, fmt.Errorf("%w: %w", errCut, refused)
+	cut := refusal.Forbidden()
+	cut.Cause, cut.Err = refusal.CauseCut, fmt.Errorf("%w: %w", errCut, refused)
 	switch {
-	case refused.code >= http.StatusInternalServerError || refused.code == http.StatusTooManyRequests:
+	case refused.Code >= http.StatusInternalServerError || refused.Code == http.StatusTooManyRequests:
 		tolerance := c.h.settings.limits().KcpTolerance
 		if time.Since(c.lastGood) < tolerance {
 			return nil
 		}
-		cut = unavailable(causeKcpSilent, fmt.Sprintf("the workspace's API has not said for %s whether you still may: open the stream again", tolerance), 0, refused)
-	case refused.code == http.StatusNotFound || refused.code == http.StatusConflict:
-		cut.cause = causeInstanceEnded
+		cut = refusal.Unavailable(refusal.CauseKcpSilent, fmt.Sprintf("the workspace's API has not said for %s whether you still may: open the stream again", tolerance), 0, refused)
+	case refused.Code == http.StatusNotFound || refused.Code == http.StatusConflict:
+		cut.Cause = refusal.CauseInstanceEnded
 	}
 	return cut
 }
 
-func (c *supervisor) stillAllowed(oldest time.Time) *refusal {
-	g, refused := c.h.authorizer.since(c.ctx, c.x.question, oldest)
+func (c *supervisor) stillAllowed(oldest time.Time) *refusal.Error {
+	g, refused := c.h.authorizer.Since(c.ctx, c.x.question, oldest)
 	if refused != nil {
 		return refused
 	}
-	at, refused := findPlaced(c.ctx, c.h.authorizer, c.x.question, g, func(g grant) (*place, *refusal) {
-		return c.h.placer.find(c.x.kind, c.x.route, g)
+	at, refused := locate.FindPlaced(c.ctx, c.h.authorizer, c.x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+		return c.h.placer.Find(c.x.kind, c.x.route, g)
 	})
 	if refused != nil {
 		return refused
 	}
-	if at.id.ID != c.id {
-		return notFound(causeNotPlaced) // the name is another instance's now
+	if at.ID.ID != c.id {
+		return refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -23,34 +24,34 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 		cause  string
 		after  time.Duration
 	}{
-		"a pod that does not begin its answer": {func(*supervisor) {}, causeTimeout, patience},
+		"a pod that does not begin its answer": {func(*supervisor) {}, refusal.CauseTimeout, patience},
 		"a pod that still gets the request": {func(c *supervisor) {
 			time.Sleep(3 * time.Second)
-			c.progress()
-		}, causeTimeout, 3*time.Second + patience},
+			c.Progress()
+		}, refusal.CauseTimeout, 3*time.Second + patience},
 		"a pod that is asked after a waking": {func(c *supervisor) {
 			c.answered()
 			time.Sleep(3 * time.Second)
 			c.patience = time.Second
 			c.asked(time.Now())
-		}, causeTimeout, 4 * time.Second},
-		"a pod that has answered": {func(c *supervisor) { c.answered() }, causeStreamCeiling, longest},
+		}, refusal.CauseTimeout, 4 * time.Second},
+		"a pod that has answered": {func(c *supervisor) { c.answered() }, refusal.CauseStreamCeiling, longest},
 		// A long answer to a body that is still on its way was cut once.
 		"a pod that gets more of the request after it has answered": {func(c *supervisor) {
 			c.answered()
-			c.progress()
-		}, causeStreamCeiling, longest},
+			c.Progress()
+		}, refusal.CauseStreamCeiling, longest},
 		"a pod that does not answer while kcp is being asked": {func(c *supervisor) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.checking = true
-		}, causeTimeout, patience},
+		}, refusal.CauseTimeout, patience},
 		"a stream at its ceiling while kcp is being asked": {func(c *supervisor) {
 			c.answered()
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.checking = true
-		}, causeStreamCeiling, longest},
+		}, refusal.CauseStreamCeiling, longest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 				defer s.stop()
 				c.during(s)
 				<-ctx.Done()
-				if cut := causeOf(ctx); cut == nil || cut.cause != c.cause || time.Since(start) != c.after {
+				if cut := causeOf(ctx); cut == nil || cut.Cause != c.cause || time.Since(start) != c.after {
 					t.Errorf("cut by %v after %v, want %s after %v", cut, time.Since(start), c.cause, c.after)
 				}
 			})

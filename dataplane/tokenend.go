@@ -3,7 +3,11 @@
 
 package dataplane
 
-import "time"
+import (
+	"time"
+
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+)
 
 // A stream is cut when kcp no longer takes the caller's token. When that is, the token itself says
 // if it is a JWT; so that the cut does not wait for the next of the usual looks, kcp is asked then.
@@ -22,7 +26,7 @@ const (
 	// little behind ours would otherwise still say yes, and keep that.
 	firstEndLook = time.Second
 	// lastEndLook is how long after a token's end the last one comes.
-	lastEndLook = firstEndLook + 15*recheckAge
+	lastEndLook = firstEndLook + 15*access.RecheckAge
 	// readEndAfter is when the token of a request that lasts is read: most are over by then, and
 	// reading it costs more than all else that there is to do for them here.
 	readEndAfter = time.Second
@@ -38,8 +42,8 @@ func endLooks(end, now time.Time) (last, next time.Time) {
 	case now.Before(first):
 		return time.Time{}, first
 	}
-	last = first.Add(now.Sub(first).Truncate(recheckAge))
-	if next = last.Add(recheckAge); next.After(final) {
+	last = first.Add(now.Sub(first).Truncate(access.RecheckAge))
+	if next = last.Add(access.RecheckAge); next.After(final) {
 		next = time.Time{}
 	}
 	return last, next

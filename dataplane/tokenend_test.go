@@ -13,6 +13,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -30,26 +35,26 @@ func looksAt(t *testing.T, token string, ends, d time.Duration) []time.Duration 
 		mu    sync.Mutex
 		looks []time.Duration
 	)
-	who, err := newAskers(func() *Limits {
+	who, err := access.NewCallerLimiter(func() *limit.Limits {
 		mu.Lock()
 		looks = append(looks, time.Since(start))
 		mu.Unlock()
 		time.Sleep(time.Millisecond) // so that the other streams find the question under way
-		return &Limits{}
+		return &limit.Limits{}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := newAuthorizer(nil, nil, Options{AuthorizationCacheSize: 10, AuthorizationConcurrency: 1}, who, newMetrics("test"))
+	a, err := access.New(nil, nil, access.Options{CacheSize: 10, Concurrency: 1}, who, access.NewMetrics(prometheus.NewRegistry()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := question{caller: tenant.Bearer(token), verb: "get"}
+	q := access.Question{Caller: tenant.Bearer(token), Verb: "get"}
 	defer time.AfterFunc(ends, func() {
-		a.answers.Add(q.key(), answer{refused: tooMany(causeQuestions, "", 0), asked: time.Now(), expires: time.Now().Add(allowTTL)})
+		a.KeepForTest(q, access.Grant{}, refusal.TooMany(refusal.CauseQuestions, "", 0), 10*time.Second)
 	}).Stop()
 	h := &handler{live: newLive(), authorizer: a, settings: &settings{}}
-	h.settings.current.Store(&snapshot{limits: Limits{KcpTolerance: 2 * d}})
+	h.settings.current.Store(&snapshot{limits: limit.Limits{KcpTolerance: 2 * d}})
 	for range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := &supervisor{
@@ -130,8 +135,8 @@ func TestTheLooksThatTheEndOfATokenAdds(t *testing.T) {
 	for _, c := range []struct{ now, last, next time.Duration }{
 		{-time.Hour, 0, firstEndLook},
 		{firstEndLook - 1, 0, firstEndLook},
-		{firstEndLook, firstEndLook, firstEndLook + recheckAge},
-		{firstEndLook + recheckAge - 1, firstEndLook, firstEndLook + recheckAge},
+		{firstEndLook, firstEndLook, firstEndLook + access.RecheckAge},
+		{firstEndLook + access.RecheckAge - 1, firstEndLook, firstEndLook + access.RecheckAge},
 		{lastEndLook, lastEndLook, 0},
 		{lastEndLook + 1, 0, 0},
 	} {

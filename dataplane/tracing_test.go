@@ -14,14 +14,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"go.opentelemetry.io/otel/attribute"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/spans"
 )
 
 const (
@@ -184,37 +185,18 @@ func TestWithoutTracingACallersTraceparentPassesAsItIs(t *testing.T) {
 	}
 }
 
-// A caller can ask for each of its requests to be recorded.
-func TestCallersCannotHaveMoreRecordedThanTheRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		parent := trace.NewSpanContext(trace.SpanContextConfig{
-			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled, Remote: true,
-		})
-		ctx := trace.ContextWithSpanContext(context.Background(), parent)
-		sampler := newSampler(1)
-		recorded := 0
-		for range 10 * askedTraces {
-			if sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: parent.TraceID()}).Decision == sdktrace.RecordAndSample {
-				recorded++
-			}
-		}
-		if recorded != askedTraces {
-			t.Errorf("%d were recorded within one moment, want %d", recorded, askedTraces)
-		}
-	})
-}
-
 func TestWithoutTracingAStepCostsNothing(t *testing.T) {
 	ctx := t.Context()
-	var off *tracer
+	var off *record.Tracer
 	x := &exchange{request: httptest.NewRequest(http.MethodGet, "/", nil)}
 	if n := testing.AllocsPerRun(100, func() {
-		off.begin(x)
-		_, span := childSpan(ctx, "authorize", trace.SpanKindInternal)
+		x.request, x.span = off.Begin(x.request)
+		_, span := spans.Child(ctx, "authorize", trace.SpanKindInternal)
 		span.End()
 		_, span = spanToPod(ctx, x)
 		span.End()
-		off.end(x)
+		o := x.outcome(0)
+		off.End(&o)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

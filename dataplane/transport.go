@@ -5,9 +5,6 @@ package dataplane
 
 import (
 	"errors"
-	"net/http"
-	"net/url"
-	"strings"
 	"time"
 )
 
@@ -19,7 +16,7 @@ const (
 	// TransportDirect dials a ready endpoint of the Service. It is the fast way and needs a
 	// route from the data plane to pods.
 	TransportDirect TransportMode = "direct"
-	// TransportAPIServer goes through the runtime API server's service proxy. It needs
+	// TransportAPIServer goes through the runtime API server's proxy of a pod. It needs
 	// nothing but the API server, which was not made for much traffic and rewrites links in
 	// HTML pages; previews of whole sites want TransportDirect.
 	TransportAPIServer TransportMode = "apiserver"
@@ -41,33 +38,7 @@ const (
 var (
 	// errNoEndpoint means that no pod of the Service is ready.
 	errNoEndpoint = errors.New("no endpoint of the service is ready")
-	// errNotAccepted means that those which are ready accept no connection.
+	// errNotAccepted means that those which are ready accept no connection. Nothing of the
+	// request has been sent.
 	errNotAccepted = errors.New("no endpoint of the service accepts connections")
 )
-
-// transport carries requests to the ports of Services.
-type transport interface {
-	// address is the URL under which the target's port is reached; the request's path is
-	// appended to its path.
-	address(t *target) url.URL
-	http.RoundTripper
-}
-
-// upstreamURL is the URL of a request: the target's address u, the endpoint's path and the
-// tail as it came. The tail has no segment that climbs (see climbs), so that nothing leaves the
-// endpoint's path.
-func upstreamURL(u url.URL, t *target, tail, query string) *url.URL {
-	escaped := strings.TrimSuffix(u.EscapedPath(), "/") + joinTail(t.upstreamPath, tail)
-	if path, err := url.PathUnescape(escaped); err == nil {
-		u.Path, u.RawPath = path, escaped
-	}
-	u.RawQuery = query
-	return &u
-}
-
-func joinTail(upstreamPath, tail string) string {
-	if tail == "" {
-		return upstreamPath
-	}
-	return strings.TrimSuffix(upstreamPath, "/") + tail
-}

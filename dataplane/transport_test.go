@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,10 +21,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 )
 
 func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
@@ -92,7 +92,7 @@ func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestThroughTheAPIServersServiceProxy(t *testing.T) {
+func TestThroughTheAPIServersPodProxy(t *testing.T) {
 	status, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: 503,
 		Reason: metav1.StatusReasonServiceUnavailable, Message: "error trying to reach service: dial tcp 10.97.0.7:3000",
@@ -121,7 +121,7 @@ func TestThroughTheAPIServersServiceProxy(t *testing.T) {
 			}
 		})
 	})
-	base := "/api/v1/namespaces/" + demoID.Namespace() + "/services/preview:preview/proxy"
+	base := "/api/v1/namespaces/" + demoID.Namespace() + "/pods/pod-0:9/proxy"
 	res, body := w.do("GET", demo+"proxy/a/b?x=1", adminToken, nil)
 	if res.StatusCode != http.StatusOK || asked.RequestURI != base+"/a/b?x=1" || asked.Header.Get("Authorization") != "Bearer runtime-credential" {
 		t.Errorf("got %d %s; asked for %s with %v", res.StatusCode, body, asked.RequestURI, asked.Header)
@@ -142,55 +142,9 @@ func TestThroughTheAPIServersServiceProxy(t *testing.T) {
 	}
 }
 
-func TestEndpointsOfAService(t *testing.T) {
-	yes, no, udp := true, false, corev1.ProtocolUDP
-	name, otherName, port := "preview", "other", int32(3000)
-	slice := func(n string, kind discoveryv1.AddressType, portName *string, protocol *corev1.Protocol, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-		meta := placementMeta(demoID, n)
-		meta.Labels[discoveryv1.LabelServiceName] = "preview"
-		return &discoveryv1.EndpointSlice{
-			ObjectMeta: meta, AddressType: kind, Endpoints: endpoints,
-			Ports: []discoveryv1.EndpointPort{{Name: portName, Port: &port, Protocol: protocol}},
-		}
-	}
-	endpoint := func(ready *bool, addresses ...string) discoveryv1.Endpoint {
-		return discoveryv1.Endpoint{Addresses: addresses, Conditions: discoveryv1.EndpointConditions{Ready: ready}}
-	}
-	cache, err := newRuntimeCache(fake.NewClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []*discoveryv1.EndpointSlice{
-		slice("ready", discoveryv1.AddressTypeIPv4, &name, nil, endpoint(&yes, "10.0.0.1"), endpoint(nil, "10.0.0.2"), endpoint(&no, "10.0.0.3")),
-		slice("v6", discoveryv1.AddressTypeIPv6, &name, nil, endpoint(&yes, "fd12::7")),
-		slice("another-port", discoveryv1.AddressTypeIPv4, &otherName, nil, endpoint(&yes, "10.0.1.1")),
-		slice("udp", discoveryv1.AddressTypeIPv4, &name, &udp, endpoint(&yes, "10.0.1.2")),
-		slice("fqdn", discoveryv1.AddressTypeFQDN, &name, nil, endpoint(&yes, "metadata.internal")),
-		slice("hostile", discoveryv1.AddressTypeIPv4, &name, nil, endpoint(&yes, "127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255")),
-		slice("hostile6", discoveryv1.AddressTypeIPv6, &name, nil, endpoint(&yes, "::1", "fe80::1", "::ffff:127.0.0.1", "fd00:ec2::254", "::", "nonsense")),
-	} {
-		if err := cache.slices.GetIndexer().Add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got := map[string]bool{}
-	for _, e := range addresses(newDirect(cache).ready(demoID.Namespace(), "preview", "preview")) {
-		got[e.address] = true
-	}
-	want := map[string]bool{"10.0.0.1:3000": true, "10.0.0.2:3000": true, "[fd12::7]:3000": true}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if got := addresses(newDirect(cache).ready("sb-other", "preview", "preview")); len(got) != 0 {
-		t.Errorf("another namespace has %v", got)
-	}
-}
-
 func TestAddressesOfAPod(t *testing.T) {
-	cache, err := newRuntimeCache(fake.NewClientset())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := bareDirect(t)
+	cache := d.cache
 	onNode, pending := placedPod(demoID, "on-node", "10.0.0.2", 80), placedPod(demoID, "pending", "10.0.0.3", 80)
 	onNode.Spec.HostNetwork, pending.Status.Phase = true, corev1.PodPending
 	hostile := placedPod(demoID, "hostile", "10.0.0.4", 80)
@@ -198,24 +152,23 @@ func TestAddressesOfAPod(t *testing.T) {
 		hostile.Status.PodIPs = append(hostile.Status.PodIPs, corev1.PodIP{IP: ip})
 	}
 	for _, pod := range []*corev1.Pod{placedPod(demoID, "pod-0", "10.0.0.1", 80), onNode, pending, hostile} {
-		if err := cache.pods.GetIndexer().Add(pod); err != nil {
+		if err := cache.Pods.GetIndexer().Add(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for of, want := range map[string][]string{
-		"3000.pod-0." + demoID.Namespace():   {"10.0.0.1:3000"},
-		"3000.hostile." + demoID.Namespace(): {"10.0.0.4:3000"},
-		"3000.on-node." + demoID.Namespace(): nil,
-		"3000.pending." + demoID.Namespace(): nil,
-		"3000.pod-0.sb-other":                nil,
-		"http.pod-0." + demoID.Namespace():   nil,
+	own := demoID.Namespace()
+	for of, want := range map[locate.Destination][]string{
+		{Namespace: own, UID: demoID.UID, Pod: "pod-0", Port: "3000"}:         {"10.0.0.1:3000"},
+		{Namespace: own, UID: demoID.UID, Pod: "hostile", Port: "3000"}:       {"10.0.0.4:3000"},
+		{Namespace: own, UID: demoID.UID, Pod: "on-node", Port: "3000"}:       nil,
+		{Namespace: own, UID: demoID.UID, Pod: "pending", Port: "3000"}:       nil,
+		{Namespace: "sb-other", UID: demoID.UID, Pod: "pod-0", Port: "3000"}:  nil,
+		{Namespace: own, UID: "another-instance", Pod: "pod-0", Port: "3000"}: nil,
+		{Namespace: own, UID: demoID.UID, Pod: "pod-0", Port: "http"}:         nil,
+		{Namespace: own, UID: demoID.UID, Service: "pod-0", Port: "3000"}:     nil,
 	} {
-		var got []string
-		for _, e := range addresses(newDirect(cache).podPort(of)) {
-			got = append(got, e.address)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", of, diff)
+		if diff := cmp.Diff(want, addressesOf(d, of)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", of, diff)
 		}
 	}
 }
@@ -224,13 +177,7 @@ func TestAPodThatRefusesIsSkipped(t *testing.T) {
 	pod := httptest.NewServer(recorder())
 	defer pod.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = pod.Listener.Addr().String() })
-	slices := slices.Collect(w.server.cache.endpointSlices(demoID.Namespace(), "preview"))
-	dead := slices[0].DeepCopy()
-	// Another address of this machine on the same port, where nobody listens.
-	dead.Name, dead.Endpoints = "dead", []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.9"}}}
-	if err := w.server.cache.slices.GetIndexer().Add(dead); err != nil {
-		t.Fatal(err)
-	}
+	w.addDeadPod()
 	for range 20 {
 		w.server.direct.CloseIdleConnections()
 		if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != http.StatusOK {
@@ -241,15 +188,15 @@ func TestAPodThatRefusesIsSkipped(t *testing.T) {
 
 func TestAutoChoosesByTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(TransportAuto, &direct{}, &apiServer{}, newMetrics("test"), slog.New(slog.DiscardHandler))
-		asDirect, asAPIServer := transport(c.direct), transport(c.apiServer)
-		if got := c.conclude(errNoEndpoint); got != asDirect || c.chosen != nil {
+		c := newChooser(TransportAuto, &direct{}, &apiServer{}, record.NewMetrics("test"), slog.New(slog.DiscardHandler))
+		asDirect, asAPIServer := TransportDirect, TransportAPIServer
+		if got := c.conclude(errNoEndpoint); got != asDirect || c.chosen != "" {
 			t.Error("an endpoint that is not there decided")
 		}
 		if got := c.conclude(context.DeadlineExceeded); got != asAPIServer {
 			t.Error("a pod that cannot be reached did not lead to the API server")
 		}
-		if got := c.pick(t.Context(), &target{}); got != asAPIServer {
+		if got := c.pick(t.Context(), &locate.Target{At: &locate.Place{}}); got != asAPIServer {
 			t.Error("it was tried again at once")
 		}
 		if got := c.conclude(fmt.Errorf("dialling: %w", syscall.ECONNREFUSED)); got != asDirect || !c.settled {
@@ -268,7 +215,7 @@ func TestAutoSaysWhatItChose(t *testing.T) {
 		t.Errorf("the log does not say: %s", w.logs.String())
 	}
 	rec := httptest.NewRecorder()
-	w.server.metrics.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	w.server.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), `sandbar_dataplane_transport{mode="direct",reason="pod_reachable"} 1`) {
 		t.Error("the metric does not say")
 	}

@@ -18,6 +18,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/respond"
 )
 
 const protocolWebSocket = "websocket"
@@ -27,15 +31,17 @@ const maxRefusalBytes = 1 << 20
 
 var errBadSwitch = errors.New("pod switched to another protocol")
 
-func refusedUpgrade(message string) *refusal {
-	return &refusal{code: http.StatusBadRequest, reason: metav1.StatusReasonBadRequest, message: message, cause: causeUpgrade}
+func refusedUpgrade(message string) *refusal.Error {
+	return &refusal.Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: message, Cause: refusal.CauseUpgrade}
 }
 
 // checkUpgrade lets WebSocket handshakes pass and nothing else: an upgrade to h2c, say, would
 // give the caller a connection to the pod on which no further request is looked at.
-func checkUpgrade(r *http.Request) *refusal {
+func checkUpgrade(r *http.Request) *refusal.Error {
 	switch {
-	case r.ProtoMajor != 1 || r.Method != http.MethodGet:
+	case r.ProtoMajor != 1 || r.ProtoMinor == 0 || r.Method != http.MethodGet:
+		// HTTP/1.0 has no upgrades (RFC 9110 section 7.8), and net/http hides its codings, so that
+		// a body could not be seen below.
 		return refusedUpgrade("an upgrade must be a GET over HTTP/1.1")
 	case len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocolWebSocket):
 		return refusedUpgrade("the only protocol to upgrade to is websocket")
@@ -61,7 +67,7 @@ func headerHasToken(values []string, token string) bool {
 
 // upgrade carries a WebSocket handshake to the pod and, if the pod switches, leaves a relay in the
 // exchange that has both connections.
-func (h *handler) upgrade(ctx context.Context, x *exchange, to *target, up upstream) *refusal {
+func (h *handler) upgrade(ctx context.Context, x *exchange, to *locate.Target, up upstream) *refusal.Error {
 	var pod net.Conn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
@@ -74,27 +80,28 @@ func (h *handler) upgrade(ctx context.Context, x *exchange, to *target, up upstr
 	x.atEnd(func() { _ = body.Close() })
 	x.began()
 	if res.StatusCode != http.StatusSwitchingProtocols {
+		defer body.Close() // before another try, which may last
 		return h.relayRefusal(x, to, up, res)
 	}
 	if !strings.EqualFold(res.Header.Get("Upgrade"), protocolWebSocket) || pod == nil {
-		return badGateway(causeBadAnswer, "the instance switched to another protocol than was asked for", errBadSwitch)
+		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance switched to another protocol than was asked for", errBadSwitch)
 	}
 	early, err := drain(res.Body, pod)
 	if err != nil {
-		return badGateway(causeBadAnswer, "the instance ended the connection", err)
+		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance ended the connection", err)
 	}
 	removeHopByHop(res.Header)
 	filterResponse(res.Header, x.route, to, x.request.Host)
-	if to.isSubresource() {
+	if to.IsSubresource() {
 		if refused := judgeSwitch(up.header, res.Header); refused != nil {
 			return refused
 		}
 	}
-	return h.switchProtocols(ctx, x, res.Header, end{conn: pod, early: early, count: &x.bytesOut})
+	return h.switchProtocols(ctx, x, res.Header, end{conn: pod, early: early, count: &x.BytesOut})
 }
 
 // handshake makes the request to the pod.
-func (h *handler) handshake(ctx context.Context, x *exchange, to *target, up upstream) *http.Request {
+func (h *handler) handshake(ctx context.Context, x *exchange, to *locate.Target, up upstream) *http.Request {
 	req := h.outgoing(ctx, x, to, up)
 	// The connection is for this handshake alone. Were it kept after an answer other than 101,
 	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
@@ -113,10 +120,10 @@ func (h *handler) handshake(ctx context.Context, x *exchange, to *target, up ups
 }
 
 // relayRefusal passes on the answer of a pod that does not switch, and closes both connections.
-func (h *handler) relayRefusal(x *exchange, to *target, up upstream, res *http.Response) *refusal {
+func (h *handler) relayRefusal(x *exchange, to *locate.Target, up upstream, res *http.Response) *refusal.Error {
 	if res.StatusCode >= 300 && res.StatusCode < 400 {
 		// A WebSocket client that follows it would take its token there (CVE-2020-8559).
-		return badGateway(causeBadAnswer, "the instance answered the upgrade with a redirect", errBadSwitch)
+		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance answered the upgrade with a redirect", errBadSwitch)
 	}
 	removeHopByHop(res.Header)
 	if err := h.answer(x, to, up, res); err != nil {
@@ -151,35 +158,35 @@ func drain(body io.Reader, conn net.Conn) ([]byte, error) {
 // switchProtocols takes the caller's connection over, sends the 101 and hands both connections to
 // a relay. Once it has the connection there is nobody left to tell of an error; it is noted for
 // the access line.
-func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod end) *refusal {
-	client, buffered, err := x.control.Hijack()
+func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod end) *refusal.Error {
+	client, buffered, err := x.Hijack()
 	if err != nil {
 		return refusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
 	}
 	x.atEnd(func() { _ = client.Close() })
-	x.status.Store(http.StatusSwitchingProtocols)
+	x.Status.Store(http.StatusSwitchingProtocols)
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", protocolWebSocket)
-	if x.auditID != "" {
-		header.Set(headerAuditID, x.auditID)
+	if x.AuditID != "" {
+		header.Set(respond.HeaderAuditID, x.AuditID)
 	}
-	_ = client.SetWriteDeadline(time.Now().Add(x.stall))
+	_ = client.SetWriteDeadline(time.Now().Add(x.Stall))
 	_, err = io.WriteString(buffered, "HTTP/1.1 101 Switching Protocols\r\n")
 	err = errors.Join(err, header.Write(buffered))
 	_, endErr := io.WriteString(buffered, "\r\n")
 	if err = errors.Join(err, endErr, buffered.Flush()); err != nil {
-		x.cause = causeClientGone
+		x.cause = refusal.CauseClientGone
 		return nil //nolint:nilerr // nobody is left to tell
 	}
 	_ = client.SetDeadline(time.Time{})
 	// What the client sent right behind its request is in the buffer and nowhere else.
 	sent, err := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if err != nil {
-		x.cause = causeClientGone
+		x.cause = refusal.CauseClientGone
 		return nil //nolint:nilerr // nobody is left to tell
 	}
 	// A copy of that is little; the buffer itself would stay as long as the stream.
-	from := end{conn: client, early: bytes.Clone(sent), count: &x.bytesIn}
+	from := end{conn: client, early: bytes.Clone(sent), count: &x.BytesIn}
 	x.handOver(&relay{ctx: ctx, idle: h.settings.limits().StreamIdle, client: from, pod: pod})
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sandbar-dev/sandbar/dataplane/access"
 )
 
 // dial opens a raw connection to the data plane that ends with the test.
@@ -66,7 +68,7 @@ func switcher(early string, then func(net.Conn, *bufio.Reader)) http.Handler {
 func echoWebSocket() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		up := websocket.Upgrader{Subprotocols: []string{"chat"}}
-		conn, err := up.Upgrade(w, r, http.Header{"X-Got-Token": {r.Header.Get(headerControlToken)}, "X-Got-Protocols": {r.Header.Get(protocolHeader)}})
+		conn, err := up.Upgrade(w, r, http.Header{"X-Sandbox-Got-Token": {r.Header.Get(headerControlToken)}, "X-Sandbox-Got-Protocols": {r.Header.Get(access.ProtocolHeader)}})
 		if err != nil {
 			return
 		}
@@ -111,14 +113,14 @@ func TestAWebSocketEchoesThroughProxy(t *testing.T) {
 		for i := range 100 {
 			wantEcho(t, conn, strings.Repeat(strconv.Itoa(i), i*50+1))
 		}
-		if got := res.Header.Get("X-Got-Token"); got != "" {
+		if got := res.Header.Get("X-Sandbox-Got-Token"); got != "" {
 			t.Errorf("proxy got the control token")
 		}
 	})
 	t.Run("with the token in a subprotocol, which the pod does not see", func(t *testing.T) {
-		conn, res := w.websocket(demo+"proxy/ws", nil, bearerProtocolPrefix+base64.RawURLEncoding.EncodeToString([]byte(adminToken)), "chat")
+		conn, res := w.websocket(demo+"proxy/ws", nil, access.BearerProtocolPrefix+base64.RawURLEncoding.EncodeToString([]byte(adminToken)), "chat")
 		wantEcho(t, conn, "hello")
-		if got := res.Header.Get("X-Got-Protocols"); got != "chat" {
+		if got := res.Header.Get("X-Sandbox-Got-Protocols"); got != "chat" {
 			t.Errorf("the pod was offered %q", got)
 		}
 		if conn.Subprotocol() != "chat" {
@@ -128,7 +130,7 @@ func TestAWebSocketEchoesThroughProxy(t *testing.T) {
 	t.Run("a control verb with upgrade gets the control token", func(t *testing.T) {
 		conn, res := w.websocket(demo+"echo", http.Header{"Authorization": {"Bearer " + adminToken}})
 		wantEcho(t, conn, "hello")
-		if got := res.Header.Get("X-Got-Token"); got != controlToken {
+		if got := res.Header.Get("X-Sandbox-Got-Token"); got != controlToken {
 			t.Errorf("the pod got token %q", got)
 		}
 	})

@@ -15,26 +15,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/spans"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 const (
-	// wakeTimeout is how long a request waits for an instance to wake if the Template says nothing.
-	wakeTimeout = time.Minute
 	// probeFirst and probeMost bound the pause between two attempts to reach an app whose pod is
 	// ready: nothing tells when it begins to listen.
 	probeFirst = 50 * time.Millisecond
 	probeMost  = time.Second
+	// listenPatience is how long a request waits for an app to listen, once its pod is ready.
+	listenPatience = 10 * time.Second
 )
-
-// wakeTimeout is how long a request to a sleeping instance of the kind waits.
-func (k *kind) wakeTimeout() time.Duration {
-	if t := k.dataPlane().WakeTimeout; t != nil && t.Duration > 0 {
-		return t.Duration
-	}
-	return wakeTimeout
-}
 
 // suspension says why a runtime instance has no pods; empty when it is meant to have some. What is
 // suspended without a word is so by its tenant: nothing is woken that does not say that it sleeps.
@@ -54,48 +50,53 @@ func suspension(instance *unstructured.Unstructured) sandbarv1alpha1.SuspensionC
 }
 
 // fellAsleep tells whether an instance is suspended by now that was not when it was looked at.
-func fellAsleep(at *place) bool {
-	now := at.kind.instances.get(at.id.Namespace(), at.instance.GetName())
+func fellAsleep(at *locate.Place) bool {
+	now := at.Kind.Instances.Get(at.ID.Namespace(), at.Instance.GetName())
 	return now != nil && suspension(now) != ""
 }
 
-// awake notes that the instance is used, and holds the request while the instance sleeps or wakes.
+// awake has it recorded that the instance is used, and holds the request while the instance sleeps or wakes.
 // It returns the placement as it is then. Nothing of the request's body has been read, and no pod
 // has heard of it.
-func (h *handler) awake(x *exchange, at *place, e sandbarv1alpha1.Endpoint) (*place, *refusal) {
-	cause := suspension(at.instance)
+func (h *handler) awake(x *exchange, at *locate.Place, e sandbarv1alpha1.Endpoint) (*locate.Place, *refusal.Error) {
+	cause := suspension(at.Instance)
 	if cause != "" && cause != sandbarv1alpha1.SuspendedUnused {
 		return nil, suspended(cause) // which is no use of it
 	}
-	writes := h.activity.begin(x, at.id.ID) // and that alone wakes it
-	if cause == "" && !h.wakes.waking(at.id.Namespace()) {
+	x.use = h.activity.Begin(at.ID.ID)
+	if cause != "" {
+		h.wakes.begin(at, at.Kind.WakeTimeout(), h.activity)
+	}
+	if refused := h.activity.Recorded(x.request.Context(), x.use, at.ID.ID); refused != nil { // and that alone wakes it
+		return nil, refused
+	}
+	if cause == "" && !h.wakes.waking(at.ID.Namespace()) {
 		return at, nil
 	}
-	return h.wake(x, at, e, writes && cause != "")
+	return h.wake(x, at, e)
 }
 
-// wake waits for an instance that sleeps or wakes. told is whether what wakes it is written already:
-// it was asleep before that.
-func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint, told bool) (*place, *refusal) {
-	ctx, span := childSpan(x.request.Context(), "wake", trace.SpanKindInternal)
+// wake waits for an instance that sleeps or wakes.
+func (h *handler) wake(x *exchange, at *locate.Place, e sandbarv1alpha1.Endpoint) (*locate.Place, *refusal.Error) {
+	ctx, span := spans.Child(x.request.Context(), "wake", trace.SpanKindInternal)
 	defer span.End()
 	now, state, refused := h.look(ctx, at, x.route, e)
 	if refused != nil || state == instanceUp {
 		return now, refused
 	}
-	timeout := at.kind.wakeTimeout()
-	began := h.wakes.begin(now, timeout, h.activity, told)
+	timeout := at.Kind.WakeTimeout()
+	began := h.wakes.begin(now, timeout, h.activity)
 	if x.waitsInBrowser() {
 		return nil, wakingPage(time.Since(began), timeout)
 	}
-	leave, refused := h.wakes.hold(at.id.Namespace())
+	leave, refused := h.wakes.hold(at.ID.Namespace())
 	if refused != nil {
 		return nil, refused
 	}
 	since := time.Now()
 	refused = h.wait(ctx, x, at, e, timeout)
 	leave()
-	h.metrics.held.observe(heldResult(refused), time.Since(since), x.traceID)
+	h.metrics.Held.Observe(heldResult(refused), time.Since(since), x.traceID)
 	if refused != nil {
 		return nil, refused
 	}
@@ -105,22 +106,23 @@ func (h *handler) wake(x *exchange, at *place, e sandbarv1alpha1.Endpoint, told 
 		return nil, refused
 	}
 	after, refused := h.place(x, g)
-	if refused == nil && after.id != at.id {
-		return nil, notFound(causeNotPlaced)
+	if refused == nil && after.ID != at.ID {
+		return nil, refusal.NotFound(refusal.CauseNotPlaced)
 	}
 	return after, refused
 }
 
 // wait returns nil when the instance can be reached, or says why that is not to be waited for.
-func (h *handler) wait(ctx context.Context, x *exchange, at *place, e sandbarv1alpha1.Endpoint, timeout time.Duration) *refusal {
+func (h *handler) wait(ctx context.Context, x *exchange, at *locate.Place, e sandbarv1alpha1.Endpoint, timeout time.Duration) *refusal.Error {
 	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	again := time.NewTimer(timeout)
 	defer again.Stop()
+	next, done := h.changes.await(at.ID.Namespace())
+	defer done()
 	pause := probeFirst
 	for {
-		// Taken before looking, so that no change is missed in between.
-		changed := h.wakes.changed(at.id.Namespace())
+		changed := next() // before looking, so that no change is missed in between
 		_, state, refused := h.look(ctx, at, x.route, e)
 		if refused != nil || state == instanceUp {
 			return refused
@@ -134,16 +136,16 @@ func (h *handler) wait(ctx context.Context, x *exchange, at *place, e sandbarv1a
 		case <-again.C:
 		case <-deadline.C:
 			if state == instanceDeaf {
-				return nil // its turn to say what it says to everybody whose app does not listen
+				return nil // as if it stayed so
 			}
 			return wakeTimedOut(timeout)
 		case <-h.draining.Done():
-			return unavailable(causeDraining, "this server is shutting down: send the request again", 0, nil)
+			return refusal.Unavailable(refusal.CauseDraining, "this server is shutting down: send the request again", 0, nil)
 		case <-ctx.Done():
 			if refused := causeOf(ctx); refused != nil {
 				return refused
 			}
-			return clientGone(context.Cause(ctx))
+			return access.ClientGone(context.Cause(ctx))
 		}
 	}
 }
@@ -161,12 +163,12 @@ const (
 )
 
 // look tells how far the instance is for this request.
-func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha1.Endpoint) (*place, instanceState, *refusal) {
-	instance := at.kind.instances.get(at.id.Namespace(), at.instance.GetName())
-	if instance == nil || isDeleting(instance) || at.id.Check(instance) != nil {
-		return nil, instanceAway, notFound(causeDeleting)
+func (h *handler) look(ctx context.Context, at *locate.Place, r locate.Route, e sandbarv1alpha1.Endpoint) (*locate.Place, instanceState, *refusal.Error) {
+	instance := at.Kind.Instances.Get(at.ID.Namespace(), at.Instance.GetName())
+	if instance == nil || locate.IsDeleting(instance) || at.ID.Check(instance) != nil {
+		return nil, instanceAway, refusal.NotFound(refusal.CauseDeleting)
 	}
-	now := &place{id: at.id, kind: at.kind, instance: instance}
+	now := &locate.Place{ID: at.ID, Kind: at.Kind, Instance: instance}
 	switch cause := suspension(instance); cause {
 	case "":
 	case sandbarv1alpha1.SuspendedUnused:
@@ -174,9 +176,9 @@ func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha
 	default:
 		return nil, instanceAway, suspended(cause)
 	}
-	to, refused := h.placer.resolve(now, r, e)
+	to, refused := h.resolve(ctx, now, r, e)
 	switch {
-	case refused != nil && refused.cause == causeNotReady:
+	case refused != nil && refused.Cause == refusal.CauseNotReady:
 		return now, instanceAway, nil
 	case refused != nil:
 		return nil, instanceAway, refused
@@ -185,14 +187,18 @@ func (h *handler) look(ctx context.Context, at *place, r route, e sandbarv1alpha
 }
 
 // reachable tells whether a target can be reached.
-func (h *handler) reachable(ctx context.Context, to *target) instanceState {
+func (h *handler) reachable(ctx context.Context, to *locate.Target) instanceState {
 	switch {
 	case !h.isReady(to):
+		h.wakes.away(to)
 		return instanceAway
-	case to.isSubresource() || h.wakes.answered(to):
-	case h.transports.pick(ctx, to) != transport(h.transports.direct):
+	case to.IsSubresource() || h.wakes.answered(to):
+	case h.transports.pick(ctx, to) != TransportDirect:
 		// The API server cannot be asked whether the app listens without sending it something.
 	case h.wakes.probe(ctx, h.transports.direct, to) != nil:
+		if h.wakes.staysDeaf(to) {
+			return instanceUp // its turn to say what it says to everybody whose app does not listen
+		}
 		return instanceDeaf
 	}
 	h.wakes.answer(to)
@@ -200,11 +206,11 @@ func (h *handler) reachable(ctx context.Context, to *target) instanceState {
 }
 
 // isReady tells whether a pod of the target is ready.
-func (h *handler) isReady(to *target) bool {
-	if to.pod != nil {
-		return to.pod.DeletionTimestamp == nil && podReady(to.pod)
+func (h *handler) isReady(to *locate.Target) bool {
+	if to.Pod != nil {
+		return to.Pod.DeletionTimestamp == nil && podReady(to.Pod)
 	}
-	for range h.transports.direct.ready(to.namespace, to.service, to.port) {
+	for range h.transports.direct.ready(to.Destination()) {
 		return true
 	}
 	return false
@@ -222,35 +228,35 @@ func podReady(pod *corev1.Pod) bool {
 // waitsInBrowser tells whether a person waits for a page of a preview, who had better see that
 // something happens. Nothing is lost by not holding it: the page loads itself again.
 func (x *exchange) waitsInBrowser() bool {
-	return x.onPreview && x.request.Method == http.MethodGet && !isUpgrade(x.request.Header) && preview.WantsPage(x.request.Header)
+	return x.onPreview && x.request.Method == http.MethodGet && !access.IsUpgrade(x.request.Header) && preview.WantsPage(x.request.Header)
 }
 
 // suspended refuses what does not wake an instance.
-func suspended(cause sandbarv1alpha1.SuspensionCause) *refusal {
-	e := &refusal{code: http.StatusConflict, reason: metav1.StatusReasonConflict}
+func suspended(cause sandbarv1alpha1.SuspensionCause) *refusal.Error {
+	e := &refusal.Error{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 	if cause == sandbarv1alpha1.SuspendedExpired {
-		e.cause = causeExpired
-		e.message = "the instance's time is over: set a later spec.lifecycle.shutdownTime to have it back"
+		e.Cause = refusal.CauseExpired
+		e.Message = "the instance's time is over: set a later spec.lifecycle.shutdownTime to have it back"
 	} else {
-		e.cause = causeSuspended
-		e.message = "the instance is suspended by its tenant: set its spec.suspended to false to resume it"
+		e.Cause = refusal.CauseSuspended
+		e.Message = "the instance is suspended by its tenant: set its spec.suspended to false, or run sandbar resume, to resume it"
 	}
 	return e
 }
 
-func wakeTimedOut(limit time.Duration) *refusal {
-	return unavailable(causeWakeTimeout, fmt.Sprintf("the instance was asleep and did not wake within %s; it goes on waking: try again, and look at its conditions if that does not help", limit), 5*time.Second, nil)
+func wakeTimedOut(limit time.Duration) *refusal.Error {
+	return refusal.Unavailable(refusal.CauseWakeTimeout, fmt.Sprintf("the instance was asleep and did not wake within %s; it goes on waking: try again, and look at its conditions if that does not help", limit), 5*time.Second, nil)
 }
 
 // wakingPage is for a person in front of a browser. The longer it takes, the rarer the page is
 // loaded again.
-func wakingPage(took, limit time.Duration) *refusal {
+func wakingPage(took, limit time.Duration) *refusal.Error {
 	const slowly = 30 * time.Second
 	switch {
 	case took > limit:
-		return unavailable(causeWakeTimeout, fmt.Sprintf("the sandbox was asleep and did not wake within %s. This page tries again every %s; if that does not help, look at the sandbox's conditions", limit, slowly), slowly, nil)
+		return refusal.Unavailable(refusal.CauseWakeTimeout, fmt.Sprintf("the sandbox was asleep and did not wake within %s. This page tries again every %s; if that does not help, look at the sandbox's conditions", limit, slowly), slowly, nil)
 	case took > 10*time.Second:
-		return unavailable(causeWaking, "the sandbox was asleep and is waking, which takes longer than usual. This page loads the preview by itself", 3*time.Second, nil)
+		return refusal.Unavailable(refusal.CauseWaking, "the sandbox was asleep and is waking, which takes longer than usual. This page loads the preview by itself", 3*time.Second, nil)
 	}
-	return unavailable(causeWaking, "the sandbox was asleep and is waking. This page loads the preview by itself", time.Second, nil)
+	return refusal.Unavailable(refusal.CauseWaking, "the sandbox was asleep and is waking. This page loads the preview by itself", time.Second, nil)
 }

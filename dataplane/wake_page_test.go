@@ -11,6 +11,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // hostilePath would run if the page showed anything of the request.
@@ -98,12 +99,12 @@ func TestTheLongerAWakeTakesTheRarerThePageLoadsItself(t *testing.T) {
 		cause   string
 		seconds int
 	}{
-		0:                {causeWaking, 1},
-		11 * time.Second: {causeWaking, 3},
-		61 * time.Second: {causeWakeTimeout, 30},
+		0:                {refusal.CauseWaking, 1},
+		11 * time.Second: {refusal.CauseWaking, 3},
+		61 * time.Second: {refusal.CauseWakeTimeout, 30},
 	} {
-		if e := wakingPage(took, time.Minute); e.cause != want.cause || e.refresh() != want.seconds || e.code != http.StatusServiceUnavailable {
-			t.Errorf("after %s: %s, again after %d s", took, e.cause, e.refresh())
+		if e := wakingPage(took, time.Minute); e.Cause != want.cause || e.Refresh() != want.seconds || e.Code != http.StatusServiceUnavailable {
+			t.Errorf("after %s: %s, again after %d s", took, e.Cause, e.Refresh())
 		}
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -56,7 +58,7 @@ func (w *world) suspend(cause sandbarv1alpha1.SuspensionCause) {
 		w.t.Fatal(err)
 	}
 	eventually(w.t, "the data plane knows", func() bool {
-		known := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"}).instances.get(demoID.Namespace(), "demo")
+		known := w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}).Instances.Get(demoID.Namespace(), "demo")
 		return known != nil && suspension(known) == cause
 	})
 }
@@ -306,6 +308,52 @@ func TestARequestWaitsUntilTheAppListens(t *testing.T) {
 	}
 }
 
+// A request to an app that does not listen at all gets the usual error soon, and not when the time for an
+// instance to wake is over, which is a minute, and ten at most.
+func TestAnAppThatDoesNotListenAfterAWakeIsToldOfSoon(t *testing.T) {
+	address := unheardAddress(t)
+	_, port, _ := net.SplitHostPort(address)
+	rule := "does not accept connections on port " + port + ": is its process listening? It must listen at that port, on all addresses (0.0.0.0 or ::) and not on loopback"
+	w := newPreviewWorld(t, nil, asleep, wakesWithin(10*time.Minute), func(s *setup) { s.backendAddress = address })
+	w.server.handler.wakes.patience = 300 * time.Millisecond
+	got := w.later("POST", demo+"proxy", "x")
+	w.holds(1)
+	w.wakeUp()
+	answer := <-got
+	if answer.code != http.StatusBadGateway || !strings.Contains(answer.body, rule) {
+		t.Errorf("got %d %s", answer.code, answer.body)
+	}
+	began := time.Now()
+	if answer := <-w.later("POST", demo+"proxy", "x"); answer.code != http.StatusBadGateway || time.Since(began) > 5*time.Second {
+		t.Errorf("the next one: %d %s", answer.code, answer.body)
+	}
+	res, page := w.browse(http.MethodGet, "/", w.enter(w.link("")), navigating)
+	if res.StatusCode != http.StatusBadGateway || !strings.Contains(page, rule) {
+		t.Errorf("a browser: %d %s", res.StatusCode, page)
+	}
+}
+
+// What was seen of one pod says nothing of the next one.
+func TestAPodThatTakesTheDeafOnesPlaceHasItsTime(t *testing.T) {
+	w := newWorld(t, nil, asleep, func(s *setup) { s.backendAddress = unheardAddress(t) })
+	k := w.server.handler.wakes
+	k.patience = 20 * time.Millisecond
+	to := &locate.Target{Namespace: demoID.Namespace(), Service: "preview", Port: "preview"}
+	if k.staysDeaf(to) {
+		t.Error("an app has no time at all")
+	}
+	eventually(t, "its patience ends", func() bool { return k.staysDeaf(to) })
+	k.enter(to.Namespace, time.Minute)
+	k.answer(to)
+	k.away(to)
+	if k.staysDeaf(to) {
+		t.Error("the next pod has no time")
+	}
+	if k.answered(to) {
+		t.Error("the next pod is taken for one that accepts connections")
+	}
+}
+
 // Another replica may have woken the instance: this one sees only that it resumes.
 func TestARequestToAnInstanceThatResumesWaits(t *testing.T) {
 	w := newWorld(t, &counter{}, asleep)
@@ -341,7 +389,7 @@ func TestWhatWaitsHearsWhyItIsNotServed(t *testing.T) {
 		"the pod does not come":    {func(w *world) { w.suspend("") }, 300 * time.Millisecond, 503, "did not wake within 300ms", "wake_timeout"},
 		"the caller may no more": {func(w *world) {
 			w.kcp.grant(adminToken)
-			w.server.handler.authorizer.forget("cluster1", time.Now())
+			w.server.handler.authorizer.Forget("cluster1", time.Now())
 			w.wakeUp()
 		}, time.Minute, 403, "access denied", "denied"},
 		"the server drains": {func(w *world) { w.server.drain() }, time.Minute, 503, "shutting down", "draining"},
@@ -377,7 +425,7 @@ func TestACallerThatLeavesFreesItsPlace(t *testing.T) {
 	leave()
 	<-got
 	w.holds(0)
-	eventually(t, "the reason is logged", func() bool { return w.lastReason() == causeClientGone })
+	eventually(t, "the reason is logged", func() bool { return w.lastReason() == refusal.CauseClientGone })
 }
 
 func TestWhatDoesNotSleepIsNotWoken(t *testing.T) {
@@ -438,15 +486,15 @@ func (w *world) wantMetrics(lines ...string) {
 // A request to an instance that is awake, which is nearly every one, pays next to nothing.
 func TestAnAwakeInstanceCostsNoAllocation(t *testing.T) {
 	w := newWorld(t, &counter{})
-	x := &exchange{}
+	x := &exchange{request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)}
 	instance := kroInstance(demoID, "demo", nil)
-	at := &place{id: demoID.Locate(), instance: instance}
+	at := &locate.Place{ID: demoID.Locate(), Instance: instance}
 	var refused atomic.Bool
 	if n := testing.AllocsPerRun(100, func() {
 		if _, r := w.server.handler.awake(x, at, sandbarv1alpha1.Endpoint{}); r != nil {
 			refused.Store(true)
 		}
-		x.use.end(time.Now())
+		x.use.End(time.Now())
 	}); n > 0 || refused.Load() {
 		t.Errorf("%v allocations; refused: %v", n, refused.Load())
 	}

@@ -11,19 +11,27 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
+	"github.com/sandbar-dev/sandbar/dataplane/limit"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // wakes are the instances that wake, as far as this replica knows: somebody asked for them here
 // while they slept, or the informers saw them resume. Each is forgotten after a while; requests to
 // all others pay one look at an atomic number.
 type wakes struct {
-	limits  func() *Limits
-	metrics *metrics
+	limits  func() *limit.Limits
+	changes *changes
+	metrics *record.Metrics
 	probes  singleflight.Group
-	some    atomic.Int64
+	// patience is for how long an app may be deaf; tests have a shorter one.
+	patience time.Duration
+	some     atomic.Int64
 
 	// mu guards what follows.
 	mu sync.Mutex
@@ -38,17 +46,17 @@ type wake struct {
 	// asked is set when a request here found the instance asleep.
 	asked    bool
 	resource string
-	// changed is closed when something of the placement changes, and replaced.
-	changed chan struct{}
 	// held counts the requests that wait.
 	held int
-	// answered are the targets that were seen to accept connections.
+	// answered are the targets that were seen to accept connections, deaf those whose pod is ready and
+	// accepts none, by the time at which that was seen first.
 	answered map[string]bool
+	deaf     map[string]time.Time
 	forget   *time.Timer
 }
 
-func newWakes(limits func() *Limits, m *metrics) *wakes {
-	return &wakes{limits: limits, metrics: m, all: map[string]*wake{}}
+func newWakes(limits func() *limit.Limits, c *changes, m *record.Metrics) *wakes {
+	return &wakes{limits: limits, changes: c, metrics: m, patience: listenPatience, all: map[string]*wake{}}
 }
 
 // waking tells whether the instance may be on its way back.
@@ -61,18 +69,16 @@ func (w *wakes) waking(namespace string) bool {
 	return w.all[namespace] != nil
 }
 
-// begin notes that a request found an instance asleep, or on its way back, and tells since when it
-// wakes. The first one has the use of it written at once, whatever was written before it was
-// asleep: however many requests come, that is one wake. told is whether that is done.
-func (w *wakes) begin(at *place, timeout time.Duration, a *activity, told bool) time.Time {
+// begin notes that a request found an instance asleep, or on its way back, and returns since when it
+// wakes. The first one has the use of it recorded once more if it was recorded before it was asleep:
+// however many requests come, that is one wake.
+func (w *wakes) begin(at *locate.Place, timeout time.Duration, a *lifecycle.Activity) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.enter(at.id.Namespace(), timeout)
-	if !k.asked && suspension(at.instance) != "" {
-		k.asked, k.resource = true, at.kind.resource.Resource
-		if !told {
-			a.due.Add(at.id.ID)
-		}
+	k := w.enter(at.ID.Namespace(), timeout)
+	if !k.asked && suspension(at.Instance) != "" {
+		k.asked, k.resource = true, at.Kind.Resource.Resource
+		a.Wake(at.ID.ID)
 	}
 	return k.began
 }
@@ -81,7 +87,7 @@ func (w *wakes) begin(at *place, timeout time.Duration, a *activity, told bool) 
 func (w *wakes) enter(namespace string, timeout time.Duration) *wake {
 	k := w.all[namespace]
 	if k == nil {
-		k = &wake{began: time.Now(), changed: make(chan struct{}), answered: map[string]bool{}}
+		k = &wake{began: time.Now(), answered: map[string]bool{}, deaf: map[string]time.Time{}}
 		// Twice as long as requests wait, so that a page can say that it has failed.
 		k.forget = time.AfterFunc(2*timeout, func() { w.expire(namespace, k, timeout) })
 		w.all[namespace] = k
@@ -110,99 +116,103 @@ func (w *wakes) remove(namespace string, k *wake) {
 }
 
 // hold counts a request that waits, if there is room; leave must be called when it does no more.
-func (w *wakes) hold(namespace string) (leave func(), refused *refusal) {
+func (w *wakes) hold(namespace string) (leave func(), refused *refusal.Error) {
 	limits := w.limits()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.enter(namespace, wakeTimeout)
+	k := w.enter(namespace, locate.DefaultWakeTimeout)
 	if k.held >= limits.InstanceHeld {
-		return nil, tooMany(causeHeld, fmt.Sprintf("the instance is waking and %d requests wait for it, which is its limit: send it again in a moment", limits.InstanceHeld), time.Second)
+		return nil, refusal.TooMany(refusal.CauseHeld, fmt.Sprintf("the instance is waking and %d requests wait for it, which is its limit: send it again in a moment", limits.InstanceHeld), time.Second)
 	}
 	if w.held >= limits.ServerHeld {
-		return nil, tooMany(causeHeld, fmt.Sprintf("%d requests wait for instances that wake, which is the server's limit: send it again in a moment", limits.ServerHeld), time.Second)
+		return nil, refusal.TooMany(refusal.CauseHeld, fmt.Sprintf("%d requests wait for instances that wake, which is the server's limit: send it again in a moment", limits.ServerHeld), time.Second)
 	}
 	k.held++
 	w.held++
-	w.metrics.holding.Inc()
+	w.metrics.Holding.Inc()
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		k.held--
 		w.held--
-		w.metrics.holding.Dec()
+		w.metrics.Holding.Dec()
 	}, nil
 }
 
-// changed returns what is closed at the next change of the placement.
-func (w *wakes) changed(namespace string) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.enter(namespace, wakeTimeout).changed
-}
-
-func targetKey(to *target) string {
-	if to.pod != nil {
-		return to.port + "." + to.pod.Name + "." + to.subresource
+func targetKey(to *locate.Target) string {
+	if to.Pod != nil {
+		return to.Port + "." + to.Pod.Name + "." + to.Subresource
 	}
-	return to.port + "." + to.service
+	return to.Port + "." + to.Service
 }
 
 // answered tells whether the target was seen to accept connections since the instance woke.
-func (w *wakes) answered(to *target) bool {
+func (w *wakes) answered(to *locate.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.all[to.namespace]
+	k := w.all[to.Namespace]
 	return k != nil && k.answered[targetKey(to)]
 }
 
 // answer notes that the target can be reached.
-func (w *wakes) answer(to *target) {
+func (w *wakes) answer(to *locate.Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.all[to.namespace]
+	k := w.all[to.Namespace]
 	if k == nil {
 		return
 	}
 	k.answered[targetKey(to)] = true
 	if k.asked {
 		k.asked = false
-		w.metrics.wakes.observe(k.resource, time.Since(k.began), "")
+		w.metrics.Wakes.Observe(k.resource, time.Since(k.began), "")
+	}
+}
+
+// staysDeaf notes that a target's pod is ready and accepts no connection, and reports whether that has
+// been so for longer than an app takes to begin. A pod whose runner is ready before its app shall not
+// fail the request that wakes it; an app that never listens shall not hold each one for a minute.
+func (w *wakes) staysDeaf(to *locate.Target) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k, key := w.enter(to.Namespace, locate.DefaultWakeTimeout), targetKey(to)
+	since, known := k.deaf[key]
+	if !known {
+		since = time.Now()
+		k.deaf[key] = since
+	}
+	return time.Since(since) >= w.patience
+}
+
+// away notes that a target has no ready pod: what was seen of a former one says nothing of the next.
+func (w *wakes) away(to *locate.Target) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k := w.all[to.Namespace]; k != nil {
+		delete(k.answered, targetKey(to))
+		delete(k.deaf, targetKey(to))
 	}
 }
 
 // probe tries whether the app accepts a connection, once for all who ask at the same time.
-func (w *wakes) probe(ctx context.Context, d *direct, to *target) error {
-	host := d.address(to).Host
-	_, err, _ := w.probes.Do(host, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
-		defer cancel()
-		conn, _, err := d.Dial(ctx, host)
-		if err != nil {
-			return nil, err
-		}
-		return nil, conn.Close()
+func (w *wakes) probe(ctx context.Context, d *direct, to *locate.Target) error {
+	_, err, _ := w.probes.Do(to.Destination().Host(), func() (any, error) {
+		return nil, d.reach(context.WithoutCancel(ctx), to.Destination())
 	})
 	return err
-}
-
-// parts is told what an informer sees of placements; requests that wait look again.
-func (w *wakes) parts() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: w.stir, UpdateFunc: func(_, obj any) { w.stir(obj) }, DeleteFunc: w.stir,
-	}
 }
 
 // instances is told what the informers see of the instances of all kinds.
 func (w *wakes) instances() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: w.stir, DeleteFunc: w.stir,
+		AddFunc: w.changes.stir, DeleteFunc: w.changes.stir,
 		UpdateFunc: func(old, obj any) {
 			before, _ := old.(*unstructured.Unstructured)
 			after, _ := obj.(*unstructured.Unstructured)
 			if before != nil && after != nil {
 				w.turned(after.GetNamespace(), suspension(before) != "", suspension(after) != "")
 			}
-			w.stir(obj)
+			w.changes.stir(obj) // who looks again finds what has turned
 		},
 	}
 }
@@ -218,31 +228,11 @@ func (w *wakes) turned(namespace string, was, is bool) {
 	k := w.all[namespace]
 	switch {
 	case !is:
-		w.enter(namespace, wakeTimeout)
+		w.enter(namespace, locate.DefaultWakeTimeout)
 	case k != nil && k.held == 0:
 		w.remove(namespace, k)
 	case k != nil:
-		k.began, k.answered = time.Now(), map[string]bool{}
-	}
-}
-
-// stir has requests that wait for a placement look again.
-func (w *wakes) stir(obj any) {
-	if w.some.Load() == 0 {
-		return
-	}
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	object, ok := obj.(metav1.Object)
-	if !ok {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if k := w.all[object.GetNamespace()]; k != nil {
-		close(k.changed)
-		k.changed = make(chan struct{})
+		k.began, k.answered, k.deaf = time.Now(), map[string]bool{}, map[string]time.Time{}
 	}
 }
 
@@ -256,13 +246,13 @@ func (w *wakes) stop() {
 }
 
 // Results of waiting for an instance, for the metric.
-func heldResult(refused *refusal) string {
+func heldResult(refused *refusal.Error) string {
 	switch {
 	case refused == nil:
 		return "served"
-	case refused.cause == causeWakeTimeout:
+	case refused.Cause == refusal.CauseWakeTimeout:
 		return "timeout"
-	case refused.cause == causeClientGone:
+	case refused.Cause == refusal.CauseClientGone:
 		return "client_gone"
 	}
 	return "refused"

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -36,6 +37,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -110,6 +112,10 @@ type setup struct {
 	provider []runtime.Object
 	// nowhere makes the demo's endpoints unreachable.
 	backendAddress string
+	// changePod changes the demo's pod.
+	changePod func(*corev1.Pod)
+	// tokens are those of the demo's Secret; empty and not nil means that there is no Secret.
+	tokens []string
 	// suspended says why the demo is suspended; then no pod of it is ready.
 	suspended sandbarv1alpha1.SuspensionCause
 	// logLevel is LevelDebug unless a test changes it.
@@ -139,6 +145,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 		s.backendAddress = pod.Listener.Addr().String()
 	}
 	objects, instance := placementObjects(t, demoID, "demo", s.backendAddress), kroInstance(demoID, "demo", s.status)
+	objects = s.adapt(objects)
 	if s.suspended != "" {
 		putToSleep(objects, instance, s.suspended)
 	}
@@ -180,6 +187,28 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 	w.server.direct.permit = func(netip.Addr) bool { return true }
 	w.start()
 	return w
+}
+
+// adapt changes the objects of the demo's placement as a test wants them.
+func (s *setup) adapt(objects []runtime.Object) (adapted []runtime.Object) {
+	for _, obj := range objects {
+		switch o := obj.(type) {
+		case *corev1.Pod:
+			if s.changePod != nil {
+				s.changePod(o)
+			}
+		case *corev1.Secret:
+			switch {
+			case s.tokens == nil:
+			case len(s.tokens) == 0:
+				continue
+			default:
+				o.Data[placement.ControlTokenKey] = []byte(s.tokens[0])
+			}
+		}
+		adapted = append(adapted, obj)
+	}
+	return adapted
 }
 
 func (w *world) start() {
@@ -353,21 +382,35 @@ func placementObjects(t testing.TB, id placement.ID, name, address string) []run
 		slice.Labels[discoveryv1.LabelServiceName] = service
 		number, portName, protocol := int32(port), service, corev1.ProtocolTCP
 		objects = append(objects,
-			&corev1.Service{ObjectMeta: placementMeta(id, service), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: service, Port: 80}}}},
+			&corev1.Service{ObjectMeta: placementMeta(id, service), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo"}, Ports: []corev1.ServicePort{{Name: service, Port: 80}}}},
 			&discoveryv1.EndpointSlice{
 				ObjectMeta: slice, AddressType: discoveryv1.AddressTypeIPv4,
 				Ports:     []discoveryv1.EndpointPort{{Name: &portName, Port: &number, Protocol: &protocol}},
-				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}}},
+				Endpoints: []discoveryv1.Endpoint{endpointOf(placedPod(id, "pod-0", host, number), nil)},
 			},
 		)
 	}
 	return objects
 }
 
+// endpointOf is the endpoint that a slice has for a pod.
+func endpointOf(pod *corev1.Pod, ready *bool) discoveryv1.Endpoint {
+	e := discoveryv1.Endpoint{
+		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Conditions: discoveryv1.EndpointConditions{Ready: ready},
+	}
+	for _, ip := range pod.Status.PodIPs {
+		e.Addresses = append(e.Addresses, ip.IP)
+	}
+	return e
+}
+
 // placedPod is a Pod whose first container runs and has a port; the second has ended.
 func placedPod(id placement.ID, name, ip string, port int32) *corev1.Pod {
+	meta := placementMeta(id, name)
+	meta.UID = types.UID("uid-of-" + name + "-of-" + string(id.UID))
 	return &corev1.Pod{
-		ObjectMeta: placementMeta(id, name),
+		ObjectMeta: meta,
 		Spec: corev1.PodSpec{Containers: []corev1.Container{
 			{Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
 			{Name: "side"},
@@ -393,6 +436,8 @@ func (w *world) newPlacement(id placement.ID, name, address string) {
 			_, err = w.runtime.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
 		case *corev1.Secret:
 			_, err = w.runtime.CoreV1().Secrets(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		case *corev1.Pod:
+			_, err = w.runtime.CoreV1().Pods(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		case *corev1.Service:
 			_, err = w.runtime.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		case *discoveryv1.EndpointSlice:
@@ -407,9 +452,10 @@ func (w *world) newPlacement(id placement.ID, name, address string) {
 		w.t.Fatal(err)
 	}
 	eventually(w.t, "the data plane knows the placement", func() bool {
-		k := w.server.kinds.find(route{group: "sandbar.dev", version: "v1alpha1", resource: "sandboxrunners"})
-		return k.instances.get(id.Namespace(), name) != nil && len(slices.Collect(w.server.cache.endpointSlices(id.Namespace(), "preview"))) > 0 &&
-			lookup[corev1.Namespace](w.server.cache.namespaces, id.Namespace()) != nil
+		k := w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"})
+		return k.Instances.Get(id.Namespace(), name) != nil && len(slices.Collect(w.server.cache.EndpointSlices(id.Namespace(), "preview"))) > 0 &&
+			locate.Lookup[corev1.Pod](w.server.cache.Pods, id.Namespace()+"/pod-0") != nil &&
+			locate.Lookup[corev1.Namespace](w.server.cache.Namespaces, id.Namespace()) != nil
 	})
 }
 

@@ -7,9 +7,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,8 +23,28 @@ import (
 // browser is a real browser without a window, with a profile of its own.
 type browser struct{ ctx context.Context }
 
-// newBrowser starts a browser. It trusts the stack's certificate, which no browser has a reason to.
+// newBrowser starts a browser of a person who has made it trust the stack's CA, as docs/previews.md says.
 func newBrowser(t *testing.T) browser {
+	t.Helper()
+	return newBrowserOf(t, trustingHome(t))
+}
+
+// trustingHome is the home of a person whose browsers trust the stack's CA.
+func trustingHome(t *testing.T) string {
+	t.Helper()
+	home := t.TempDir()
+	store := filepath.Join(home, ".pki", "nssdb")
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "certutil", "-d", "sql:"+store, "-A", "-t", "C,,", "-n", "stack", "-i", world.CAFile).CombinedOutput(); err != nil {
+		t.Fatalf("making a browser trust the stack's CA (Debian's package libnss3-tools): %v: %s", err, out)
+	}
+	return home
+}
+
+// newBrowserOf starts the browser of the person whose home it is. It trusts what this person trusts.
+func newBrowserOf(t *testing.T, home string) browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserDataDir(t.TempDir()),
@@ -29,7 +52,7 @@ func newBrowser(t *testing.T) browser {
 		chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("ignore-certificate-errors", true),
+		chromedp.Env("HOME="+home),
 		chromedp.WindowSize(1000, 600),
 	)
 	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
@@ -126,11 +149,50 @@ func (p *tab) screenshot(name string) {
 	if dir == "" {
 		return
 	}
-	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600)
-	}
-	if err != nil {
+	if err := limited(p.ctx, func(ctx context.Context) error {
+		picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600)
+	}); err != nil {
 		p.t.Errorf("taking a picture: %v", err)
 	}
+}
+
+// terminalPicture keeps a picture of what a program has written on a terminal, as screenshot does. The
+// command line writes plain text, and no colours.
+func (b browser) terminalPicture(t *testing.T, name, text string) {
+	t.Helper()
+	if os.Getenv("SCREENSHOTS") == "" {
+		return
+	}
+	page := `<!doctype html><meta charset="utf-8"><style>body{margin:0;background:#1b1d23}` +
+		`pre{margin:0;padding:1.2rem 1.5rem;color:#e4e6eb;font:15px/1.45 monospace;white-space:pre-wrap;overflow-wrap:anywhere}</style>` +
+		`<pre>` + html.EscapeString(text) + `</pre>`
+	p := b.open(t, "data:text/html;base64,"+base64.StdEncoding.EncodeToString([]byte(page)))
+	height := eval[int64](p, "document.querySelector('pre').offsetHeight")
+	if err := limited(p.ctx, func(ctx context.Context) error {
+		_, err := chromedp.Run(ctx, chromedp.EmulateViewport(1000, height))
+		return err
+	}); err != nil {
+		t.Fatalf("sizing the picture: %v", err)
+	}
+	p.screenshot(name)
+}
+
+// console is what the browser's console shows of the tab from now on, a message a line with its type.
+func (p *tab) console(t *testing.T) *screen {
+	t.Helper()
+	lines := &screen{}
+	messages := chromedp.Console(p.ctx)
+	go func() {
+		for message, err := range messages {
+			if err != nil {
+				return // the tab has ended
+			}
+			fmt.Fprintln(lines, message)
+		}
+	}()
+	return lines
 }

@@ -70,7 +70,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 		out, notes, stop := s.begin("dev", "web", s.dir, "--create")
 		await(t, notes, "is being resumed")
 		await(t, out, "mended")
-		if code := stop(); code != 0 {
+		if code := stop(); code != 130 {
 			t.Errorf("dev ended with %d: %s", code, notes)
 		}
 		box.waitReady()

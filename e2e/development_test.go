@@ -118,7 +118,7 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 		s.writeAt("api", "server.py", strings.ReplaceAll(component(t, "api")["server.py"], "Hello from the API", "Edited on disk"))
 		app.waitGreeting(c, "Edited on disk")
 		await(t, out, "api | api: listening on 8000")
-		if code := stop(); code != 0 {
+		if code := stop(); code != 130 {
 			t.Errorf("dev ended with %d: %s", code, notes)
 		}
 		app.edit(c, "Edited while it runs")
@@ -275,6 +275,7 @@ func (tn *tenant) waitServed(gvr schema.GroupVersionResource) {
 		_, err := tn.dyn.Resource(gvr).Namespace("default").List(tn.t.Context(), metav1.ListOptions{})
 		return err
 	})
+	tn.waitRight(gvr)
 }
 
 // component is the path of a component's verbs.

@@ -7,14 +7,18 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -83,6 +87,204 @@ func TestForgedReferences(t *testing.T) {
 		}
 	})
 	t.Run("a runtime instance whose status points elsewhere is refused", func(t *testing.T) { forgedRuntimeStatus(t, box, c) })
+}
+
+// TestForgedEndpoints: an attacker who can write EndpointSlices, or Pods and their status, in a placement
+// cannot lead a request anywhere else: not to the data plane's own machine, not to the API server, not to another
+// tenant's sandbox. Nothing but a pod of the placement even gets a connection.
+func TestForgedEndpoints(t *testing.T) {
+	tn, other := newTenant(t, "alice"), newTenant(t, "bob")
+	box, theirs := tn.runner("web"), other.runner("web")
+	box.waitReady()
+	theirs.waitReady()
+	c, d := callAs(t, tn.token), callAs(t, other.token)
+	box.deploy(c, "alice's")
+	theirs.deploy(d, "bob's")
+	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
+	own, foreign := onlyPod(t, kube, box), onlyPod(t, kube, theirs)
+	trap := setTrap(t)
+	ofOwn := &corev1.ObjectReference{Kind: "Pod", Namespace: own.Namespace, Name: own.Name, UID: own.UID}
+	for name, forged := range map[string]discoveryv1.Endpoint{
+		"that names no pod":                     {Addresses: []string{trap.ip}},
+		"that is the API server":                {Addresses: []string{apiServerOf(t, kube)}, TargetRef: ofOwn},
+		"that says it were the sandbox's pod":   {Addresses: []string{trap.ip}, TargetRef: ofOwn},
+		"that is another tenant's pod":          {Addresses: []string{foreign.Status.PodIP}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: foreign.Namespace, Name: foreign.Name, UID: foreign.UID}},
+		"that is another's, under its own name": {Addresses: []string{foreign.Status.PodIP}, TargetRef: ofOwn},
+		"that is a former pod":                  {Addresses: []string{trap.ip}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: own.Namespace, Name: own.Name, UID: "a-former-one"}},
+		"that is a node":                        {Addresses: []string{trap.ip}, TargetRef: &corev1.ObjectReference{Kind: "Node", Name: own.Spec.NodeName}},
+		"that is a pod whose status lies":       lyingPod(t, kube, box, trap.ip),
+	} {
+		t.Run("an endpoint "+name, func(t *testing.T) {
+			c := c.on(t)
+			for service, port := range map[string]int32{"control": trap.port, "preview": trap.port} {
+				if strings.Contains(name, "another") {
+					port = map[string]int32{"control": 7070, "preview": 3000}[service]
+				}
+				forge(t, kube, box, service, port, forged)
+			}
+			for range 20 { // the true endpoint is one of two, and tried in random order
+				c := callAs(t, tn.token)
+				if body := c.want(http.StatusOK, http.MethodGet, box.base()+"/proxy/version", nil); !strings.Contains(body, "alice's") {
+					t.Fatalf("alice reached %s", body)
+				}
+				c.want(http.StatusOK, http.MethodGet, box.base()+"/env", nil)
+			}
+			if _, err := box.exec(t.Context(), c, world.URL, "true"); err != nil {
+				t.Error(err)
+			}
+			if n := trap.taken.Load(); n != 0 {
+				t.Errorf("%d connections went into the trap", n)
+			}
+		})
+	}
+	t.Run("and where there is no other, a request is refused", func(t *testing.T) {
+		c := c.on(t)
+		forge(t, kube, box, "control", trap.port, discoveryv1.Endpoint{Addresses: []string{trap.ip}})
+		resume, err := world.Stack.Pause(t.Context(), "kro")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := resume(); err != nil {
+				t.Errorf("resuming kro: %v", err)
+			}
+		}()
+		selector := []byte(`{"spec":{"selector":{"app.kubernetes.io/name":"nobody"}}}`)
+		if _, err := kube.CoreV1().Services(own.Namespace).Patch(t.Context(), "control", types.MergePatchType, selector, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, "the forged endpoint is refused", func() error {
+			code, body := c.do(http.MethodPost, box.base()+"/sync", []byte(`{}`))
+			if code != http.StatusBadGateway || strings.Contains(body, trap.ip) {
+				return fmt.Errorf("code %d: %s", code, body)
+			}
+			return nil
+		})
+		if n := trap.taken.Load(); n != 0 {
+			t.Errorf("%d connections went into the trap", n)
+		}
+		metrics, err := world.Metrics(t.Context())
+		if err != nil || strings.Contains(metrics, `refusals_total{reason="foreign_reference"} 0`) {
+			t.Errorf("nothing is counted: %v", err)
+		}
+	})
+}
+
+func onlyPod(t *testing.T, kube kubernetes.Interface, box *instance) *corev1.Pod {
+	t.Helper()
+	pods, err := kube.CoreV1().Pods(box.id.Namespace()).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("%d pods: %v", len(pods.Items), err)
+	}
+	return &pods.Items[0]
+}
+
+// apiServerOf is the address at which pods reach the API server.
+func apiServerOf(t *testing.T, kube kubernetes.Interface) string {
+	t.Helper()
+	service, err := kube.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service.Spec.ClusterIP
+}
+
+// trap is a server of this machine's, at an address that is not loopback, which counts who comes.
+type trap struct {
+	ip    string
+	port  int32
+	taken atomic.Int64
+}
+
+func setTrap(t *testing.T) *trap {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() || network.IP.To4() == nil {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(network.IP.String(), "0"))
+		if err != nil {
+			continue
+		}
+		made := &trap{ip: network.IP.String(), port: int32(l.Addr().(*net.TCPAddr).Port)}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				made.taken.Add(1)
+				conn.Close()
+			}
+		}()
+		return made
+	}
+	t.Fatal("this machine has no address but loopback")
+	return nil
+}
+
+// forge adds a slice with an endpoint to a Service of the sandbox's, until the test ends.
+func forge(t *testing.T, kube kubernetes.Interface, box *instance, service string, port int32, endpoint discoveryv1.Endpoint) {
+	t.Helper()
+	ready := true
+	endpoint.Conditions.Ready = &ready
+	slices := kube.DiscoveryV1().EndpointSlices(box.id.Namespace())
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{GenerateName: "forged-", Labels: box.id.Labels("sandbox-runner")},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{endpoint},
+		Ports: []discoveryv1.EndpointPort{{Name: &service, Port: &port}},
+	}
+	slice.Labels[discoveryv1.LabelServiceName] = service
+	made, err := slices.Create(t.Context(), slice, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := slices.Delete(context.Background(), made.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("deleting the forged slice: %v", err)
+		}
+	})
+}
+
+// lyingPod is a pod of the placement that runs nowhere, and whose status says that it ran at an address of
+// its node.
+func lyingPod(t *testing.T, kube kubernetes.Interface, box *instance, ip string) discoveryv1.Endpoint {
+	t.Helper()
+	pods := kube.CoreV1().Pods(box.id.Namespace())
+	no, yes := false, true
+	user := int64(1000)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "liar", Labels: box.id.Labels("sandbox-runner")},
+		Spec: corev1.PodSpec{
+			NodeName: "nowhere", AutomountServiceAccountToken: &no,
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes, RunAsUser: &user, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "none",
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		now := int64(0)
+		_ = pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+	})
+	status := []byte(`{"status":{"phase":"Running","hostIP":"` + ip + `","hostIPs":[{"ip":"` + ip + `"}],"podIP":"` + ip + `","podIPs":[{"ip":"` + ip + `"}],` +
+		`"conditions":[{"type":"Ready","status":"True"}]}}`)
+	if pod, err = pods.Patch(t.Context(), pod.Name, types.MergePatchType, status, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	return discoveryv1.Endpoint{
+		Addresses: []string{ip}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+	}
 }
 
 // oddPaths sends what a URL parser would tidy up, as raw bytes over TLS.

@@ -66,6 +66,11 @@ func TestFrontProxyIdentity(t *testing.T) {
 		carol.on(t).wantStatus(http.StatusForbidden, http.MethodPost, box.base()+"/restart", nil)
 		through("dave").on(t).wantStatus(http.StatusForbidden, http.MethodGet, box.base()+"/log", nil)
 	})
+	// The one thing that the data plane writes for a caller without a token; an admission policy in the
+	// provider workspace refuses it all else.
+	t.Run("preview links are voided", func(t *testing.T) {
+		alice.on(t).want(http.StatusOK, http.MethodDelete, box.base()+"/proxy-url", nil)
+	})
 	t.Run("nobody is nobody", func(t *testing.T) {
 		c := through("alice").on(t)
 		c.token = ""

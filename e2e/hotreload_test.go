@@ -27,7 +27,7 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, notes, stop := s.begin("dev", "web", s.dir, "--create",
-		"--start-command", "exec /node_modules/.bin/vite --configLoader native")
+		"--start-command", "exec /opt/app-deps/node_modules/.bin/vite --configLoader native")
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("dev said %s\nthe app said %s", notes, out)
@@ -62,25 +62,38 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 	// Vite's client connects after the page has loaded, and misses an edit before that.
 	eventually(t, 2*time.Minute, "the page shows an edit", func() error { return edit(s.write, 10*time.Second) })
 	took = nil
-	// Vite's watcher drops a change of a path that comes within 50 ms of another.
-	pace := time.NewTicker(250 * time.Millisecond)
+	// Vite's watcher drops a change of a path that it sees within 50 ms of another. On a busy machine it may
+	// see one long after it was made, so the time counts from when the page shows it. Sync's part is that the
+	// sandbox has what was saved, which holds for every edit; Vite may drop two.
+	pace := time.NewTimer(0)
 	defer pace.Stop()
+	dropped := 0
 	for i := range 20 {
+		pace.Reset(250 * time.Millisecond)
 		<-pace.C
 		save := s.write
 		if i%2 == 1 {
 			save = s.replace
 		}
-		if err := edit(save, time.Minute); err != nil {
+		err := edit(save, 30*time.Second)
+		if err == nil {
+			continue
+		}
+		here, errRead := os.ReadFile(filepath.Join(s.dir, "message.js"))
+		if there := s.must("exec", "web", "--", "cat", "message.js"); errRead != nil || there != string(here) {
+			t.Fatalf("edit %d: the sandbox has %q, the disk %q (%v); dev said %s", i, there, here, errRead, notes)
+		}
+		if dropped++; dropped > 2 {
 			t.Fatalf("edit %d: %v; dev said %s", i, err, notes)
 		}
+		t.Logf("edit %d: %v, and the sandbox has it; the app said %s", i, err, out)
 	}
 	if !eval[bool](p, "window.survivor === true") {
 		t.Error("the page was loaded anew")
 	}
 	slices.Sort(took)
 	t.Logf("from save to visible, %d edits: median %v, slowest %v", len(took), took[len(took)/2], took[len(took)-1])
-	if code := stop(); code != 0 {
+	if code := stop(); code != 130 {
 		t.Errorf("dev ended with %d: %s", code, notes)
 	}
 }

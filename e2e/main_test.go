@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	}
 	// Everything that the libraries can say is logged, so that the search for tokens in the
 	// logs (TestNoTokenAnywhere) searches the most that there can be.
-	world, err = stack.StartProvider(ctx, local.ProviderOptions{Verbosity: 10})
+	world, err = stack.StartProvider(ctx, local.ProviderOptions{Verbosity: 7})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 2

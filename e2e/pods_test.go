@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -371,7 +372,29 @@ func TestRedisVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	askRedis(t, fmt.Sprintf("127.0.0.1:%d", local[0].Local))
+	password := db.password(t)
+	askRedis(t, fmt.Sprintf("127.0.0.1:%d", local[0].Local), password)
+	t.Run("without the password there is no answer", func(t *testing.T) {
+		address := fmt.Sprintf("127.0.0.1:%d", local[0].Local)
+		if got := tellRedis(t, address, "GET key"); !strings.HasPrefix(got, "-NOAUTH") {
+			t.Errorf("redis says %q", got)
+		}
+		if got := tellRedis(t, address, "AUTH wrong"); !strings.HasPrefix(got, "-WRONGPASS") {
+			t.Errorf("redis says %q", got)
+		}
+	})
+	t.Run("a right to read is none to the password", func(t *testing.T) {
+		tn.admit(tn.role("reader",
+			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"redis", "redis/password"}, Verbs: []string{"get"}}), "carol")
+		callAs(t, world.Stack.Token("carol")).wantStatus(http.StatusForbidden, http.MethodPost, db.base()+"/password", nil)
+	})
+	t.Run("it is no argument of a process", func(t *testing.T) {
+		var args bytes.Buffer
+		err := db.remote(t.Context(), t, tn.token, "exec", remotecommand.StreamOptions{Stdout: &args}, "sh", "-c", "cat /proc/[0-9]*/cmdline")
+		if err != nil || !strings.Contains(args.String(), "redis-server") || strings.Contains(args.String(), password) {
+			t.Errorf("the processes are %q (%v)", args.String(), err)
+		}
+	})
 
 	t.Run("and with sandbar's own", func(t *testing.T) {
 		s := newTerminal(t, tn)
@@ -386,12 +409,31 @@ func TestRedisVerbs(t *testing.T) {
 		defer stop()
 		await(t, out, " to port 6379\n")
 		address, _, _ := strings.Cut(out.String(), " ")
-		askRedis(t, address)
+		askRedis(t, address, password)
 	})
 }
 
+// password is what the verb password answers.
+func (i *instance) password(t *testing.T) string {
+	t.Helper()
+	var answer struct{ Password string }
+	body := callAs(t, i.tn.token).want(http.StatusOK, http.MethodPost, i.base()+"/password", nil)
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Password) < 40 {
+		t.Fatalf("the verb password answers %d bytes: %v", len(body), err)
+	}
+	return answer.Password
+}
+
 // askRedis asks for what TestRedisVerbs has set.
-func askRedis(t *testing.T, address string) {
+func askRedis(t *testing.T, address, password string) {
+	t.Helper()
+	if got := tellRedis(t, address, "AUTH "+password, "GET key"); got != "+OK\r\n$7\r\na value\r\n" {
+		t.Errorf("redis says %q", got)
+	}
+}
+
+// tellRedis sends commands and returns all answers.
+func tellRedis(t *testing.T, address string, commands ...string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -399,11 +441,13 @@ func askRedis(t *testing.T, address string) {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.WriteString(conn, "GET key\r\n"); err != nil {
+	if _, err := io.WriteString(conn, strings.Join(commands, "\r\n")+"\r\nQUIT\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, len("$7\r\na value\r\n"))
-	if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "$7\r\na value\r\n" {
-		t.Errorf("redis says %q (%v)", answer, err)
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
 	}
+	got, _ := strings.CutSuffix(string(answer), "+OK\r\n") // of QUIT
+	return got
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -52,6 +55,8 @@ func TestPreviewsInABrowser(t *testing.T) {
 	t.Run("a WebSocket opens for the preview's own pages and no other", p.opensSocketsForItsOwn)
 	t.Run("who loses the right sees the page no more, and its WebSocket is cut", p.endsWithTheRight)
 	t.Run("what was given out ends when it is revoked", p.endsWhenRevoked)
+	t.Run("no session outlives the token that its link was asked for with", p.endsWithTheToken)
+	t.Run("one that has ended is renewed where its link came from", p.isRenewed)
 }
 
 // previews are two sandboxes of a tenant, and a tab with the preview of each.
@@ -236,7 +241,8 @@ func (p *previews) endsWhenRevoked(t *testing.T) {
 		t.Fatalf("before: %d", got)
 	}
 	c.want(http.StatusOK, http.MethodDelete, p.one.base()+"/proxy-url", nil)
-	until(a, time.Minute, "fetch('/headers').then((r) => r.status)", 401)
+	// Vite's page loads itself again, and is that of a preview which is not open.
+	until(a, time.Minute, "document.title", "This preview is not open here")
 	if got := eval[int](p.b.on(t), "fetch('/headers').then((r) => r.status)"); got != 200 {
 		t.Errorf("another instance's preview: %d", got)
 	}
@@ -249,11 +255,81 @@ func (p *previews) endsWhenRevoked(t *testing.T) {
 	until(a, time.Minute, "document.querySelector('#message') !== null", true)
 }
 
+func (p *previews) endsWithTheToken(t *testing.T) {
+	admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(p.tn.path))
+	ctx, name := t.Context(), "e2e-previews"
+	if _, err := admin.CoreV1().ServiceAccounts("default").Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const lasts = 600 // the shortest that kcp gives out
+	seconds := int64(lasts)
+	got, err := admin.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := callAs(t, got.Status.Token)
+	var link struct {
+		URL   string
+		Until time.Time `json:"sessionExpirationTimestamp"`
+	}
+	eventually(t, time.Minute, "the service account gets a link", func() error {
+		code, body := account.do(http.MethodPost, p.two.base()+"/proxy-url", []byte(`{"expirationSeconds": 43200}`))
+		if code != http.StatusCreated {
+			return fmt.Errorf("code %d: %s", code, body)
+		}
+		return json.Unmarshal([]byte(body), &link)
+	})
+	if end := got.Status.ExpirationTimestamp.Time; link.Until.After(end) {
+		t.Errorf("the session lasts until %v, its token until %v", link.Until, end)
+	}
+}
+
+func (p *previews) isRenewed(t *testing.T) {
+	c := p.alice.on(t)
+	renewed := make(chan string, 10)
+	var issuer *httptest.Server
+	ask := func(path string) string {
+		body, _ := json.Marshal(map[string]any{"path": path, "expirationSeconds": 60, "renewURL": issuer.URL + "/renew"})
+		var link struct{ URL string }
+		if err := json.Unmarshal([]byte(c.want(http.StatusCreated, http.MethodPost, p.two.base()+"/proxy-url", body)), &link); err != nil {
+			t.Error(err)
+		}
+		return link.URL
+	}
+	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Query().Get("path")
+		renewed <- path
+		http.Redirect(w, r, ask(path), http.StatusSeeOther)
+	}))
+	defer issuer.Close()
+	// Vite's page, whose WebSocket is cut when the session ends, loads itself again and is led here.
+	tab := newBrowser(t).open(t, ask("/?on=its+own"))
+	until(tab, time.Minute, "document.querySelector('#message') !== null", true)
+	eval[bool](tab, "window.before = true")
+	until(tab, 2*time.Minute, "window.before === undefined && document.querySelector('#message') !== null", true)
+	if got := eval[string](tab, "location.href"); got != "https://"+p.hosts["b"]+"/?on=its+own" {
+		t.Errorf("the address is %s", got)
+	}
+	if path := <-renewed; path != "/?on=its+own" {
+		t.Errorf("it was renewed for %s", path)
+	}
+	if got := eval[int](tab, "fetch('/headers').then((r) => r.status)"); got != 200 {
+		t.Errorf("afterwards: %d", got)
+	}
+	tab.screenshot("renewed")
+}
+
 // vite creates a SandboxRunner that runs the Vite project.
 func (tn *tenant) vite(name string) *instance {
 	tn.t.Helper()
 	return tn.create(runners, "SandboxRunner", name, map[string]any{
-		"projectRef": "e2e", "startCommand": "exec /node_modules/.bin/vite --configLoader native",
+		"projectRef": "e2e", "startCommand": "exec /opt/app-deps/node_modules/.bin/vite --configLoader native",
 	})
 }
 

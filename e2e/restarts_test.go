@@ -6,7 +6,11 @@
 package e2e
 
 import (
+	"context"
 	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
 )
 
 // TestServersRestart is promise 8: two kcp restarts and one restart of the runtime's API
@@ -32,4 +36,51 @@ func TestServersRestart(t *testing.T) {
 		fresh.delete()
 		waitGone(t, fresh.id)
 	}
+}
+
+// kcpAway is longer than a leader that renews its Lease as Kubernetes' own components do can bear.
+const kcpAway = 40 * time.Second
+
+// TestKcpIsAwayForLong: a kcp that answers nothing ends neither the data plane nor the controllers, nor
+// what tenants have open. Once the controllers lost their Lease after 21 seconds, and took the data
+// plane along.
+func TestKcpIsAwayForLong(t *testing.T) {
+	tn := newTenant(t, "alice")
+	c := callAs(t, tn.token)
+	box := tn.runner("web")
+	box.waitReady()
+	box.deploy(c, "steady")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lines := box.follow(ctx, c)
+	socket := openSocket(t, world.URL, box, tn.token)
+
+	resume, err := world.Stack.Pause(t.Context(), "kcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := time.NewTimer(kcpAway)
+	defer away.Stop()
+	for ended := false; !ended; {
+		select {
+		case _, open := <-lines:
+			if !open {
+				ended = true
+				t.Error("the log ended while kcp was away")
+			}
+		case <-away.C:
+			ended = true
+		}
+	}
+	if err := socket.WriteMessage(websocket.TextMessage, []byte("still there?")); err != nil {
+		t.Errorf("the WebSocket: %v", err)
+	} else if _, _, err := socket.ReadMessage(); err != nil {
+		t.Errorf("the WebSocket: %v", err)
+	}
+	if err := resume(); err != nil {
+		t.Fatal(err)
+	}
+	box.waitAnswer(c, "steady")
+	fresh := tn.runner("after")
+	fresh.waitReady()
 }

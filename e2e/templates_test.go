@@ -177,7 +177,8 @@ func TestTemplateConditions(t *testing.T) {
 		n.apply()
 		n.wait("Ready", metav1.ConditionTrue)
 		tn := newTenant(t, "alice")
-		obj := tn.createNote(n, "keep")
+		tn.waitServed(n.gvr)
+		obj := tn.create(n.gvr, n.kind, "keep", map[string]any{"text": "hello", "size": int64(2)}) // not what it has by itself
 		n.apply("size: integer | default=1\n", "\n")
 		n.wait("GraphAccepted", metav1.ConditionFalse, "IncompatibleSchema", "spec.size")
 		if _, err := obj.get(); err != nil {

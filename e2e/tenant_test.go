@@ -206,6 +206,26 @@ func (tn *tenant) bindWith(claims ...any) {
 		}
 		return err
 	})
+	tn.waitRight(runners)
+}
+
+// waitRight waits until kcp lets the person use verbs of a kind that the binding brings: on a busy machine
+// its authorizer learns of a new binding, or of a kind that is new in it, after the API is served, and
+// tenants see the same.
+func (tn *tenant) waitRight(gvr schema.GroupVersionResource) {
+	tn.t.Helper()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: gvr.Group, Resource: gvr.Resource, Subresource: "renew", Verb: "create", Namespace: "default", // which all kinds have
+		},
+	}}
+	eventually(tn.t, time.Minute, "kcp knowing what "+tn.user+" may with "+gvr.Resource, func() error {
+		answer, err := tn.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(tn.t.Context(), review, metav1.CreateOptions{})
+		if err == nil && !answer.Status.Allowed {
+			err = errors.New("it denies: " + answer.Status.Reason)
+		}
+		return err
+	})
 }
 
 // instance is an object of any kind of ours in the tenant's workspace.

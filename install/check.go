@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
 
@@ -46,6 +48,18 @@ func CheckPreviewDomain(domain, dataPlaneURL string) error {
 		if _, below, _ := previews.Match(u.Host); below {
 			return fmt.Errorf("must not be above %s, where the data plane is: choose one beside it, for example preview.%s", u.Hostname(), u.Hostname())
 		}
+	}
+	return nil
+}
+
+// CheckServiceAccount reports why a text does not name a ServiceAccount; an empty one names none.
+func CheckServiceAccount(name string) error {
+	if name == "" {
+		return nil
+	}
+	namespace, account, ok := strings.Cut(name, "/")
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(account)) > 0 {
+		return fmt.Errorf("%q is not a NAMESPACE/NAME such as %s", name, DefaultKroServiceAccount)
 	}
 	return nil
 }

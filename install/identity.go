@@ -6,47 +6,63 @@ package install
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandbar-dev/sandbar/pkg/credential"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// writeIdentities writes a kubeconfig for each of the narrow identities.
+// identity is a ServiceAccount that a part of the provider runs as, and where its kubeconfig goes.
+type identity struct {
+	side    *applier
+	account string
+	file    string
+}
+
+func identities(kcp, rt *applier) []identity {
+	return []identity{
+		{kcp, "sandbar-provider", KCPKubeconfig},
+		{kcp, "sandbar-provider-serve", KCPServeKubeconfig},
+		{rt, "sandbar-controllers", ControllersKubeconfig},
+		{rt, "sandbar-serve", ServeKubeconfig},
+	}
+}
+
+// writeIdentities writes a kubeconfig for each of the narrow identities, and its token into a file
+// beside it, which the process that uses it renews (package credential).
 func writeIdentities(ctx context.Context, opts Options, kcp, rt *applier, report *Report) error {
 	if err := os.MkdirAll(opts.OutDir, 0o700); err != nil {
 		return err
 	}
-	for _, identity := range []struct {
-		side    *applier
-		account string
-		file    string
-	}{
-		{kcp, "sandbar-provider", KCPKubeconfig},
-		{rt, "sandbar-controllers", ControllersKubeconfig},
-		{rt, "sandbar-serve", ServeKubeconfig},
-	} {
-		token, err := identity.side.token(ctx, identity.account+"-token")
+	for _, id := range identities(kcp, rt) {
+		path := filepath.Join(opts.OutDir, id.file)
+		token := tokenFile(path)
+		action, err := id.writeToken(ctx, token, opts.TokenLifetime)
 		if err != nil {
 			return err
 		}
-		content, err := kubeconfig(identity.side.cfg, identity.account, token)
+		report.add("file", "token", token, action)
+		content, err := kubeconfig(id.side.cfg, id.account, filepath.Base(token))
 		if err != nil {
-			return fmt.Errorf("of %s: %w", identity.account, err)
+			return fmt.Errorf("of %s: %w", id.account, err)
 		}
-		path := filepath.Join(opts.OutDir, identity.file)
-		action, err := writeSecret(path, content)
-		if err != nil {
+		if action, err = writeSecret(path, content); err != nil {
 			return err
 		}
 		report.add("file", "kubeconfig", path, action)
@@ -54,29 +70,71 @@ func writeIdentities(ctx context.Context, opts Options, kcp, rt *applier, report
 	return nil
 }
 
-// token waits until the cluster has filled in a ServiceAccount's token, and returns it.
-func (a *applier) token(ctx context.Context, name string) (string, error) {
-	secret := &unstructured.Unstructured{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	secret.SetNamespace(placement.SystemNamespace)
-	secret.SetName(name)
-	encoded := ""
-	err := a.wait(ctx, secret, func(object *unstructured.Unstructured) bool {
-		encoded, _, _ = unstructured.NestedString(object.Object, "data", corev1.ServiceAccountTokenKey)
-		return encoded != ""
-	})
+// tokenFile is where the token of a kubeconfig lies.
+func tokenFile(kubeconfig string) string {
+	return strings.TrimSuffix(kubeconfig, ".kubeconfig") + ".token"
+}
+
+// writeToken writes a new token, unless the one that is there is as good: of the same
+// ServiceAccount, which may have been made anew to void what was stolen, and not due for renewal.
+func (id identity) writeToken(ctx context.Context, path string, lifetime time.Duration) (Action, error) {
+	client, err := kubernetes.NewForConfig(id.side.cfg)
 	if err != nil {
-		return "", fmt.Errorf("waiting for the token in Secret %s: %w", name, err)
+		return "", fmt.Errorf("connecting to %s: %w", id.side.where, err)
 	}
-	token, err := base64.StdEncoding.DecodeString(encoded)
+	accounts := client.CoreV1().ServiceAccounts(placement.SystemNamespace)
+	account, err := accounts.Get(ctx, id.account, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("decoding the token in Secret %s: %w", name, err)
+		return "", fmt.Errorf("reading ServiceAccount %s: %w", id.account, err)
 	}
-	return string(token), nil
+	if there, err := credential.Read(path); err == nil && there.UID == string(account.UID) &&
+		there.Lifetime() == lifetime && time.Now().Before(there.Due()) {
+		return Unchanged, os.Chmod(path, 0o600)
+	}
+	seconds := int64(lifetime.Seconds())
+	answer, err := accounts.CreateToken(ctx, id.account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking %s for a token of ServiceAccount %s: %w", id.side.where, id.account, err)
+	}
+	return Written, credential.WriteFile(path, []byte(answer.Status.Token))
+}
+
+// legacyTokens are the names of Secrets in which earlier versions kept tokens without an end. The
+// processes of those versions use them until they are started again.
+var legacyTokens = map[string][]string{
+	"kcp":     {"sandbar-provider-token"},
+	"runtime": {"sandbar-controllers-token", "sandbar-serve-token"},
+}
+
+// removeLegacyTokens voids the tokens of earlier versions, once there are files to use instead.
+func (a *applier) removeLegacyTokens(ctx context.Context) error {
+	for _, name := range legacyTokens[a.where] {
+		secret := &unstructured.Unstructured{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err := a.client.Get(ctx, client.ObjectKey{Namespace: placement.SystemNamespace, Name: name}, secret)
+		if notThere(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking for the token of an earlier version: %w", err)
+		}
+		if a.opts.OutDir == "" {
+			a.opts.Progress(fmt.Sprintf("Secret %s holds a token that never expires: run init with --out to have files with ones that do, and it is removed", qualified(secret)))
+			continue
+		}
+		if !a.opts.DryRun {
+			if err := a.client.Delete(ctx, secret); err != nil && !notThere(err) {
+				return fmt.Errorf("removing the token of an earlier version: %w", err)
+			}
+		}
+		a.report.add(a.where, "Secret", qualified(secret), Deleted)
+	}
+	return nil
 }
 
 // kubeconfig reaches the same server in the same way as cfg, as another.
-func kubeconfig(cfg *rest.Config, account, token string) ([]byte, error) {
+func kubeconfig(cfg *rest.Config, account, tokenFile string) ([]byte, error) {
 	// Copies only the server and how it is trusted: nothing of the administrator.
 	cfg = rest.AnonymousClientConfig(cfg)
 	if err := rest.LoadTLSFiles(cfg); err != nil {
@@ -87,14 +145,13 @@ func kubeconfig(cfg *rest.Config, account, token string) ([]byte, error) {
 		Server: cfg.Host, CertificateAuthorityData: cfg.CAData,
 		InsecureSkipTLSVerify: cfg.Insecure, TLSServerName: cfg.ServerName,
 	}
-	out.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: token}
+	out.AuthInfos[account] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
 	out.Contexts["sandbar"] = &clientcmdapi.Context{Cluster: "sandbar", AuthInfo: account}
 	out.CurrentContext = "sandbar"
 	return clientcmd.Write(*out)
 }
 
-// writeSecret writes a file that only its owner may read, through a temporary one, so that a
-// reader never sees half of it and the mode is right from the first byte on.
+// writeSecret writes a file that only its owner may read, if it is to change.
 func writeSecret(path string, content []byte) (Action, error) {
 	before, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(before, content) {
@@ -103,18 +160,5 @@ func writeSecret(path string, content []byte) (Action, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	// CreateTemp makes it 0600.
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return "", err
-	}
-	// After the rename there is nothing to remove, before it nothing to keep.
-	defer func() { _ = os.Remove(f.Name()) }()
-	if _, err := f.Write(content); err != nil {
-		return "", errors.Join(err, f.Close())
-	}
-	if err := f.Close(); err != nil {
-		return "", err
-	}
-	return Written, os.Rename(f.Name(), path)
+	return Written, credential.WriteFile(path, content)
 }

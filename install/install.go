@@ -8,6 +8,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,12 @@ type Options struct {
 	Provider sandbarv1alpha1.InfrastructureProviderSpec
 	// Templates are the names of the built-in Templates to apply.
 	Templates []string
+	// KroServiceAccount is the ServiceAccount on the runtime cluster that kro runs as, as
+	// namespace/name; what it writes is kept within placements. Empty leaves kro to its rights.
+	KroServiceAccount string
+	// TokenLifetime is how long the tokens of the identities last, from init and from each
+	// renewal. Defaults to DefaultTokenLifetime.
+	TokenLifetime time.Duration
 	// OutDir is where the kubeconfigs of the identities are written; empty means nowhere.
 	OutDir string
 	// DryRun asks the servers what would happen and changes nothing.
@@ -52,8 +59,10 @@ type Options struct {
 
 // Names of the files in Options.OutDir.
 const (
-	// KCPKubeconfig is of the provider in its workspace.
+	// KCPKubeconfig is of sandbar-provider controllers in the provider workspace.
 	KCPKubeconfig = "kcp.kubeconfig"
+	// KCPServeKubeconfig is of sandbar-provider serve in the provider workspace.
+	KCPServeKubeconfig = "kcp-serve.kubeconfig"
 	// ControllersKubeconfig is of sandbar-provider controllers on the runtime cluster.
 	ControllersKubeconfig = "runtime-controllers.kubeconfig"
 	// ServeKubeconfig is of sandbar-provider serve on the runtime cluster.
@@ -61,6 +70,15 @@ const (
 )
 
 const defaultTimeout = 2 * time.Minute
+
+const (
+	// DefaultTokenLifetime outlasts a long weekend on which nothing runs that renews.
+	DefaultTokenLifetime = 7 * 24 * time.Hour
+	// minTokenLifetime is the least that API servers give, with room to renew.
+	minTokenLifetime = time.Hour
+	// DefaultKroServiceAccount is the one of kro's chart.
+	DefaultKroServiceAccount = "kro-system/kro"
+)
 
 // Init prepares both sides. Whether the runtime cluster is fit is found out before anything is
 // changed. The report tells of everything that was looked at, also when there is an error.
@@ -80,23 +98,30 @@ func Init(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return report, fmt.Errorf("preparing workspace %s: %w", opts.Workspace, err)
 	}
-	rt, err := prepareRuntime(ctx, opts, &report)
+	level, err := podSecurity(ctx, kcp)
+	if err != nil {
+		return report, err
+	}
+	rt, err := prepareRuntime(ctx, opts, level, &report)
 	if err != nil {
 		return report, fmt.Errorf("preparing the runtime cluster: %w", err)
 	}
-	if opts.OutDir == "" || opts.DryRun {
-		return report, nil
+	if opts.OutDir != "" && !opts.DryRun {
+		if err := writeIdentities(ctx, opts, kcp, rt, &report); err != nil {
+			return report, fmt.Errorf("writing the kubeconfigs: %w", err)
+		}
 	}
-	if err := writeIdentities(ctx, opts, kcp, rt, &report); err != nil {
-		return report, fmt.Errorf("writing the kubeconfigs: %w", err)
+	for _, side := range []*applier{kcp, rt} {
+		if err := side.removeLegacyTokens(ctx); err != nil {
+			return report, err
+		}
 	}
 	return report, nil
 }
 
 func (o *Options) complete() error {
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.TokenLifetime = cmp.Or(o.TokenLifetime, DefaultTokenLifetime)
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
@@ -108,6 +133,12 @@ func (o *Options) complete() error {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
 		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
+	}
+	if o.TokenLifetime < minTokenLifetime {
+		return fmt.Errorf("the lifetime of tokens, %s, must be %s at least: API servers give no less", o.TokenLifetime, minTokenLifetime)
+	}
+	if err := CheckServiceAccount(o.KroServiceAccount); err != nil {
+		return fmt.Errorf("the ServiceAccount of kro: %w", err)
 	}
 	// The API servers check these as well, but after half of the objects are there.
 	if err := CheckDataPlaneURL(o.Provider.DataPlane.URL); err != nil {
@@ -170,19 +201,25 @@ func prepareKCP(ctx context.Context, opts Options, gateway bool, report *Report)
 	return a, a.applyAll(ctx, objects)
 }
 
-func prepareRuntime(ctx context.Context, opts Options, report *Report) (*applier, error) {
+func prepareRuntime(ctx context.Context, opts Options, level string, report *Report) (*applier, error) {
 	a, err := newApplier("runtime", opts.Runtime, opts, report)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := runtimeObjects(opts)
+	if err := a.checkKro(ctx); err != nil {
+		return nil, err
+	}
+	objects, err := runtimeObjects(opts, level)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.applyAll(ctx, objects); err != nil {
 		return nil, err
 	}
-	return a, a.ensurePreviewKeys(ctx)
+	if err := a.removeKroPolicy(ctx); err != nil {
+		return nil, err
+	}
+	return a, a.ensureKeys(ctx)
 }
 
 // notThere tells whether an error only says that something, or its kind, does not exist.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,7 +24,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/templates"
 )
 
@@ -38,6 +39,7 @@ func testOptions() Options {
 				BaseDomain: "preview.test", GatewayRef: &sandbarv1alpha1.GatewayReference{Namespace: "gw", Name: "public"},
 			},
 		},
+		KroServiceAccount: DefaultKroServiceAccount, TokenLifetime: DefaultTokenLifetime,
 		Progress: func(string) {},
 	}
 }
@@ -45,7 +47,7 @@ func testOptions() Options {
 func objectsOf(t *testing.T, side string, gateway bool) []*unstructured.Unstructured {
 	t.Helper()
 	opts := testOptions()
-	objects, err := runtimeObjects(opts)
+	objects, err := runtimeObjects(opts, "restricted")
 	if side == "kcp" {
 		objects, err = kcpObjects(opts, gateway)
 	}
@@ -95,7 +97,7 @@ func clusterRoles(t *testing.T, objects []*unstructured.Unstructured) map[string
 // Running init again must not take from tenants what the template controller gave them.
 func TestInitDoesNotOwnWhatControllersWrite(t *testing.T) {
 	for _, object := range objectsOf(t, "kcp", true) {
-		if object.GetName() == template.PolicyRole && object.GetKind() == "ClusterRole" {
+		if object.GetName() == offer.PolicyRole && object.GetKind() == "ClusterRole" {
 			if _, ok := object.Object["rules"]; ok {
 				t.Error("the policy role has rules, which replace those of the controller")
 			}
@@ -106,21 +108,25 @@ func TestInitDoesNotOwnWhatControllersWrite(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := clusterRoles(t, objectsOf(t, "kcp", true))[template.PolicyRole]; !ok {
-		t.Errorf("there is no ClusterRole %s, which the template controller writes", template.PolicyRole)
+	if _, ok := clusterRoles(t, objectsOf(t, "kcp", true))[offer.PolicyRole]; !ok {
+		t.Errorf("there is no ClusterRole %s, which the template controller writes", offer.PolicyRole)
 	}
 }
 
 // escalate on more than one named role would let the provider give itself anything.
 func TestTheProvidersRightsAreNarrow(t *testing.T) {
 	all := clusterRoles(t, append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...))
-	for _, name := range []string{"sandbar-provider", "sandbar-controllers", "sandbar-serve"} {
+	for _, name := range []string{"sandbar-provider", "sandbar-provider-serve", "sandbar-controllers", "sandbar-serve"} {
 		role := all[name]
 		if role == nil {
 			t.Fatalf("there is no ClusterRole %s", name)
 		}
 		for _, rule := range role.Rules {
 			named := len(rule.ResourceNames) > 0
+			// A Secret without a name may be the token of an administrator.
+			if slices.Contains(rule.Resources, "secrets") && !named && !slices.Equal(rule.Verbs, []string{"create"}) {
+				t.Errorf("%s may use Secrets without a name: %v", name, rule)
+			}
 			if slices.Contains(rule.APIGroups, "*") || (slices.Contains(rule.Resources, "*") && !slices.Equal(rule.APIGroups, []string{"sandbar.dev"})) {
 				t.Errorf("%s has rights on everything: %v", name, rule)
 			}
@@ -132,7 +138,7 @@ func TestTheProvidersRightsAreNarrow(t *testing.T) {
 		}
 	}
 	for _, rule := range all["sandbar-serve"].Rules {
-		proxy := slices.Equal(rule.Resources, []string{"pods/proxy", "services/proxy"})
+		proxy := slices.Equal(rule.Resources, []string{"pods/proxy"})
 		streams := slices.Equal(rule.Resources, []string{"pods/attach", "pods/exec", "pods/portforward"})
 		if slices.Equal(rule.Resources, []string{"leases"}) && slices.Equal(rule.ResourceNames, []string{placement.ActivityLease}) {
 			continue // a time, and nothing else
@@ -153,7 +159,7 @@ func rightsOn(dp *sandbarv1alpha1.DataPlane) map[string]bool {
 	ask := func(component string, endpoints map[string]sandbarv1alpha1.Endpoint) {
 		for name, e := range endpoints {
 			switch {
-			case e.From != "":
+			case e.From == contract.FromInstanceStatus:
 				rights["get "+name] = true
 			case e.Upgrade && name != contract.ProxyVerb:
 				rights["create "+name] = true
@@ -240,6 +246,8 @@ func TestOptionsThatCannotWorkAreRefusedBeforeAnythingIsDone(t *testing.T) {
 		"a preview domain that is a URL":    {func(o *Options) { o.Provider.DataPlane.PreviewDomain = "https://x" }, "the preview domain: "},
 		"an image that no graph can name":   {func(o *Options) { o.Provider.Images["a-b"] = "x:1" }, `the images: the key "a-b" must`},
 		"a Template that is not built in":   {func(o *Options) { o.Templates = []string{"nosuch"} }, "no built-in Template of that name"},
+		"a kro that is no ServiceAccount":   {func(o *Options) { o.KroServiceAccount = "kro" }, "the ServiceAccount of kro"},
+		"tokens that end at once":           {func(o *Options) { o.TokenLifetime = time.Minute }, "the lifetime of tokens"},
 		"no kcp":                            {func(o *Options) { o.KCP = nil }, "both kcp and the runtime cluster are needed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,19 +289,27 @@ func TestAKubeconfigHasTheServerAndNothingOfTheAdministrator(t *testing.T) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA"), CertData: []byte("admin-secret"), KeyData: []byte("admin-secret")},
 		Impersonate:     rest.ImpersonationConfig{UserName: "admin-user"},
 	}
-	raw, err := kubeconfig(admin, "sandbar-provider", "narrow-token")
+	raw, err := kubeconfig(admin, "sandbar-provider", "narrow.token")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(raw), "admin") {
 		t.Errorf("the kubeconfig has something of the administrator:\n%s", raw)
 	}
-	cfg, err := clientcmd.RESTConfigFromKubeConfig(raw)
+	dir := t.TempDir()
+	path := filepath.Join(dir, KCPKubeconfig)
+	for file, content := range map[string][]byte{path: raw, filepath.Join(dir, "narrow.token"): []byte("narrow-token")} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Host != admin.Host || string(cfg.CAData) != "CA" || cfg.BearerToken != "narrow-token" {
-		t.Errorf("the kubeconfig leads to %s with CA %q and token %q", cfg.Host, cfg.CAData, cfg.BearerToken)
+	// The file beside it, wherever the folder is.
+	if cfg.Host != admin.Host || string(cfg.CAData) != "CA" || cfg.BearerToken != "narrow-token" || cfg.BearerTokenFile != filepath.Join(dir, "narrow.token") {
+		t.Errorf("the kubeconfig leads to %s with CA %q and token %q of %s", cfg.Host, cfg.CAData, cfg.BearerToken, cfg.BearerTokenFile)
 	}
 }
 
@@ -328,14 +344,63 @@ func TestAWorkspacesConfigurationReplacesThePathOfTheHost(t *testing.T) {
 	}
 }
 
-func TestThePlatformConfigMapIsWhereGraphsLookForIt(t *testing.T) {
+// The controllers check a change of the InfrastructureProvider before graphs see it; an init that
+// wrote the values itself would go around that.
+func TestInitLeavesThePlatformsValuesToTheControllers(t *testing.T) {
 	for _, object := range objectsOf(t, "runtime", true) {
 		if object.GetKind() == "ConfigMap" {
-			if object.GetNamespace() != placement.SystemNamespace || object.GetName() != placement.PlatformConfigMap {
-				t.Errorf("it is %s/%s", object.GetNamespace(), object.GetName())
-			}
-			return
+			t.Errorf("init writes ConfigMap %s/%s", object.GetNamespace(), object.GetName())
 		}
 	}
-	t.Error("there is none")
+}
+
+func TestAdmissionFollowsWhatTheOperatorSets(t *testing.T) {
+	policies := func(level, kro string) map[string]string {
+		opts := testOptions()
+		opts.KroServiceAccount, opts.TokenLifetime = kro, 2*time.Hour
+		objects, err := runtimeObjects(opts, level)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, object := range objects {
+			if object.GetKind() == "ValidatingAdmissionPolicy" {
+				found[object.GetName()] = fmt.Sprint(object.Object)
+			}
+		}
+		return found
+	}
+	for level, want := range map[string]string{
+		"restricted": `in ["restricted"] `, "baseline": `in ["restricted","baseline"] `, "privileged": `in ["restricted","baseline","privileged"] `,
+	} {
+		if got := policies(level, "a-system/b")["sandbar-controllers"]; !strings.Contains(got, want) {
+			t.Errorf("%s: the policy lacks %q", level, want)
+		}
+	}
+	free := testOptions()
+	free.KroServiceAccount = ""
+	objects, err := runtimeObjects(free, "restricted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "ClusterRole" && o.GetName() == "sandbar-kro"
+	}) {
+		t.Error("without kro's ServiceAccount kro does not get its rights")
+	}
+	bounded, unbounded := policies("restricted", "a-system/b"), policies("restricted", "")
+	if !strings.Contains(bounded[kroPolicy], `"system:serviceaccount:a-system:b"`) {
+		t.Error("the policy is not about kro")
+	}
+	if _, ok := unbounded[kroPolicy]; ok || len(unbounded) != 3 {
+		t.Errorf("without kro's ServiceAccount there are %d policies", len(unbounded))
+	}
+	for name, policy := range bounded {
+		if !strings.Contains(policy, `failurePolicy:Fail`) || strings.Contains(policy, "{{") {
+			t.Errorf("%s does not fail closed, or has a hole", name)
+		}
+		if name != kroPolicy && name != "sandbar-deletion" && !strings.Contains(policy, "<= 7200 ") {
+			t.Errorf("%s does not bound tokens to two hours", name)
+		}
+	}
 }

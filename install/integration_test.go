@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 )
 
 // stackOptions prepare a workspace of the test's own on the stack that the environment names.
@@ -117,6 +117,46 @@ func TestWithoutKroNothingIsApplied(t *testing.T) {
 	}
 }
 
+// The stack's kro has the rights of its chart's mode aggregation; another ServiceAccount is cluster-admin.
+func TestInitSaysWhenKroMayDoAnything(t *testing.T) {
+	opts := stackOptions(t)
+	var said strings.Builder
+	opts.Progress = func(line string) { said.WriteString(line) }
+	a, err := newApplier("runtime", opts.Runtime, opts, &Report{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("sandbar-init-%d", time.Now().UnixNano()%1e9)
+	account := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": name, "namespace": "default"},
+	}}
+	binding := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": rbacv1.SchemeGroupVersion.String(), "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
+		"roleRef":  map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": "cluster-admin"},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "default", "name": name}},
+	}}
+	for _, object := range []*unstructured.Unstructured{account, binding} {
+		if err := a.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := a.client.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for account, want := range map[string]bool{DefaultKroServiceAccount: false, "default/" + name: true} {
+		said.Reset()
+		a.opts.KroServiceAccount = account
+		if err := a.checkKro(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(said.String(), "may do anything"); got != want {
+			t.Errorf("%s: said %q", account, said.String())
+		}
+	}
+}
+
 // What a thief of the provider's kubeconfig could do in its workspace.
 func TestTheProvidersIdentityIsNoAdmin(t *testing.T) {
 	opts := stackOptions(t)
@@ -142,7 +182,7 @@ func TestTheProvidersIdentityIsNoAdmin(t *testing.T) {
 		t.Errorf("it cannot list Templates: %v", err)
 	}
 	role := &rbacv1.ClusterRole{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: template.PolicyRole}, role); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Name: offer.PolicyRole}, role); err != nil {
 		t.Fatalf("it cannot read the policy: %v", err)
 	}
 	everything := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
@@ -150,7 +190,7 @@ func TestTheProvidersIdentityIsNoAdmin(t *testing.T) {
 	own := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sandbar-provider"}, Rules: everything}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: template.PolicyRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: offer.PolicyRole},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "sandbar-system", Name: "sandbar-provider"}},
 	}
 	for what, err := range map[string]error{

@@ -10,16 +10,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"text/template"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/templates"
 )
@@ -93,25 +92,23 @@ func convert(obj any, kind, name string) (*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// runtimeObjects are the objects of the runtime cluster, in the order of applying.
-func runtimeObjects(opts Options) ([]*unstructured.Unstructured, error) {
-	objects, err := read(manifests, "manifests/runtime/*.yaml", nil)
+// runtimeObjects are the objects of the runtime cluster, in the order of applying. level is the
+// pod security level that placements may enforce, and those above it. The ConfigMap
+// sandbar-platform is not among them: the controllers write it, when they have checked that no
+// change of the InfrastructureProvider breaks instances that run.
+func runtimeObjects(opts Options, level string) ([]*unstructured.Unstructured, error) {
+	objects, err := read(manifests, "manifests/runtime/*.yaml", admissionValues(opts, level))
 	if err != nil {
 		return nil, err
+	}
+	if opts.KroServiceAccount == "" {
+		// The role of that name stays: it is what kro may, and the policy where.
+		objects = slices.DeleteFunc(objects, isKroPolicy)
 	}
 	if err := giveRules(objects, opts); err != nil {
 		return nil, err
 	}
-	data := map[string]any{}
-	for key, value := range platform.ConfigMapData(&opts.Provider) {
-		data[key] = value
-	}
-	config := &unstructured.Unstructured{Object: map[string]any{"data": data}}
-	config.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	config.SetNamespace(placement.SystemNamespace)
-	config.SetName(placement.PlatformConfigMap)
-	config.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy})
-	return append(objects, config), nil
+	return objects, nil
 }
 
 func annotate(object *unstructured.Unstructured, annotations map[string]string) {

@@ -12,6 +12,7 @@ const (
 	Updated   Action = "updated"
 	Unchanged Action = "unchanged"
 	Written   Action = "written"
+	Deleted   Action = "deleted"
 )
 
 // Entry is one object or file of a report.

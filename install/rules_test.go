@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 )
 
 func isRole(object *unstructured.Unstructured) bool {
@@ -20,7 +20,7 @@ func isRole(object *unstructured.Unstructured) bool {
 func TestEveryRoleHasItsGeneratedRulesAndTheseAreAllApplied(t *testing.T) {
 	applied := map[string]bool{}
 	for _, object := range append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...) {
-		if !isRole(object) || object.GetName() == template.PolicyRole {
+		if !isRole(object) || object.GetName() == offer.PolicyRole {
 			continue
 		}
 		applied[roleKey(object)] = true
@@ -64,8 +64,8 @@ func TestRightsOnTheExportAreOnTheOneThatIsMade(t *testing.T) {
 			t.Errorf("%s names another export: %s", roleKey(object), raw)
 		}
 	}
-	// Of tenants: bind. Of the provider: its spec, and its content.
-	if named != 3 {
-		t.Errorf("%d rules name the export, want 3", named)
+	// Of tenants: bind. Of the controllers: its spec, and its content. Of serve: its content.
+	if named != 4 {
+		t.Errorf("%d rules name the export, want 4", named)
 	}
 }

@@ -4,16 +4,16 @@
 package runner
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 )
 
-// TokenHeader carries the control token.
+// TokenHeader carries the control token, of who does not prove that it has it.
 const TokenHeader = "X-Sandbox-Control-Token" //nolint:gosec // a header's name
 
 // minTokenBytes and maxTokenBytes bound the token. Sixteen characters are the
@@ -29,37 +29,87 @@ var (
 		minTokenBytes, maxTokenBytes)
 )
 
-// TokenHash stands for a token. The token itself is kept nowhere, so that nothing
-// can print it, and hashes have one length, so that comparing them tells nothing
-// of the token's.
-type TokenHash [sha256.Size]byte
-
-// HashToken checks a token and returns its hash. Its errors do not contain the
-// token.
-func HashToken(token string) (TokenHash, error) {
+// newKey checks a token and returns its key. The token itself is kept nowhere, so that nothing can
+// print it. The errors do not contain it.
+func newKey(token string) (controlproof.Key, error) {
 	if token == "" {
-		return TokenHash{}, errNoToken
+		return controlproof.Key{}, errNoToken
 	}
 	if len(token) < minTokenBytes || len(token) > maxTokenBytes {
-		return TokenHash{}, errToken
+		return controlproof.Key{}, errToken
 	}
 	for i := range len(token) {
 		if token[i] <= ' ' || token[i] > '~' {
-			return TokenHash{}, errToken
+			return controlproof.Key{}, errToken
 		}
 	}
-	return sha256.Sum256([]byte(token)), nil
+	return controlproof.NewKey(token), nil
 }
 
-// permits tells whether the request presents the token, once. A second header
-// would leave it to chance which of them another reader believes.
-func (t TokenHash) permits(r *http.Request) bool {
-	values := r.Header.Values(TokenHeader)
-	if len(values) != 1 {
-		return false
+// guard decides who may call.
+type guard struct {
+	tokens *tokens
+	// verifier checks proofs; nil while the pod's UID is not known, which they are bound to.
+	verifier *controlproof.Verifier
+}
+
+func newGuard(source Tokens, podUID string) *guard {
+	g := &guard{tokens: newTokens(source)}
+	if podUID != "" {
+		g.verifier = controlproof.NewVerifier(podUID)
 	}
-	presented := sha256.Sum256([]byte(values[0]))
-	return subtle.ConstantTimeCompare(presented[:], t[:]) == 1
+	return g
+}
+
+// permit returns nil if the request proves that its sender has the token, or presents it; else a
+// controlproof.RefusedError. Both, or one of them twice, would leave it to chance which of them
+// another reader believes.
+func (g *guard) permit(r *http.Request) error {
+	presented, proofs := r.Header.Values(TokenHeader), r.Header.Values(controlproof.Header)
+	switch {
+	case len(presented) == 1 && len(proofs) == 0:
+		return g.permitToken(presented[0])
+	case len(proofs) == 1 && len(presented) == 0 && g.verifier != nil:
+		return g.permitProof(proofs[0], r)
+	}
+	return controlproof.ErrMissing
+}
+
+func (g *guard) permitProof(proof string, r *http.Request) error {
+	query := r.URL.RawQuery
+	if lost := r.Header.Values(controlproof.QueryHeader); len(lost) == 1 && query == "" {
+		query = lost[0]
+	}
+	keys := g.tokens.having(controlproof.KeyID(proof))
+	if err := g.verifier.Verify(proof, r.Method, r.URL.Path, query, keys); err != nil {
+		return err //nolint:wrapcheck // a Refusal
+	}
+	r.URL.RawQuery = query // the sender's own, by its proof
+	return nil
+}
+
+func (g *guard) permitToken(presented string) error {
+	key := controlproof.NewKey(presented)
+	for _, has := range g.tokens.having(key.ID()) {
+		if has.Equal(key) {
+			return nil
+		}
+	}
+	return controlproof.ErrToken
+}
+
+// challenge answers whoever asks who this is. It tells nothing but the names of keys and how long
+// the runner has run.
+func (g *guard) challenge(w http.ResponseWriter, r *http.Request) error {
+	if g.verifier == nil {
+		return controlproof.ErrMissing // as every path that a stranger asks for
+	}
+	c, err := g.verifier.Challenge(r.URL.Query().Get(controlproof.NonceParameter), g.tokens.now())
+	if err != nil {
+		return malformed("%s must be 16 random bytes in base64url without padding", controlproof.NonceParameter)
+	}
+	writeJSON(w, http.StatusOK, c)
+	return nil
 }
 
 // HideMemory keeps processes of the same user from reading this process's memory

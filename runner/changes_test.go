@@ -11,12 +11,12 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 func TestChangesAreToldAsTheyHappenUntilTheRunnerEnds(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"a","content":"1"}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"a","content":"1"}]}`, 200)
 	response := s.do(http.MethodGet, "/changes?exclude=node_modules", "")
 	defer response.Body.Close()
 	d := json.NewDecoder(response.Body)
@@ -38,7 +38,7 @@ func TestChangesAreToldAsTheyHappenUntilTheRunnerEnds(t *testing.T) {
 			t.Errorf("the app's change is told as %+v", c)
 		}
 	}
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"a","content":"2"}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"a","content":"2"}]}`, 200)
 	if c := next(); c.Path != "a" || c.Digest != "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35" {
 		t.Errorf("a sync is told as %+v", c)
 	}

@@ -6,13 +6,14 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
@@ -29,6 +30,7 @@ const (
 	envControlAddr  = envPrefix + "CONTROL_ADDR"
 	envTokenFile    = envPrefix + "CONTROL_TOKEN_FILE"
 	envToken        = envPrefix + "CONTROL_TOKEN"
+	envPodUID       = controlproof.PodUIDVariable
 	envLogBytes     = envPrefix + "LOG_BYTES"
 	envStopGrace    = envPrefix + "STOP_GRACE"
 	envSyncBytes    = envPrefix + "MAX_SYNC_BYTES"
@@ -74,8 +76,11 @@ type Config struct {
 	Port int
 	// ControlAddr is where the control contract is served.
 	ControlAddr string
-	// Token is what callers must present.
-	Token TokenHash
+	// Tokens are those of which callers must have one.
+	Tokens Tokens
+	// PodUID is the UID of the pod, which proofs of having a token are bound to; empty: none are
+	// taken, and callers send the token itself.
+	PodUID string
 	// LogBytes is the memory for the app's newest output.
 	LogBytes int
 	// StopGrace is the time between TERM and KILL.
@@ -88,6 +93,8 @@ type Config struct {
 	Reload []ReloadRule
 	// ChildEnv is the app's whole environment.
 	ChildEnv []string
+	// Stdout and Stderr get what the app prints, as far as mirrorRate lets it; nil: nobody does.
+	Stdout, Stderr io.Writer
 	// Version is reported in /status.
 	Version string
 }
@@ -117,12 +124,13 @@ func ConfigFromEnv(environ []string) (Config, error) {
 	syncFiles, errs[3] = number(env, envSyncFiles, int64(limits.Files), 1, math.MaxInt32)
 	c.Workspace.FileBytes, errs[4] = number(env, envFileBytes, limits.FileBytes, 1, maxBytes)
 	c.StopGrace, errs[5] = grace(env)
-	c.Token, errs[6] = readToken(env)
+	c.Tokens, errs[6] = readTokens(env)
 	c.Workspace.BatchBytes, errs[7] = number(env, envBatchBytes, limits.BatchBytes, 1, maxBytes)
 	c.Workspace.TotalFiles, errs[8] = number(env, envTotalFiles, limits.TotalFiles, 1, math.MaxInt32)
 	c.Workspace.TotalBytes, errs[9] = number(env, envTotalBytes, limits.TotalBytes, 1, maxBytes)
 	c.Port, c.LogBytes, c.Workspace.Files = int(port), int(logBytes), int(syncFiles)
 	c.Reload, errs[10] = parseReload(env[envReloadRules])
+	c.PodUID = env[envPodUID]
 	c.Workdir = text(env, envWorkdir, defaultWorkdir)
 	c.StartCommand = env[envStartCommand]
 	c.ControlAddr = text(env, envControlAddr, defaultControlAddr)
@@ -160,31 +168,6 @@ func grace(env map[string]string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s must be a duration above 0s and up to %s", envStopGrace, maxStopGrace)
 	}
 	return d, nil
-}
-
-// readToken takes the token from the file, if one is named, else from the
-// environment.
-func readToken(env map[string]string) (TokenHash, error) {
-	name, value := envToken, env[envToken]
-	if path := env[envTokenFile]; path != "" {
-		name = envTokenFile
-		f, err := os.Open(path)
-		if err != nil {
-			return TokenHash{}, fmt.Errorf("reading %s: %w", envTokenFile, err)
-		}
-		defer f.Close()
-		buf := make([]byte, maxTokenFile)
-		n, err := f.Read(buf)
-		if err != nil && n == 0 {
-			return TokenHash{}, fmt.Errorf("reading %s: %w", envTokenFile, err)
-		}
-		value = strings.TrimRight(string(buf[:n]), "\r\n")
-	}
-	hash, err := HashToken(value)
-	if err != nil {
-		return TokenHash{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return hash, nil
 }
 
 // HealthURL returns the URL of /healthz as seen from inside the container, for

@@ -18,13 +18,17 @@ import (
 
 const testToken = "correct-horse-battery-staple"
 
-func hash(t testing.TB, token string) TokenHash {
+func tokensOf(t testing.TB, values ...string) Tokens {
 	t.Helper()
-	h, err := HashToken(token)
-	if err != nil {
-		t.Fatal(err)
+	var all Tokens
+	for _, value := range values {
+		key, err := newKey(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.keys = append(all.keys, key)
 	}
-	return h
+	return all
 }
 
 func TestConfigFromEnv(t *testing.T) {
@@ -32,8 +36,9 @@ func TestConfigFromEnv(t *testing.T) {
 	if err := os.WriteFile(file, []byte(testToken+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	rotated := newMount(t, map[string]string{"token": testToken, previousFile: laterToken + "\n"})
 	defaults := Config{
-		Workdir: "/workspace", Port: 3000, ControlAddr: ":7070", Token: hash(t, testToken),
+		Workdir: "/workspace", Port: 3000, ControlAddr: ":7070", Tokens: tokensOf(t, testToken),
 		LogBytes: ringlog.DefaultCapacity, StopGrace: 5 * time.Second,
 		SyncBytes: 32 << 20, Workspace: workspace.DefaultLimits(),
 		ChildEnv: []string{"PORT=3000"},
@@ -48,7 +53,14 @@ func TestConfigFromEnv(t *testing.T) {
 		},
 		"the token file comes before the variable": {
 			env:    []string{"SANDBAR_CONTROL_TOKEN=too short", "SANDBAR_CONTROL_TOKEN_FILE=" + file},
-			change: func(*Config) {},
+			change: func(c *Config) { c.Tokens.file = file },
+		},
+		"the token before it may lie beside it": {
+			env: []string{"SANDBAR_CONTROL_TOKEN_FILE=" + rotated.file()},
+			change: func(c *Config) {
+				c.Tokens = tokensOf(t, testToken, laterToken)
+				c.Tokens.file = rotated.file()
+			},
 		},
 		"everything can be set": {
 			env: []string{
@@ -56,12 +68,12 @@ func TestConfigFromEnv(t *testing.T) {
 				"SANDBAR_PORT=8080", "SANDBAR_CONTROL_ADDR=127.0.0.1:1", "SANDBAR_LOG_BYTES=1000000",
 				"SANDBAR_STOP_GRACE=10s", "SANDBAR_MAX_SYNC_BYTES=5", "SANDBAR_MAX_SYNC_FILES=6",
 				"SANDBAR_MAX_FILE_BYTES=7", "SANDBAR_MAX_BATCH_BYTES=8",
-				"SANDBAR_MAX_WORKSPACE_FILES=9", "SANDBAR_MAX_WORKSPACE_BYTES=10",
+				"SANDBAR_MAX_WORKSPACE_FILES=9", "SANDBAR_MAX_WORKSPACE_BYTES=10", "SANDBAR_POD_UID=" + testPodUID,
 			},
 			change: func(c *Config) {
 				*c = Config{
 					Workdir: "/w", StartCommand: "npm run dev", Port: 8080, ControlAddr: "127.0.0.1:1",
-					Token: c.Token, LogBytes: 1_000_000, StopGrace: 10 * time.Second, SyncBytes: 5,
+					Tokens: c.Tokens, PodUID: testPodUID, LogBytes: 1_000_000, StopGrace: 10 * time.Second, SyncBytes: 5,
 					Workspace: workspace.Limits{Files: 6, FileBytes: 7, BatchBytes: 8, TotalFiles: 9, TotalBytes: 10},
 					ChildEnv:  []string{"PORT=8080"},
 				}

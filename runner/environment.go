@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -167,10 +167,10 @@ type envRequest struct {
 // envReply is the answer of GET and POST /env.
 type envReply struct {
 	// Set has the names of the variables that callers have set.
-	Set          []string  `json:"set"`
-	Changed      bool      `json:"changed"`
-	Restarted    bool      `json:"restarted"`
-	RestartError *apiError `json:"restartError,omitempty"`
+	Set          []string        `json:"set"`
+	Changed      bool            `json:"changed"`
+	Restarted    bool            `json:"restarted"`
+	RestartError *syncwire.Error `json:"restartError,omitempty"`
 }
 
 func (s *server) getEnv(w http.ResponseWriter, _ *http.Request) error {

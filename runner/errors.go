@@ -13,8 +13,9 @@ import (
 	"os"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -28,9 +29,16 @@ type apiError struct {
 	Conflicts []syncwire.Conflict `json:"conflicts,omitempty"`
 	// Revision is the current one, when the batch was for another.
 	Revision *int64 `json:"revision,omitempty"`
+	// ExitCode is what a shell exits with for a command that could not be started.
+	ExitCode int `json:"exitCode,omitempty"`
 }
 
 func (e *apiError) Error() string { return e.Code + ": " + e.Message }
+
+// wire is the error as part of an answer that is none.
+func (e *apiError) wire() *syncwire.Error {
+	return &syncwire.Error{Code: e.Code, Message: e.Message, Applied: e.Applied, Conflicts: e.Conflicts, Revision: e.Revision}
+}
 
 func malformed(format string, args ...any) *apiError {
 	return &apiError{
@@ -40,7 +48,7 @@ func malformed(format string, args ...any) *apiError {
 
 func tooLarge(limit int64) *apiError {
 	return &apiError{
-		status: http.StatusRequestEntityTooLarge, Code: "RequestTooLarge",
+		status: http.StatusRequestEntityTooLarge, Code: syncwire.CodeRequestTooLarge,
 		Message: fmt.Sprintf("the body is larger than the limit of %d bytes; send it in several batches", limit),
 	}
 }
@@ -48,7 +56,7 @@ func tooLarge(limit int64) *apiError {
 var (
 	errUnauthorized = &apiError{
 		status: http.StatusUnauthorized, Code: "Unauthorized",
-		Message: "the header " + TokenHeader + " is missing or wrong",
+		Message: "one header is needed, " + controlproof.Header + " with a proof or " + TokenHeader + " with the token; it is missing or not accepted",
 	}
 	errNotFound = &apiError{
 		status: http.StatusNotFound, Code: "NotFound", Message: "there is no such endpoint",
@@ -72,6 +80,7 @@ var workspaceStatus = map[workspace.Code]int{
 	workspace.CodeBatchTooLarge:    http.StatusRequestEntityTooLarge,
 	workspace.CodeRevisionMismatch: http.StatusConflict,
 	workspace.CodeSourceChanged:    http.StatusConflict,
+	workspace.CodeOffsetMismatch:   http.StatusConflict,
 	workspace.CodeNoSpace:          http.StatusInsufficientStorage,
 	workspace.CodeWatchLimit:       http.StatusUnprocessableEntity,
 	workspace.CodePartiallyApplied: http.StatusInternalServerError,
@@ -90,7 +99,10 @@ func classify(err error) *apiError {
 	if e := classifyExec(err); e != nil {
 		return e
 	}
+	var refused controlproof.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return errUnauthorized
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &batch):
@@ -134,6 +146,10 @@ func writeError(w http.ResponseWriter, err error) {
 	e := classify(err)
 	if e.status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
+	}
+	var refused controlproof.RefusedError
+	if errors.As(err, &refused) {
+		w.Header().Set(controlproof.RefusedHeader, string(refused))
 	}
 	writeJSON(w, e.status, e)
 }

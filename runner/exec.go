@@ -15,39 +15,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coder/websocket"
+	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
 
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
-)
-
-// The subprotocols of GET /exec. The second is what the exec of Kubernetes' pods
-// speaks; the first is the same with two channels more.
-const (
-	execProtocol       = "v1.exec.sandbar.dev"
-	kubernetesProtocol = "v5.channel.k8s.io"
-)
-
-// The channels: the first byte of each message.
-const (
-	channelStdin   = 0
-	channelStdout  = 1
-	channelStderr  = 2
-	channelStatus  = 3
-	channelResize  = 4
-	channelSession = 5 // to the client, in execProtocol
-	channelSignal  = 6 // from the client, in execProtocol
-	channelClose   = 255
 )
 
 const (
 	// maxExecs bounds the clients of commands.
 	maxExecs = 32
-	// maxExecMessage bounds one message of a client.
-	maxExecMessage = 64 << 10
 	// execPing is how often a silent client is asked whether it is there, and
 	// execPong how long it may take to answer.
 	execPing = 20 * time.Second
@@ -60,15 +41,22 @@ type execQuery struct {
 	// id and offset name a command to come back to; id is empty for a new one.
 	id     string
 	offset int64
+	// observe: the caller takes no output, and does not become the command's client.
+	observe bool
 }
 
 // exec runs a command for a WebSocket client, or attaches it to one that runs.
 func (s *server) exec(w http.ResponseWriter, r *http.Request) error {
+	upgrade := strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+	if r.URL.RawQuery == "" && !upgrade {
+		s.listExecs(w)
+		return nil
+	}
 	query, err := s.parseExec(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+	if !upgrade {
 		w.Header().Set("Upgrade", "websocket")
 		return &apiError{
 			status: http.StatusUpgradeRequired, Code: "UpgradeRequired", Message: "/exec speaks WebSocket only",
@@ -79,24 +67,29 @@ func (s *server) exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols: []string{execProtocol, kubernetesProtocol},
-		// The token is what lets a caller in, and no page of another origin can send it.
-		InsecureSkipVerify: true,
-		CompressionMode:    websocket.CompressionDisabled,
-	})
+	// The origin is not checked: the token is what lets a caller in, and no page of another origin can send it.
+	conn, err := wsconn.Accept(w, r, execwire.MaxInputBytes, execwire.Protocol, execwire.PodProtocol)
 	if err != nil {
 		if query.id == "" {
 			session.End()
 		}
 		return nil // Accept has answered
 	}
+	if query.observe && conn.Subprotocol() != execwire.Protocol {
+		_ = conn.Close(websocket.ClosePolicyViolation, "observe is of "+execwire.Protocol+" alone")
+		return nil
+	}
 	defer conn.CloseNow() //nolint:errcheck // closed in order before, or of no use
 	// A request's context ends with its connection, and this one was taken over.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	e := execConn{conn: conn, session: session, own: conn.Subprotocol() == execProtocol}
-	e.serve(ctx, cancel, query.offset)
+	e := execConn{conn: conn, session: session, own: conn.Subprotocol() == execwire.Protocol}
+	go e.ping(ctx, cancel)
+	if query.observe {
+		e.observe(ctx, cancel)
+	} else {
+		e.serve(ctx, cancel, query.offset)
+	}
 	return nil
 }
 
@@ -110,82 +103,75 @@ func (s *server) execSession(query execQuery) (*execs.Session, error) {
 
 // execConn is one WebSocket connection.
 type execConn struct {
-	conn    *websocket.Conn
+	conn    *wsconn.Conn
 	session *execs.Session
-	own     bool // speaks execProtocol
+	own     bool // speaks execwire.Protocol
 }
 
 // serve attaches the client until the command ends, or the client goes.
 func (e *execConn) serve(ctx context.Context, cancel context.CancelFunc, offset int64) {
 	client := e.session.Attach(ctx, offset)
 	defer client.Detach()
-	e.conn.SetReadLimit(maxExecMessage)
 	go func() {
 		defer cancel()
 		e.receive(ctx, client)
 	}()
-	go e.ping(ctx, cancel)
 
-	if e.own && e.tell(ctx, sessionMessage{ID: e.session.ID(), Offset: client.Offset()}) != nil {
+	if e.own && e.tell(ctx, execwire.Session{ID: e.session.ID(), Offset: client.Offset()}) != nil {
 		return
 	}
 	exit, err := client.Output(func(stream ringlog.Stream, gap int64, p []byte) error {
 		switch {
 		case gap > 0 && e.own:
-			return e.tell(ctx, sessionMessage{ID: e.session.ID(), Gap: gap})
+			return e.tell(ctx, execwire.Session{ID: e.session.ID(), Gap: gap})
 		case gap > 0: // the other protocol cannot resume, and so has no gaps
 			return nil
 		case stream == ringlog.Stderr:
-			return e.send(ctx, channelStderr, p)
+			return e.send(ctx, execwire.ChannelStderr, p)
 		default:
-			return e.send(ctx, channelStdout, p)
+			return e.send(ctx, execwire.ChannelStdout, p)
 		}
 	})
-	if err != nil {
-		_ = e.conn.Close(websocket.StatusGoingAway, "another client attached, or the runner ends")
-		return
-	}
-	status, err := json.Marshal(execStatus(exit))
-	if err == nil && e.send(ctx, channelStatus, status) == nil {
-		_ = e.conn.Close(websocket.StatusNormalClosure, "")
+	switch {
+	case err == nil:
+		e.end(ctx, exit)
+	case client.Replaced():
+		_ = e.conn.Close(execwire.CloseReplaced, "another client attached")
+	default:
+		_ = e.conn.Close(websocket.CloseGoingAway, "the connection is lost, or the runner ends")
+		if !e.own {
+			e.session.Stop() // this protocol has no way to come back
+		}
 	}
 }
 
-// sessionMessage is what channelSession carries: first where the client is, later
-// how much was dropped before what follows.
-type sessionMessage struct {
-	ID string `json:"id"`
-	// Offset of the first byte that follows. Bytes of both outputs count.
-	Offset int64 `json:"offset,omitempty"`
-	Gap    int64 `json:"gap,omitempty"`
+// end says how the command ended, and closes the connection.
+func (e *execConn) end(ctx context.Context, exit execs.Exit) {
+	status, err := json.Marshal(execwire.NewStatus(exit.Code, exit.Signal))
+	if err == nil && e.send(ctx, execwire.ChannelStatus, status) == nil {
+		_ = e.conn.Close(websocket.CloseNormalClosure, "")
+	}
 }
 
-func (e *execConn) tell(ctx context.Context, m sessionMessage) error {
+func (e *execConn) tell(ctx context.Context, m execwire.Session) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return e.send(ctx, channelSession, text)
+	return e.send(ctx, execwire.ChannelSession, text)
 }
 
 func (e *execConn) send(ctx context.Context, channel byte, p []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	w, err := e.conn.Writer(ctx, websocket.MessageBinary)
-	if err != nil {
-		return err
-	}
-	if _, err = w.Write([]byte{channel}); err == nil {
-		_, err = w.Write(p)
-	}
-	return errors.Join(err, w.Close())
+	return e.conn.Write(ctx, []byte{channel}, p)
 }
 
 // receive hands on what the client sends. What makes no sense ends the connection,
 // and not the command.
 func (e *execConn) receive(ctx context.Context, client *execs.Client) {
 	for {
-		_, p, err := e.conn.Read(ctx)
+		p, err := e.conn.Read(ctx)
 		if err != nil {
 			return
 		}
@@ -193,28 +179,34 @@ func (e *execConn) receive(ctx context.Context, client *execs.Client) {
 			continue
 		}
 		if err := e.accept(client, p[0], p[1:]); err != nil {
-			_ = e.conn.Close(websocket.StatusPolicyViolation, syncwire.Shorten(err.Error()))
+			_ = e.conn.Close(websocket.ClosePolicyViolation, syncwire.Shorten(err.Error()))
 			return
 		}
 	}
 }
 
+// accept takes one message. client is nil for an observer, who has no input and no terminal.
 func (e *execConn) accept(client *execs.Client, channel byte, p []byte) error {
 	switch {
-	case channel == channelStdin:
+	case client == nil && channel != execwire.ChannelSignal && channel != execwire.ChannelClose:
+		return malformed("channel %d is not an observer's", channel)
+	case channel == execwire.ChannelStdin:
 		return client.Input(p)
-	case channel == channelResize:
+	case channel == execwire.ChannelResize:
 		size, err := parseSize(p)
 		if err == nil {
 			e.session.Resize(size)
 		}
 		return err
-	case channel == channelClose:
-		if len(p) == 1 && p[0] == channelStdin {
+	case channel == execwire.ChannelClose:
+		switch {
+		case len(p) == 1 && p[0] == execwire.ChannelStdin && client != nil:
 			return client.CloseInput()
+		case len(p) == 1 && p[0] == execwire.ChannelStdout && e.own:
+			e.session.Stop()
 		}
 		return nil
-	case channel == channelSignal && e.own:
+	case channel == execwire.ChannelSignal && e.own:
 		sig, err := parseSignal(p)
 		if err == nil {
 			e.session.Signal(sig)
@@ -246,20 +238,18 @@ func (e *execConn) ping(ctx context.Context, cancel context.CancelFunc) {
 	}
 }
 
-// parseSize reads a message of channelResize.
+// parseSize reads a message of execwire.ChannelResize.
 func parseSize(p []byte) (execs.Size, error) {
-	var size struct{ Width, Height uint16 }
+	var size execwire.Size
 	if err := json.Unmarshal(p, &size); err != nil {
 		return execs.Size{}, malformed("a size must be {\"Width\": columns, \"Height\": rows}")
 	}
 	return execs.Size{Rows: size.Height, Columns: size.Width}, nil
 }
 
-// parseSignal reads a message of channelSignal.
+// parseSignal reads a message of execwire.ChannelSignal.
 func parseSignal(p []byte) (unix.Signal, error) {
-	var message struct {
-		Signal string `json:"signal"`
-	}
+	var message execwire.Signal
 	if err := json.Unmarshal(p, &message); err != nil {
 		return 0, malformed("a signal must be {\"signal\": \"SIGINT\"}")
 	}
@@ -270,52 +260,27 @@ func parseSignal(p []byte) (unix.Signal, error) {
 	return sig, nil
 }
 
-// status is the end of a command in the form that Kubernetes gives it.
-type status struct {
-	Metadata struct{}       `json:"metadata"`
-	Status   string         `json:"status"`
-	Message  string         `json:"message,omitempty"`
-	Reason   string         `json:"reason,omitempty"`
-	Details  *statusDetails `json:"details,omitempty"`
-}
-
-type statusDetails struct {
-	Causes []statusCause `json:"causes"`
-}
-
-type statusCause struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
-
-func execStatus(exit execs.Exit) status {
-	if exit.Code == 0 {
-		return status{Status: "Success"}
-	}
-	code := strconv.Itoa(exit.Code)
-	st := status{
-		Status: "Failure", Reason: "NonZeroExitCode",
-		Message: "command terminated with non-zero exit code: " + code,
-		Details: &statusDetails{Causes: []statusCause{{Reason: "ExitCode", Message: code}}},
-	}
-	if exit.Signal != "" {
-		st.Details.Causes = append(st.Details.Causes, statusCause{Reason: "Signal", Message: exit.Signal})
-	}
-	return st
-}
-
 // parseExec reads the parameters of GET /exec.
 func (s *server) parseExec(values url.Values) (execQuery, error) {
-	q := execQuery{id: values.Get("id")}
-	if q.id != "" {
-		offset, err := strconv.ParseInt(values.Get("offset"), 10, 64)
+	q := execQuery{id: values.Get(execwire.ParamID)}
+	observe, err := flag(values, execwire.ParamObserve)
+	if err != nil {
+		return q, err
+	}
+	switch q.observe = observe; {
+	case observe && q.id == "":
+		return q, malformed("observe needs the id of a command")
+	case observe:
+		return q, nil
+	case q.id != "":
+		offset, err := strconv.ParseInt(values.Get(execwire.ParamOffset), 10, 64)
 		if err != nil || offset < 0 {
 			return q, malformed("with id comes offset, an integer of at least 0")
 		}
 		q.offset = offset
 		return q, nil
 	}
-	args := values["command"]
+	args := values[execwire.ParamCommand]
 	if len(args) == 0 || args[0] == "" {
 		return q, malformed("command is missing; it is given once for each argument")
 	}
@@ -325,20 +290,19 @@ func (s *server) parseExec(values url.Values) (execQuery, error) {
 		}
 	}
 	c := execs.Command{Args: args, Env: s.environment(), Dir: s.config.Workdir}
-	var err error
-	if c.Terminal, err = flag(values, "tty"); err != nil {
+	if c.Terminal, err = flag(values, execwire.ParamTTY); err != nil {
 		return q, err
 	}
-	if c.Stdin, err = flag(values, "stdin"); err != nil {
+	if c.Stdin, err = flag(values, execwire.ParamStdin); err != nil {
 		return q, err
 	}
-	if dir := values.Get("dir"); dir != "" {
+	if dir := values.Get(execwire.ParamDir); dir != "" {
 		if err := workspace.CheckPath(dir); err != nil {
 			return q, err
 		}
 		c.Dir = filepath.Join(c.Dir, dir)
 	}
-	for name, to := range map[string]*uint16{"rows": &c.Size.Rows, "columns": &c.Size.Columns} {
+	for name, to := range map[string]*uint16{execwire.ParamRows: &c.Size.Rows, execwire.ParamColumns: &c.Size.Columns} {
 		if value := values.Get(name); value != "" {
 			n, err := strconv.ParseUint(value, 10, 16)
 			if err != nil {
@@ -373,9 +337,9 @@ func classifyExec(err error) *apiError {
 	case errors.As(err, &limit):
 		return &apiError{status: http.StatusTooManyRequests, Code: "TooManyCommands", Message: err.Error()}
 	case errors.As(err, &start):
-		return &apiError{status: http.StatusBadRequest, Code: "CommandNotStarted", Message: err.Error()}
+		return &apiError{status: http.StatusBadRequest, Code: "CommandNotStarted", Message: err.Error(), ExitCode: start.Code}
 	case errors.Is(err, execs.ErrNotFound):
-		return &apiError{status: http.StatusNotFound, Code: "CommandNotFound", Message: fmt.Sprint(err)}
+		return &apiError{status: http.StatusNotFound, Code: execwire.CodeNotFound, Message: fmt.Sprint(err)}
 	case errors.Is(err, execs.ErrClosed):
 		return &apiError{status: http.StatusServiceUnavailable, Code: "ShuttingDown", Message: err.Error()}
 	default:

@@ -16,38 +16,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
 	"golang.org/x/sys/unix"
+
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 // execClient is a client of GET /exec that keeps all it gets.
 type execClient struct {
-	t      *testing.T
-	conn   *websocket.Conn
+	t      testing.TB
+	conn   *wsconn.Conn
 	out    string // stdout and, with a terminal, all
 	errs   string
 	id     string
 	offset int64 // of the next byte
 	gap    int64
-	status *status
+	status *execwire.Status
 }
 
 func (s *sandbox) dialExec(protocol string, query url.Values) (*execClient, *http.Response, error) {
-	conn, response, err := websocket.Dial(context.Background(), s.url+"/exec?"+query.Encode(), &websocket.DialOptions{
-		HTTPClient: s.client, HTTPHeader: http.Header{TokenHeader: {testToken}}, Subprotocols: []string{protocol},
-	})
+	conn, response, err := wsconn.Dial(context.Background(), s.client, must(url.Parse(s.url+"/exec?"+query.Encode())), http.Header{TokenHeader: {testToken}}, 1<<20, protocol)
 	if err != nil {
 		return nil, response, err
 	}
-	conn.SetReadLimit(1 << 20)
 	s.t.Cleanup(func() { _ = conn.CloseNow() })
 	return &execClient{t: s.t, conn: conn}, response, nil
 }
 
 func (s *sandbox) startExec(query url.Values) *execClient {
 	s.t.Helper()
-	c, _, err := s.dialExec(execProtocol, query)
+	c, _, err := s.dialExec(execwire.Protocol, query)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -76,22 +77,22 @@ func (c *execClient) read(done func() bool) {
 func (c *execClient) next() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lateAfter)
 	defer cancel()
-	_, p, err := c.conn.Read(ctx)
+	p, err := c.conn.Read(ctx)
 	if err != nil {
 		return err
 	}
 	switch p[0] {
-	case channelStdout:
+	case execwire.ChannelStdout:
 		c.out += string(p[1:])
 		c.offset += int64(len(p) - 1)
-	case channelStderr:
+	case execwire.ChannelStderr:
 		c.errs += string(p[1:])
 		c.offset += int64(len(p) - 1)
-	case channelStatus:
-		c.status = &status{}
+	case execwire.ChannelStatus:
+		c.status = &execwire.Status{}
 		return json.Unmarshal(p[1:], c.status)
-	case channelSession:
-		var m sessionMessage
+	case execwire.ChannelSession:
+		var m execwire.Session
 		if err := json.Unmarshal(p[1:], &m); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (c *execClient) ended() bool { return c.status != nil }
 
 func (c *execClient) send(channel byte, text string) {
 	c.t.Helper()
-	if err := c.conn.Write(context.Background(), websocket.MessageBinary, append([]byte{channel}, text...)); err != nil {
+	if err := c.conn.Write(context.Background(), append([]byte{channel}, text...)); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -124,7 +125,7 @@ func (c *execClient) code() string {
 
 func TestCommands(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"sub/file","content":"here"}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"sub/file","content":"here"}]}`, 200)
 	callJSON[envReply](s, "POST", "/env", `{"set":{"GREETING":"hello"}}`, 200)
 	inDir := shell1("cat file")
 	inDir.Set("dir", "sub")
@@ -144,7 +145,7 @@ func TestCommands(t *testing.T) {
 		"a terminal if asked":                    {shell1("test -t 0 && echo yes; echo err >&2; echo ${TERM:+term}", "tty"), "yes\r\nerr\r\nterm\r\n", "", "Success"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, protocol := range []string{execProtocol, kubernetesProtocol} {
+			for _, protocol := range []string{execwire.Protocol, execwire.PodProtocol} {
 				c, _, err := s.dialExec(protocol, test.query)
 				if err != nil {
 					t.Fatal(err)
@@ -154,7 +155,7 @@ func TestCommands(t *testing.T) {
 				if end == "" {
 					end = c.status.Status
 				}
-				if c.out != test.out || c.errs != test.errs || end != test.end || (c.id == "") != (protocol == kubernetesProtocol) {
+				if c.out != test.out || c.errs != test.errs || end != test.end || (c.id == "") != (protocol == execwire.PodProtocol) {
 					t.Errorf("%s: output %q, errors %q, end %q, ID %q; want %q, %q, %q", protocol, c.out, c.errs, end, c.id, test.out, test.errs, test.end)
 				}
 			}
@@ -165,9 +166,9 @@ func TestCommands(t *testing.T) {
 func TestInputReachesTheCommandAndEnds(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	c := s.startExec(shell1("cat; echo end", "stdin"))
-	c.send(channelStdin, "a line\n")
+	c.send(execwire.ChannelStdin, "a line\n")
 	c.read(func() bool { return c.out == "a line\n" })
-	c.send(channelClose, "\x00")
+	c.send(execwire.ChannelClose, "\x00")
 	c.read(c.ended)
 	if c.out != "a line\nend\n" {
 		t.Errorf("the output is %q", c.out)
@@ -181,9 +182,9 @@ func TestATerminalHasASizeAndTakesKeys(t *testing.T) {
 	q.Set("columns", "20")
 	c := s.startExec(q)
 	c.read(func() bool { return strings.Contains(c.out, "10 20\r\nready") })
-	c.send(channelStdin, "\x03")
+	c.send(execwire.ChannelStdin, "\x03")
 	c.read(func() bool { return strings.Contains(c.out, "int\r\n") })
-	c.send(channelResize, `{"Width":100,"Height":50}`)
+	c.send(execwire.ChannelResize, `{"Width":100,"Height":50}`)
 	c.read(c.ended)
 	if !strings.Contains(c.out, "50 100") || c.code() != "3" {
 		t.Errorf("the output is %q and the code %q", c.out, c.code())
@@ -194,7 +195,7 @@ func TestASignalReachesTheWholeGroup(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	c := s.startExec(shell1(`trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.02; done`))
 	c.read(func() bool { return c.out == "ready\n" })
-	c.send(channelSignal, `{"signal":"SIGUSR1"}`)
+	c.send(execwire.ChannelSignal, `{"signal":"SIGUSR1"}`)
 	c.read(c.ended)
 	if !strings.HasSuffix(c.out, "got\n") || c.code() != "5" {
 		t.Errorf("the output is %q and the code %q", c.out, c.code())
@@ -216,7 +217,7 @@ func TestAClientComesBackAndMissesNothing(t *testing.T) {
 			// gets nothing more.
 			_ = before.conn.CloseNow()
 		}
-		c.send(channelStdin, "go\n")
+		c.send(execwire.ChannelStdin, "go\n")
 	}
 	c.read(c.ended)
 	if c.out != want || c.code() != "4" || c.gap != 0 {
@@ -246,8 +247,8 @@ func TestWithoutAClientTheNewestOutputIsKeptAndTheGapIsTold(t *testing.T) {
 	const size = 8 << 20
 	c := s.startExec(shell1(fmt.Sprintf("read x; head -c %d /dev/zero; echo end >&2; echo > finished; exec sleep 1000", size), "stdin"))
 	c.read(func() bool { return c.id != "" })
-	c.send(channelStdin, "go\n")
-	_ = c.conn.Close(websocket.StatusNormalClosure, "")
+	c.send(execwire.ChannelStdin, "go\n")
+	_ = c.conn.Close(websocket.CloseNormalClosure, "")
 	for late := time.Now().Add(lateAfter); ; {
 		if _, err := os.Stat(filepath.Join(s.dir, "finished")); err == nil {
 			break
@@ -285,7 +286,7 @@ func TestCommandsThatAreRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, response, err := s.dialExec(execProtocol, q)
+			_, response, err := s.dialExec(execwire.Protocol, q)
 			if err == nil {
 				t.Fatal("it was taken")
 			}
@@ -327,7 +328,7 @@ func TestSeveralCommandsRunAtOnceAndTheLimitIsTold(t *testing.T) {
 		c := s.startExec(shell1("exec sleep 1000"))
 		c.read(func() bool { return c.id != "" })
 	}
-	_, response, err := s.dialExec(execProtocol, shell1("true"))
+	_, response, err := s.dialExec(execwire.Protocol, shell1("true"))
 	if err == nil {
 		t.Fatal("one more was taken")
 	}
@@ -358,7 +359,7 @@ func TestStoppingTheAppLeavesCommandsAlone(t *testing.T) {
 	c := s.startExec(shell1(`(sh -c 'while [ ! -e go ]; do sleep 0.02; done; echo alive' &); read x`, "stdin"))
 	c.read(func() bool { return c.id != "" })
 	callJSON[restartReply](s, "POST", "/restart", "", 200)
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"go"}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"go"}]}`, 200)
 	c.read(func() bool { return c.out == "alive\n" })
 }
 
@@ -452,4 +453,19 @@ func FuzzExecMessages(f *testing.F) {
 			t.Errorf("%q is signal %d", p, sig)
 		}
 	})
+}
+
+func TestAMessageAboveTheLimitEndsTheConnection(t *testing.T) {
+	s := startSandbox(t, "", nil)
+	c := s.startExec(shell1("echo ready; cat >/dev/null; echo end", "stdin"))
+	c.read(func() bool { return c.out == "ready\n" })
+	c.send(execwire.ChannelStdin, strings.Repeat("x", execwire.MaxInputBytes-1)) // with its channel it is the limit
+	c.send(execwire.ChannelStdin, strings.Repeat("x", execwire.MaxInputBytes))
+	var err error
+	for err == nil {
+		err = c.next()
+	}
+	if wsconn.CloseCode(err) != websocket.CloseMessageTooBig {
+		t.Errorf("the connection ended with %v", err)
+	}
 }

@@ -9,10 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -28,16 +29,19 @@ const (
 )
 
 var errNoFile = &apiError{
-	status: http.StatusNotFound, Code: "FileNotFound", Message: "there is no such file in the workspace",
+	status: http.StatusNotFound, Code: syncwire.CodeFileNotFound, Message: "there is no such file in the workspace",
 }
 
 // files lists the workspace, or sends one file of it.
 func (s *server) files(w http.ResponseWriter, r *http.Request) error {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, pathFiles), "/")
+	if path == "" && r.URL.Query().Has(syncwire.ParamStaged) {
+		return s.staged(w, r.URL.Query().Get(syncwire.ParamStaged))
+	}
 	if path == "" {
 		return s.listing(w, r)
 	}
-	chunks, err := flag(r.URL.Query(), "chunks")
+	chunks, err := flag(r.URL.Query(), syncwire.ParamChunks)
 	if err != nil {
 		return err
 	}
@@ -77,9 +81,22 @@ func (s *server) listing(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// staged says how much of a content waits for a batch.
+func (s *server) staged(w http.ResponseWriter, digest string) error {
+	if !syncwire.ValidDigest(digest) {
+		return malformed("staged must be a SHA-256 digest in lower-case hex")
+	}
+	staged, err := s.workspace.Staged(digest)
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, staged)
+	return nil
+}
+
 // excludes are the names that a caller wants to hear nothing of.
 func excludes(r *http.Request) ([]string, error) {
-	names := r.URL.Query()["exclude"]
+	names := r.URL.Query()[syncwire.ParamExclude]
 	if len(names) > maxExcludes {
 		return nil, malformed("exclude may be there %d times at most", maxExcludes)
 	}
@@ -104,8 +121,15 @@ func (s *server) content(w http.ResponseWriter, r *http.Request, path string) er
 	h.Set("Content-Disposition", "attachment")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if e, err := s.workspace.Describe(path); err == nil && e.Digest != "" {
+	e, err := s.workspace.Describe(path)
+	switch {
+	case err != nil:
+	case e.Digest != "":
 		h.Set("ETag", `"`+e.Digest+`"`)
+	default:
+		// A file that is too large to be read for a tag: a client that has the beginning of one
+		// that has changed since gets the whole, and no range.
+		h.Set("ETag", `"`+workspace.VersionOf(file)+`"`)
 	}
 	// The time is left out: with a strong tag it only adds a weaker answer.
 	http.ServeContent(deadlineResponse{w, http.NewResponseController(w)}, r, "", time.Time{}, file)
@@ -145,7 +169,7 @@ func (s *server) chunks(w http.ResponseWriter, path string) error {
 	return nil
 }
 
-func (s *server) open(path string) (io.ReadSeekCloser, error) {
+func (s *server) open(path string) (*os.File, error) {
 	file, err := s.workspace.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errNoFile

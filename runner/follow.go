@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
@@ -72,7 +73,7 @@ func union[T cmp.Ordered](a, b []T) []T {
 
 // follow does what follows a sync and those before it that said later: the Template's rules, or
 // else what the caller asked for.
-func (s *server) follow(ctx context.Context, mode restartMode, after aftermath, reply *syncReply) {
+func (s *server) follow(ctx context.Context, mode restartMode, after aftermath, reply *syncwire.Reply) {
 	if mode == restartLater {
 		s.deferred.add(after)
 		return
@@ -87,14 +88,14 @@ func (s *server) follow(ctx context.Context, mode restartMode, after aftermath, 
 }
 
 // restartAfter restarts the app after a change, if asked.
-func (s *server) restartAfter(ctx context.Context, mode restartMode, on []restartMode) (bool, *apiError) {
+func (s *server) restartAfter(ctx context.Context, mode restartMode, on []restartMode) (bool, *syncwire.Error) {
 	if !s.needsRestart(mode, on) {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultRestartTimeout)
 	defer cancel()
 	if _, err := s.supervisor.Restart(ctx); err != nil {
-		return false, classify(err)
+		return false, classify(err).wire()
 	}
 	return true, nil
 }

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/logwire"
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 )
 
@@ -107,7 +108,7 @@ exec sleep 1000`, lines, lines)
 			}
 			group.Go(func() { f.follow(s.url, (run+1)*lines, written) })
 		}
-		callJSON[syncReply](s, "POST", "/sync", fmt.Sprintf(`{"files":[{"path":"go-%d"}]}`, run*lines+1), 200)
+		callJSON[syncwire.Reply](s, "POST", "/sync", fmt.Sprintf(`{"files":[{"path":"go-%d"}]}`, run*lines+1), 200)
 		reading.Wait()
 		close(written)
 		slow.Wait()

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 func sum(p []byte) string {
@@ -119,8 +119,8 @@ func TestABatchOfFramesIsAppliedAndListed(t *testing.T) {
 	_ = b.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: "run.sh", Digest: sum(nil), Executable: &yes})
 	_ = b.Entry(syncwire.Frame{Op: syncwire.OpSymlink, Path: "src/link", Target: "../run.sh"})
 	_ = b.Entry(syncwire.Frame{Op: syncwire.OpDir, Path: "empty"})
-	reply := post[syncReply](s, b, 200)
-	want := syncReply{
+	reply := post[syncwire.Reply](s, b, 200)
+	want := syncwire.Reply{
 		Phase: "Synced", Revision: 1, Changed: []string{"src/a.bin", "run.sh", "src/link", "empty"}, Deleted: []string{},
 	}
 	if diff := cmp.Diff(want, reply, cmp.AllowUnexported(apiError{})); diff != "" {
@@ -148,12 +148,12 @@ func TestASymlinkReplacesAnExecutable(t *testing.T) {
 	yes := true
 	b := newBatch(nil)
 	_ = b.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: "a", Digest: sum(nil), Executable: &yes})
-	post[syncReply](s, b, 200)
+	post[syncwire.Reply](s, b, 200)
 	b = newBatch(nil)
 	_ = b.Entry(syncwire.Frame{
 		Op: syncwire.OpSymlink, Path: "a", Target: "b", Expect: &syncwire.Entry{Type: syncwire.File, Digest: sum(nil), Executable: true},
 	})
-	post[syncReply](s, b, 200)
+	post[syncwire.Reply](s, b, 200)
 	if _, entries := s.list(""); entries["a"].Target != "b" {
 		t.Errorf("there is %+v", entries["a"])
 	}
@@ -161,7 +161,7 @@ func TestASymlinkReplacesAnExecutable(t *testing.T) {
 
 func TestAListingTellsWhatTheAppChanged(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	post[syncReply](s, newBatch(nil).file("a", "old!", nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("a", "old!", nil), 200)
 	head, before := s.list("")
 	r, _ := http.NewRequest(http.MethodGet, s.url+"/files", nil)
 	r.Header.Set(TokenHeader, testToken)
@@ -195,18 +195,18 @@ func TestAListingTellsWhatTheAppChanged(t *testing.T) {
 
 func TestABatchForAnotherRevisionIsRefused(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	post[syncReply](s, newBatch(nil).file("a", "1", nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("a", "1", nil), 200)
 	zero, one := int64(0), int64(1)
 	e := post[apiError](s, newBatch(&zero).file("a", "2", nil), http.StatusConflict)
 	if e.Code != "RevisionMismatch" || e.Revision == nil || *e.Revision != 1 {
 		t.Errorf("the answer is %+v, want the current revision", e)
 	}
-	post[syncReply](s, newBatch(&one).file("a", "2", nil), 200)
+	post[syncwire.Reply](s, newBatch(&one).file("a", "2", nil), 200)
 }
 
 func TestAllConflictsAreListedAndNothingIsApplied(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	post[syncReply](s, newBatch(nil).file("a", "1", nil).file("b", "1", nil).file("d/x", "1", nil).file("same", "2", nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("a", "1", nil).file("b", "1", nil).file("d/x", "1", nil).file("same", "2", nil), 200)
 	if err := os.WriteFile(filepath.Join(s.dir, "b"), []byte("the app's"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestABatchCanBeSentAgain(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	none := &syncwire.Entry{Type: syncwire.None}
 	for _, changed := range []int{1, 0} {
-		reply := post[syncReply](s, newBatch(nil).file("a", "1", none), 200)
+		reply := post[syncwire.Reply](s, newBatch(nil).file("a", "1", none), 200)
 		if len(reply.Changed) != changed || reply.Revision != 1 {
 			t.Errorf("the reply is %+v, want %d changes and revision 1", reply, changed)
 		}
@@ -263,7 +263,7 @@ func TestOneLineInAFileOf50MegabytesSendsLittle(t *testing.T) {
 	b := newBatch(nil)
 	_ = b.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: "big", Size: size, Digest: sum(old)})
 	_ = b.Data(old)
-	post[syncReply](s, b, 200)
+	post[syncwire.Reply](s, b, 200)
 
 	edited := append(append(append([]byte{}, old[:size/3]...), "one more line\n"...), old[size/3:]...)
 	has := callJSON[syncwire.Chunks](s, "GET", "/files/big?chunks", "", 200)
@@ -290,7 +290,7 @@ func TestOneLineInAFileOf50MegabytesSendsLittle(t *testing.T) {
 		}
 	}
 	sent := b.body.Len()
-	post[syncReply](s, b, 200)
+	post[syncwire.Reply](s, b, 200)
 	t.Logf("%d bytes were sent", sent)
 	if sent > most {
 		t.Errorf("%d bytes were sent, want at most %d", sent, most)
@@ -303,7 +303,7 @@ func TestOneLineInAFileOf50MegabytesSendsLittle(t *testing.T) {
 func TestARenameSendsNoContent(t *testing.T) {
 	s := startSandbox(t, "", nil)
 	content := strings.Repeat("x", 100_000)
-	post[syncReply](s, newBatch(nil).file("old", content, nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("old", content, nil), 200)
 	rename := func(digest string) *batch {
 		b := newBatch(nil)
 		_ = b.Entry(syncwire.Frame{Op: syncwire.OpFile, Path: "new", Size: int64(len(content)), Digest: digest})
@@ -313,7 +313,7 @@ func TestARenameSendsNoContent(t *testing.T) {
 	if e := post[apiError](s, rename(sum([]byte("another"))), http.StatusConflict); e.Code != "SourceChanged" {
 		t.Errorf("a copy that gives something else is answered %s", e.Code)
 	}
-	post[syncReply](s, rename(sum([]byte(content))), 200)
+	post[syncwire.Reply](s, rename(sum([]byte(content))), 200)
 	if got, _ := os.ReadFile(filepath.Join(s.dir, "new")); string(got) != content {
 		t.Errorf("the renamed file has %d bytes", len(got))
 	}
@@ -327,7 +327,7 @@ func TestFramesThatAreRefused(t *testing.T) {
 		c.Workspace.Files, c.Workspace.FileBytes, c.Workspace.BatchBytes = 3, 100, 150
 		c.Workspace.TotalFiles, c.Workspace.TotalBytes = 4, 20<<10
 	})
-	post[syncReply](s, newBatch(nil).file("has", "1", nil).file("has2", "1", nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("has", "1", nil).file("has2", "1", nil), 200)
 	link := func(path, target string) *batch {
 		b := newBatch(nil)
 		_ = b.Entry(syncwire.Frame{Op: syncwire.OpSymlink, Path: path, Target: target})
@@ -379,13 +379,13 @@ func TestFramesThatAreRefused(t *testing.T) {
 			t.Errorf("the answer is %+v, want the limit", e)
 		}
 		// Whoever makes room is let through.
-		post[syncReply](s, newBatch(nil).delete("fill", nil), 200)
+		post[syncwire.Reply](s, newBatch(nil).delete("fill", nil), 200)
 	})
 }
 
 func TestAFileIsReadBackWholeOrInPart(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	post[syncReply](s, newBatch(nil).file("d/ä b%.bin", "\x00123456789", nil), 200)
+	post[syncwire.Reply](s, newBatch(nil).file("d/ä b%.bin", "\x00123456789", nil), 200)
 	for name, test := range map[string]struct {
 		path, header string
 		status       int

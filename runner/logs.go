@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/logwire"
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 )
 
@@ -127,33 +127,33 @@ func appendRecords(dst []byte, b *ringlog.Batch) []byte {
 func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
 	q := logQuery{streams: ringlog.All}
 	var err error
-	if q.follow, err = flag(values, "follow"); err != nil {
+	if q.follow, err = flag(values, logwire.ParamFollow); err != nil {
 		return q, err
 	}
-	if q.timestamps, err = flag(values, "timestamps"); err != nil {
+	if q.timestamps, err = flag(values, logwire.ParamTimestamps); err != nil {
 		return q, err
 	}
-	switch values.Get("format") {
-	case "", "text":
-	case "json":
+	switch values.Get(logwire.ParamFormat) {
+	case "", logwire.FormatText:
+	case logwire.FormatJSON:
 		q.records = true
 	default:
 		return q, malformed("format must be text or json")
 	}
-	switch values.Get("stream") {
-	case "", "all":
-	case "stdout":
+	switch values.Get(logwire.ParamStream) {
+	case "", logwire.AllStreams:
+	case logwire.Stdout:
 		q.streams = ringlog.Stdout
-	case "stderr":
+	case logwire.Stderr:
 		q.streams = ringlog.Stderr
 	default:
 		return q, malformed("stream must be stdout, stderr or all")
 	}
-	if values.Has("offset") {
-		if values.Has("tail") || values.Has("since") {
+	if values.Has(logwire.ParamOffset) {
+		if values.Has(logwire.ParamTail) || values.Has(logwire.ParamSince) {
 			return q, malformed("offset cannot be combined with tail or since")
 		}
-		q.start, err = fromOffset(values.Get("offset"), values.Get("log"))
+		q.start, err = fromOffset(values.Get(logwire.ParamOffset), values.Get(logwire.ParamLog))
 		return q, err
 	}
 	q.start, err = fromTailAndSince(values, q.streams, now)
@@ -189,7 +189,7 @@ func fromTailAndSince(
 	values url.Values, streams ringlog.Stream, now time.Time,
 ) (func(*ringlog.Ring) (int64, error), error) {
 	tail := math.MaxInt
-	if value := values.Get("tail"); value != "" {
+	if value := values.Get(logwire.ParamTail); value != "" {
 		n, err := strconv.Atoi(value)
 		if err != nil || n < 0 {
 			return nil, malformed("tail must be an integer of at least 0")
@@ -197,7 +197,7 @@ func fromTailAndSince(
 		tail = n
 	}
 	var since time.Time
-	if value := values.Get("since"); value != "" {
+	if value := values.Get(logwire.ParamSince); value != "" {
 		if d, err := time.ParseDuration(value); err == nil && d >= 0 {
 			since = now.Add(-d)
 		} else if since, err = time.Parse(time.RFC3339, value); err != nil {

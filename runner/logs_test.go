@@ -17,7 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/logwire"
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
@@ -30,7 +31,7 @@ func TestLogQueries(t *testing.T) {
 	}{{ringlog.Stdout, "one\ntwo\n"}, {ringlog.Stderr, "oops\n"}, {ringlog.Stdout, "three"}} {
 		ring.Append(ringlog.Source{Stream: e.stream, Attempt: 1}, time.Now(), []byte(e.text))
 	}
-	serving := httptest.NewServer(newServer(server{config: Config{Token: hash(t, testToken)}, ring: ring}))
+	serving := httptest.NewServer(newServer(server{config: Config{Tokens: tokensOf(t, testToken)}, ring: ring}))
 	defer serving.Close()
 	s := &sandbox{t: t, url: serving.URL, client: serving.Client()}
 	for query, want := range map[string]string{
@@ -77,7 +78,7 @@ func TestRecordsSayWhereToGoOn(t *testing.T) {
 	for n, text := range []string{"one\n", "tw", "o\xff\n", "oops\n"} {
 		ring.Append(ringlog.Source{Stream: []ringlog.Stream{ringlog.Stdout, ringlog.Stderr}[n/3], Attempt: 1}, time.Unix(1, 0), []byte(text))
 	}
-	serving := httptest.NewServer(newServer(server{config: Config{Token: hash(t, testToken)}, ring: ring}))
+	serving := httptest.NewServer(newServer(server{config: Config{Tokens: tokensOf(t, testToken)}, ring: ring}))
 	defer serving.Close()
 	s := &sandbox{t: t, url: serving.URL, client: serving.Client()}
 	read := func(query string) (records []logwire.Record) {
@@ -149,7 +150,7 @@ head -c 50000000 /dev/zero | tr '\0' x | fold -w 999; echo; echo done; exec slee
 	if err != nil {
 		t.Fatal(err)
 	}
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"go"}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"go"}]}`, 200)
 	for late := time.Now().Add(lateAfter); ; {
 		if _, last := s.call("GET", "/logs?tail=1", ""); last == "done\n" {
 			break
@@ -198,7 +199,7 @@ func inBubble(t *testing.T, test func(t *testing.T, ring *ringlog.Ring, conn net
 		}
 		defer files.Close()
 		serving := newServer(server{
-			config: Config{Token: hash(t, testToken), SyncBytes: defaultSyncBytes},
+			config: Config{Tokens: tokensOf(t, testToken), SyncBytes: defaultSyncBytes},
 			logger: slog.New(slog.DiscardHandler), ring: ring, draining: t.Context(), workspace: files,
 		}).httpServer()
 		ended := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/pkg/gitignore"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 )
@@ -64,32 +65,13 @@ func (r ReloadRule) matches(paths []string) bool {
 
 func (r ReloadRule) restarts() bool { return r.Restart == nil || *r.Restart }
 
-// reloadState is what has become of the rules of a sync.
-type reloadState string
-
-const (
-	reloadRunning reloadState = "Running"
-	reloadDone    reloadState = "Done"
-	reloadFailed  reloadState = "Failed"
-)
-
-// reloadReply tells of the rules that a sync set off.
-type reloadReply struct {
-	State reloadState `json:"state"`
-	// Rules are the numbers of the rules, from 0, in the order of the Template.
-	Rules []int `json:"rules"`
-	// Message says which command failed, and how.
-	Message   string `json:"message,omitempty"`
-	Restarted bool   `json:"restarted"`
-}
-
 // reload is the work that one or several syncs set off.
 type reload struct {
 	rules []int
 	// restart is asked for by a caller, whatever the rules say.
 	restart bool
 	done    chan struct{}
-	reply   reloadReply // after done
+	reply   syncwire.Reload // after done
 }
 
 // reloader runs the rules, one sync's after the other's: two installations of packages at once
@@ -180,8 +162,8 @@ func (l *reloader) advance() {
 
 // work runs the commands in order and then restarts the app. A command that fails leaves the app
 // as it is: what runs is worth more than what cannot be built.
-func (l *reloader) work(job *reload) reloadReply {
-	reply := reloadReply{State: reloadDone, Rules: job.rules}
+func (l *reloader) work(job *reload) syncwire.Reload {
+	reply := syncwire.Reload{State: syncwire.ReloadDone, Rules: job.rules}
 	restart := job.restart
 	for _, i := range job.rules {
 		rule := l.rules[i]
@@ -193,7 +175,7 @@ func (l *reloader) work(job *reload) reloadReply {
 		err := l.run(ctx, rule.Command)
 		cancel()
 		if err != nil {
-			reply.State = reloadFailed
+			reply.State = syncwire.ReloadFailed
 			reply.Message = fmt.Sprintf("the command of rule %d (%s) %v; the app goes on as it was, and the log has what it said",
 				i, strings.Join(rule.Paths, ", "), err)
 			return reply
@@ -205,7 +187,7 @@ func (l *reloader) work(job *reload) reloadReply {
 	ctx, cancel := context.WithTimeout(l.ctx, defaultRestartTimeout)
 	defer cancel()
 	if err := l.restart(ctx); err != nil {
-		reply.State, reply.Message = reloadFailed, "the app was not restarted: "+classify(err).Message
+		reply.State, reply.Message = syncwire.ReloadFailed, "the app was not restarted: "+classify(err).Message
 		return reply
 	}
 	reply.Restarted = true
@@ -213,7 +195,7 @@ func (l *reloader) work(job *reload) reloadReply {
 }
 
 // wait returns what has become of a job, after reloadWait at the latest.
-func (j *reload) wait(ctx context.Context) *reloadReply {
+func (j *reload) wait(ctx context.Context) *syncwire.Reload {
 	timer := time.NewTimer(reloadWait)
 	defer timer.Stop()
 	select {
@@ -224,17 +206,17 @@ func (j *reload) wait(ctx context.Context) *reloadReply {
 	return j.state()
 }
 
-func (j *reload) state() *reloadReply {
+func (j *reload) state() *syncwire.Reload {
 	select {
 	case <-j.done:
 		return &j.reply
 	default:
-		return &reloadReply{State: reloadRunning, Rules: []int{}, Message: "the commands run; GET /status tells their end"}
+		return &syncwire.Reload{State: syncwire.ReloadRunning, Rules: []int{}, Message: "the commands run; GET /status tells their end"}
 	}
 }
 
 // status tells of the rules that were set off last; nil if none ever were.
-func (l *reloader) status() *reloadReply {
+func (l *reloader) status() *syncwire.Reload {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last == nil {

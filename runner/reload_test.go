@@ -8,12 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // withRules starts a sandbox whose app prints when it starts, with reload rules.
@@ -28,7 +31,7 @@ func withRules(t *testing.T, rules string) *sandbox {
 }
 
 // sync writes files and returns the answer.
-func (s *sandbox) sync(restart string, files ...string) syncReply {
+func (s *sandbox) sync(restart string, files ...string) syncwire.Reply {
 	s.t.Helper()
 	var list []string
 	for _, file := range files {
@@ -39,7 +42,7 @@ func (s *sandbox) sync(restart string, files ...string) syncReply {
 	if status != 200 {
 		s.t.Fatalf("sync: %d %s", status, body)
 	}
-	var reply syncReply
+	var reply syncwire.Reply
 	if err := json.Unmarshal([]byte(body), &reply); err != nil {
 		s.t.Fatal(err)
 	}
@@ -51,29 +54,29 @@ func TestAChangedPathSetsOffItsRule(t *testing.T) {
 	for name, tc := range map[string]struct {
 		restart  string
 		file     string
-		want     *reloadReply
+		want     *syncwire.Reload
 		restarts bool
 		logged   string
 	}{
 		"the command runs, then the app restarts": {
-			"auto", `program.py=echo "quoted $HOME" '$(x)'`, &reloadReply{State: reloadDone, Rules: []int{0}, Restarted: true}, true, `echo "quoted $HOME" '$(x)'`,
+			"auto", `program.py=echo "quoted $HOME" '$(x)'`, &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{0}, Restarted: true}, true, `echo "quoted $HOME" '$(x)'`,
 		},
 		"also when the caller asks for nothing": {
-			"never", "program.py=1\n", &reloadReply{State: reloadDone, Rules: []int{0}, Restarted: true}, true, "1",
+			"never", "program.py=1\n", &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{0}, Restarted: true}, true, "1",
 		},
 		"a rule that does not restart": {
-			"auto", "notes/deep/a=1", &reloadReply{State: reloadDone, Rules: []int{1}}, false, "noted",
+			"auto", "notes/deep/a=1", &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{1}}, false, "noted",
 		},
 		"the caller restarts whatever the rule says": {
-			"always", "notes/deep/a=1", &reloadReply{State: reloadDone, Rules: []int{1}, Restarted: true}, true, "noted",
+			"always", "notes/deep/a=1", &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{1}, Restarted: true}, true, "noted",
 		},
 		"a command that fails leaves the app": {
-			"auto", "broken=1", &reloadReply{
-				State: reloadFailed, Rules: []int{2},
+			"auto", "broken=1", &syncwire.Reload{
+				State: syncwire.ReloadFailed, Rules: []int{2},
 				Message: "the command of rule 2 (broken) exited with code 3; the app goes on as it was, and the log has what it said",
 			}, false, "no",
 		},
-		"a rule without a command":   {"auto", "now=1", &reloadReply{State: reloadDone, Rules: []int{3}, Restarted: true}, true, "started"},
+		"a rule without a command":   {"auto", "now=1", &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{3}, Restarted: true}, true, "started"},
 		"a pattern from the root":    {"auto", "deep/now=1", nil, false, "started"},
 		"a path that no rule means":  {"auto", "index.html=1", nil, false, "started"},
 		"a restart without any rule": {"always", "index.html=1", nil, true, "started"},
@@ -102,6 +105,9 @@ func TestAChangedPathSetsOffItsRule(t *testing.T) {
 func TestAnAppThatDoesNotRunIsStartedByAnyChange(t *testing.T) {
 	s := startSandbox(t, "echo begins; exec cat missing", func(c *Config) { c.Reload = []ReloadRule{{Paths: []string{"*.py"}}} })
 	await(t, s.lines(""), "begins")
+	for callJSON[statusReply](s, "GET", "/status", "", 200).PID != 0 { // it has begun and not ended yet
+		runtime.Gosched()
+	}
 	if reply := s.sync("auto", "index.html=1"); !reply.Restarted {
 		t.Errorf("%+v", reply)
 	}
@@ -113,7 +119,7 @@ func TestRulesWaitForTheLastOfSeveralBatches(t *testing.T) {
 	if reply := s.sync("later", "lock=1"); reply.Reload != nil || reply.Restarted {
 		t.Errorf("the first batch: %+v", reply)
 	}
-	want := &reloadReply{State: reloadDone, Rules: []int{0, 1}, Restarted: true}
+	want := &syncwire.Reload{State: syncwire.ReloadDone, Rules: []int{0, 1}, Restarted: true}
 	if diff := cmp.Diff(want, s.sync("start", "late=it came\n").Reload); diff != "" {
 		t.Errorf("the last batch (-want +got):\n%s", diff)
 	}
@@ -123,7 +129,7 @@ func TestRulesWaitForTheLastOfSeveralBatches(t *testing.T) {
 // What a command leaves behind ends with it, and holds up nobody.
 func TestWhatACommandLeavesBehindEnds(t *testing.T) {
 	s := withRules(t, `[{"paths":["*"],"command":"sleep 600 & echo left"}]`)
-	if reply := s.sync("auto", "a=1"); reply.Reload == nil || reply.Reload.State != reloadDone {
+	if reply := s.sync("auto", "a=1"); reply.Reload == nil || reply.Reload.State != syncwire.ReloadDone {
 		t.Errorf("%+v", reply.Reload)
 	}
 }
@@ -161,7 +167,7 @@ func TestCommandsRunOneAfterTheOther(t *testing.T) {
 	if second == first || third != second {
 		t.Error("what comes while a command runs is not put together")
 	}
-	if got := l.status(); got.State != reloadRunning {
+	if got := l.status(); got.State != syncwire.ReloadRunning {
 		t.Errorf("%+v", got)
 	}
 	goOn <- errors.New("failed")
@@ -173,7 +179,7 @@ func TestCommandsRunOneAfterTheOther(t *testing.T) {
 	if <-third.done; !slices.Equal(order, []string{"A", "B"}) || restarts != 1 {
 		t.Errorf("ran %v, restarted %d times", order, restarts)
 	}
-	if first.reply.State != reloadFailed || third.reply.State != reloadDone {
+	if first.reply.State != syncwire.ReloadFailed || third.reply.State != syncwire.ReloadDone {
 		t.Errorf("%+v, %+v", first.reply, third.reply)
 	}
 }

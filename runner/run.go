@@ -4,12 +4,14 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"time"
 
@@ -75,9 +77,12 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 	defer ring.Close()
 	environment := func() []string { return variables.over(config.ChildEnv) }
 	drainApp := drainInto(ring, logger)
-	supervisor := supervise.New(reaper, supervise.Options{
+	var supervisor *supervise.Supervisor
+	listens := newPortTeller(config.Port, func() ([]netip.AddrPort, error) { return supervisor.Listening() }, ring)
+	supervisor = supervise.New(reaper, supervise.Options{
 		Args: command(config.StartCommand), Dir: config.Workdir, Env: environment,
-		Grace: config.StopGrace, Drain: drainApp, Logger: logger,
+		Grace: config.StopGrace, Drain: listens.beside(ctx, drainApp), Logger: logger,
+		LastLines: func() []string { return lastLines(ring) },
 	})
 	reloads := newReloader(config.Reload,
 		shellRunner(reaper, config.Workdir, environment, func(pipe *os.File, fd int) { drainApp(pipe, fd, supervisor.Status().Attempt) }),
@@ -95,6 +100,7 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	supervised := make(chan struct{})
+	mirrored := mirrorUntil(supervised, ring, config, logger) // before the app prints its first line
 	go func() {
 		defer close(supervised)
 		supervisor.Run(ctx)
@@ -126,6 +132,10 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 	defer late.Stop()
 	<-finished
 	_ = serving.Close()
+	select {
+	case <-mirrored:
+	case <-time.After(finishTimeout): // nobody takes the container's output
+	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving control requests: %w", err)
 	}
@@ -153,6 +163,34 @@ func openLog(files *workspace.Workspace, capacity int, logger *slog.Logger) (*ri
 	return ringlog.Open(capacity, segments, func(err error) {
 		logger.Warn("the log is kept in memory only from now on", "error", err)
 	}), nil
+}
+
+const (
+	// lastLinesMost and lastLineBytes bound what is told of the output of an app that
+	// does not stay up.
+	lastLinesMost = 5
+	lastLineBytes = 200
+)
+
+// lastLines returns the last lines of the app's output that say something.
+func lastLines(ring *ringlog.Ring) []string {
+	const streams = ringlog.Stdout | ringlog.Stderr
+	reader := ring.Reader(ring.Tail(2*lastLinesMost, streams), streams)
+	var text []byte
+	var batch ringlog.Batch
+	for _, end := ring.Bounds(); reader.Offset() < end && reader.Fill(&batch, end); {
+		for _, entry := range batch.Entries {
+			text = append(text, entry.Data...)
+		}
+	}
+	var lines []string
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(bytes.ToValidUTF8(line[:min(len(line), lastLineBytes)], nil))
+		if len(line) > 0 {
+			lines = append(lines, string(line))
+		}
+	}
+	return lines[max(0, len(lines)-lastLinesMost):]
 }
 
 // drainInto returns the function that moves the app's output into the ring.

@@ -29,7 +29,7 @@ const lateAfter = 2 * time.Minute
 
 // sandbox is a running runner with a real app.
 type sandbox struct {
-	t      *testing.T
+	t      testing.TB
 	url    string
 	dir    string
 	client *http.Client
@@ -55,7 +55,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func startSandbox(t *testing.T, command string, change func(*Config)) *sandbox {
+func startSandbox(t testing.TB, command string, change func(*Config)) *sandbox {
 	t.Helper()
 	s := &sandbox{t: t, dir: filepath.Join(t.TempDir(), "workspace"), log: &lockedBuffer{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
@@ -67,6 +68,8 @@ type server struct {
 	// draining ends when the log follows shall end.
 	draining context.Context
 
+	// guard decides who may call.
+	guard *guard
 	// probes are the endpoints that need no token.
 	probes map[string]func() error
 	routes map[string]route
@@ -81,7 +84,7 @@ type route struct {
 type handler func(http.ResponseWriter, *http.Request) error
 
 func newServer(s server) *server {
-	s.began, s.deferred = time.Now(), new(deferred)
+	s.began, s.deferred, s.guard = time.Now(), new(deferred), newGuard(s.config.Tokens, s.config.PodUID)
 	calls := make(chan struct{}, maxCalls)
 	get := func(h handler) map[string]handler { return map[string]handler{http.MethodGet: h} }
 	post := func(h handler) map[string]handler { return map[string]handler{http.MethodPost: h} }
@@ -129,14 +132,20 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 		return
 	}
+	if r.URL.Path == controlproof.ChallengePath && r.Method == http.MethodGet {
+		if err := s.guard.challenge(w, r); err != nil {
+			writeError(w, err)
+		}
+		return
+	}
 	// Before routing: without the token nobody learns which endpoints there are.
-	if !s.config.Token.permits(r) {
-		writeError(w, errUnauthorized)
+	if err := s.guard.permit(r); err != nil {
+		writeError(w, err)
 		return
 	}
 	limitBody(w, r, bodyTimeout)
 	target, ok := s.routes[endpoint(r.URL.Path)]
-	if _, isProbe := s.probes[r.URL.Path]; isProbe {
+	if _, isProbe := s.probes[r.URL.Path]; isProbe || r.URL.Path == controlproof.ChallengePath {
 		target, ok = route{methods: map[string]handler{http.MethodGet: nil}}, true
 	}
 	if !ok {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
 )
 
@@ -159,7 +160,7 @@ func TestAnAppThatDoesNotStayUpIsToldToTheKubelet(t *testing.T) {
 	if status, body := s.call("GET", "/healthz/app", ""); status != 200 {
 		t.Errorf("with an empty workspace: %d %s, want 200: there is nothing that could run", status, body)
 	}
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"a","content":""}]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"a","content":""}]}`, 200)
 	if e := callJSON[apiError](s, "GET", "/healthz/app", "", 503); e.Code != "AppCrashing" || e.Message != "the app exited with code 3" {
 		t.Errorf("the answer is %+v", e)
 	}
@@ -169,7 +170,7 @@ func TestAnAppThatDoesNotStayUpIsToldToTheKubelet(t *testing.T) {
 	if st := callJSON[statusReply](s, "GET", "/status", "", 200); !st.Crashing {
 		t.Errorf("the status does not say that the app is crashing: %+v", st)
 	}
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"ok","content":""}],"restart":"auto"}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"ok","content":""}],"restart":"auto"}`, 200)
 	if status, body := s.call("GET", "/healthz/app", ""); status != 200 {
 		t.Errorf("after a sync with restart: %d %s, want 200", status, body)
 	}
@@ -210,7 +211,7 @@ func TestTheRunnerStopsTheAppAndLetsFollowsHaveItsLastWords(t *testing.T) {
 
 func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 	var log lockedBuffer
-	s := newServer(server{config: Config{Token: hash(t, testToken)}, logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := newServer(server{config: Config{Tokens: tokensOf(t, testToken)}, logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s.routes["/panic"] = route{make(chan struct{}, 1), map[string]handler{
 		http.MethodGet: func(http.ResponseWriter, *http.Request) error { panic("the body said hunter2") },
 	}}
@@ -229,7 +230,7 @@ func TestAPanicIsAnsweredAndDoesNotEndTheRunner(t *testing.T) {
 }
 
 func TestMoreRequestsThanThereAreSlotsAreTurnedAway(t *testing.T) {
-	s := newServer(server{config: Config{Token: hash(t, testToken)}, logger: slog.New(slog.DiscardHandler), ring: ringlog.New(0)})
+	s := newServer(server{config: Config{Tokens: tokensOf(t, testToken)}, logger: slog.New(slog.DiscardHandler), ring: ringlog.New(0)})
 	for path, slots := range map[string]int{"/status": maxCalls, "/logs": maxLogs, "/sync": maxSyncs, "/files": maxReads, "/changes": maxWatches, "/exec": maxExecs} {
 		target := s.routes[path]
 		for range slots {

@@ -10,12 +10,13 @@ import (
 	"strconv"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 )
 
 // capabilities lists what this runner can do beyond the first version of the
 // contract, for clients that meet several versions.
-var capabilities = []string{"changes", "env", "exec", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json"}
+var capabilities = []string{"changes", "env", "exec", "exec.list", "exec.observe", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json", "sync.staged"}
 
 // probeTimeout bounds one try to connect to the app, which is on this machine.
 const probeTimeout = 500 * time.Millisecond
@@ -37,9 +38,9 @@ type statusReply struct {
 	PortMessage   string `json:"portMessage,omitempty"`
 
 	// Reload tells of the rules that a sync set off last.
-	Reload    *reloadReply   `json:"reload,omitempty"`
-	Workspace workspaceReply `json:"workspace"`
-	Logs      logsReply      `json:"logs"`
+	Reload    *syncwire.Reload `json:"reload,omitempty"`
+	Workspace workspaceReply   `json:"workspace"`
+	Logs      logsReply        `json:"logs"`
 	// Commands counts those of GET /exec that run.
 	Commands     int         `json:"commands"`
 	Capabilities []string    `json:"capabilities"`

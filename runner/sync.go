@@ -9,24 +9,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
-
-// syncReply is the body of POST /sync when the batch was applied. What went wrong
-// with the restart afterwards is part of it, and no failure of the sync: the files
-// are changed.
-type syncReply struct {
-	Phase        string    `json:"phase"`
-	Revision     int64     `json:"revision"`
-	Changed      []string  `json:"changed"`
-	Unchanged    int       `json:"unchanged"`
-	Deleted      []string  `json:"deleted"`
-	Restarted    bool      `json:"restarted"`
-	RestartError *apiError `json:"restartError,omitempty"`
-	// Reload tells of the rules of the Template that the changed paths set off.
-	Reload *reloadReply `json:"reload,omitempty"`
-}
 
 // sync stages the whole body, commits it, and then restarts the app if asked. The
 // body is a batch of frames (package syncwire), or one JSON object.
@@ -48,16 +33,22 @@ func (s *server) sync(w http.ResponseWriter, r *http.Request) error {
 	if framed {
 		body = &patientReader{from: body, control: http.NewResponseController(w)}
 	}
-	mode, err := decode(body, batch)
+	mode, staged, err := decode(body, batch)
 	if err != nil {
 		return err
+	}
+	if staged != nil {
+		writeJSON(w, http.StatusOK, syncwire.Reply{
+			Phase: syncwire.PhaseStaged, Revision: s.workspace.Revision(), Changed: list(nil), Deleted: list(nil), Staged: staged,
+		})
+		return nil
 	}
 	result, err := batch.Commit()
 	if err != nil {
 		return err
 	}
-	reply := syncReply{
-		Phase: "Synced", Revision: result.Revision, Unchanged: result.Unchanged,
+	reply := syncwire.Reply{
+		Phase: syncwire.PhaseSynced, Revision: result.Revision, Unchanged: result.Unchanged,
 		Changed: list(result.Changed), Deleted: list(result.Deleted),
 	}
 	s.follow(r.Context(), mode, s.afterSync(result), &reply)
@@ -95,16 +86,16 @@ func (p *patientReader) Read(b []byte) (int, error) {
 }
 
 // decodeFrames reads a batch of frames into batch. As with decodeSync, nothing may
-// be applied before it has returned without an error.
-func decodeFrames(body io.Reader, to *workspace.Batch) (restartMode, error) {
+// be applied before it has returned without an error. staged is not nil for a stream that
+// has a part of a content instead of a batch.
+func decodeFrames(body io.Reader, to *workspace.Batch) (mode restartMode, staged *syncwire.Staged, err error) {
 	d := syncwire.NewDecoder(body)
 	begin, err := d.Next()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	mode, err := parseRestart(begin.Restart)
-	if err != nil {
-		return "", err
+	if mode, err = parseRestart(begin.Restart); err != nil {
+		return "", nil, err
 	}
 	if begin.Revision != nil {
 		to.At(*begin.Revision)
@@ -113,14 +104,18 @@ func decodeFrames(body io.Reader, to *workspace.Batch) (restartMode, error) {
 		f, err := d.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return mode, nil
+			return mode, staged, nil
 		case err != nil:
-			return "", err
+			return "", nil, err
 		case f.Op == syncwire.OpEnd:
 			continue // and then nothing must follow
+		case f.Op == syncwire.OpStage:
+			staged, err = stagePart(d, f, to)
+		default:
+			err = addFrame(d, f, to)
 		}
-		if err := addFrame(d, f, to); err != nil {
-			return "", err
+		if err != nil {
+			return "", nil, err
 		}
 	}
 }
@@ -143,30 +138,61 @@ func addFrame(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error 
 
 // addFile takes the pieces of a file until it has its size.
 func addFile(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) error {
+	if f.Staged {
+		return to.Staged(f)
+	}
 	file, err := to.File(f)
 	if err != nil {
 		return err
 	}
 	defer file.Abort()
-	for left := f.Size; left > 0; {
+	if err := addPieces(d, file, f.Size); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// stagePart takes a part of a content. What came of one that is cut off stays.
+func stagePart(d *syncwire.Decoder, f syncwire.Frame, to *workspace.Batch) (*syncwire.Staged, error) {
+	part, err := to.Stage(f)
+	if err != nil {
+		return nil, err
+	}
+	cut := addPieces(d, part, f.Length)
+	staged, err := part.Close()
+	if cut != nil {
+		return nil, cut
+	}
+	return &staged, err
+}
+
+// pieces takes content piece by piece.
+type pieces interface {
+	Fill(from io.Reader, n int64) error
+	Copy(path string, offset, length int64) error
+}
+
+// addPieces takes pieces until they have so many bytes together.
+func addPieces(d *syncwire.Decoder, to pieces, left int64) error {
+	for left > 0 {
 		piece, err := d.Next()
 		if err != nil {
 			return err
 		}
 		switch piece.Op {
 		case syncwire.OpData:
-			err = file.Fill(d, piece.Length)
+			err = to.Fill(d, piece.Length)
 		case syncwire.OpCopy:
-			err = file.Copy(piece.Path, piece.Offset, piece.Length)
+			err = to.Copy(piece.Path, piece.Offset, piece.Length)
 		default:
-			return malformed("the file %q lacks %d bytes", syncwire.Shorten(f.Path), left)
+			return malformed("the content before %q lacks %d bytes", piece.Op, left)
 		}
 		if err != nil {
 			return err
 		}
 		left -= piece.Length
 	}
-	return file.Close()
+	return nil
 }
 
 // list makes an empty list of none, which JSON would show as null.

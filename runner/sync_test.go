@@ -15,19 +15,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 )
 
 func TestAnEditIsSyncedRestartsTheAppAndIsSeenInTheLog(t *testing.T) {
 	s := startSandbox(t, "cat message.txt; echo; exec sleep 1000", nil)
 	lines := s.lines("stream=stdout")
-	reply := callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"message.txt","content":"first"}],"restart":"auto"}`, 200)
-	want := syncReply{Phase: "Synced", Revision: 1, Changed: []string{"message.txt"}, Deleted: []string{}, Restarted: true}
+	reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"message.txt","content":"first"}],"restart":"auto"}`, 200)
+	want := syncwire.Reply{Phase: "Synced", Revision: 1, Changed: []string{"message.txt"}, Deleted: []string{}, Restarted: true}
 	if diff := cmp.Diff(want, reply, cmp.AllowUnexported(apiError{})); diff != "" {
 		t.Errorf("reply (-want +got):\n%s", diff)
 	}
 	await(t, lines, "first")
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"message.txt","content":"second"}],"restart":"always"}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"message.txt","content":"second"}],"restart":"always"}`, 200)
 	await(t, lines, "second")
 	status := callJSON[statusReply](s, "GET", "/status", "", 200)
 	if status.State != supervise.Running || status.PID == 0 || status.Workspace.Revision != 2 || status.StartTime == nil ||
@@ -39,7 +40,7 @@ func TestAnEditIsSyncedRestartsTheAppAndIsSeenInTheLog(t *testing.T) {
 func TestWhenASyncRestartsTheApp(t *testing.T) {
 	const write, same = `{"path":"a","content":"%d"}`, `{"path":"same","content":"x"}`
 	s := startSandbox(t, "exec sleep 1000", nil)
-	callJSON[syncReply](s, "POST", "/sync", `{"files":[`+same+`]}`, 200)
+	callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[`+same+`]}`, 200)
 	for i, test := range []struct {
 		name, restart, file string
 		want                bool
@@ -57,7 +58,7 @@ func TestWhenASyncRestartsTheApp(t *testing.T) {
 				file = fmt.Sprintf(write, i)
 			}
 			before := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
-			reply := callJSON[syncReply](s, "POST", "/sync", fmt.Sprintf(`{"files":[%s],"restart":%s}`, file, test.restart), 200)
+			reply := callJSON[syncwire.Reply](s, "POST", "/sync", fmt.Sprintf(`{"files":[%s],"restart":%s}`, file, test.restart), 200)
 			after := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
 			if reply.Restarted != test.want || (after != before) != test.want {
 				t.Errorf("restarted is %v, and attempt %d became %d; want %v", reply.Restarted, before, after, test.want)
@@ -74,7 +75,7 @@ func TestTheFirstFilesStartTheAppAnew(t *testing.T) {
 			await(t, s.lines(""), "up")
 			for i, want := range []bool{want, want && mode == "auto"} {
 				body := fmt.Sprintf(`{"files":[{"path":"a","content":"%d"}],"restart":"%s"}`, i, mode)
-				if reply := callJSON[syncReply](s, "POST", "/sync", body, 200); reply.Restarted != want {
+				if reply := callJSON[syncwire.Reply](s, "POST", "/sync", body, 200); reply.Restarted != want {
 					t.Errorf("sync %d: the reply is %+v, want restarted %v", i+1, reply, want)
 				}
 			}
@@ -102,7 +103,7 @@ func TestWhatFollowsASyncThatSaysLaterFollowsTheNext(t *testing.T) {
 		{`{"restart":"auto"}`, false},
 	} {
 		before := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
-		reply := callJSON[syncReply](s, "POST", "/sync", step.body, 200)
+		reply := callJSON[syncwire.Reply](s, "POST", "/sync", step.body, 200)
 		after := callJSON[statusReply](s, "GET", "/status", "", 200).Attempt
 		if reply.Restarted != step.want || (after != before) != step.want {
 			t.Errorf("step %d, %s: restarted is %v, and attempt %d became %d", i, step.body, reply.Restarted, before, after)
@@ -120,7 +121,7 @@ func TestASyncCuresACrashingAppEvenIfNothingChanged(t *testing.T) {
 				t.Fatal("the app does not crash")
 			}
 		}
-		if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"`+mode+`"}`, 200); !reply.Restarted {
+		if reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"restart":"`+mode+`"}`, 200); !reply.Restarted {
 			t.Errorf("%s: the reply is %+v, want a restart", mode, reply)
 		}
 	}
@@ -139,21 +140,21 @@ func TestASyncStartsAnewAnAppThatDoesNotStayUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, lines, "stays") // this attempt runs, and is too young to be a recovery
-	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"start"}`, 200); !reply.Restarted {
+	if reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"restart":"start"}`, 200); !reply.Restarted {
 		t.Errorf("the reply is %+v, want a restart", reply)
 	}
-	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"start"}`, 200); reply.Restarted {
+	if reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"restart":"start"}`, 200); reply.Restarted {
 		t.Errorf("the reply is %+v: it has been asked for a moment ago and runs", reply)
 	}
 }
 
 func TestWithoutACommandFilesAreSyncedAndARestartIsRefused(t *testing.T) {
 	s := startSandbox(t, "", nil)
-	reply := callJSON[syncReply](s, "POST", "/sync", `{"files":[{"path":"a","content":"1"}],"restart":"always"}`, 200)
+	reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"files":[{"path":"a","content":"1"}],"restart":"always"}`, 200)
 	if reply.Restarted || reply.RestartError == nil || reply.RestartError.Code != "NotConfigured" {
 		t.Errorf("the reply is %+v, want the reason why nothing was restarted", reply)
 	}
-	if reply := callJSON[syncReply](s, "POST", "/sync", `{"restart":"auto"}`, 200); reply.Restarted || reply.RestartError != nil {
+	if reply := callJSON[syncwire.Reply](s, "POST", "/sync", `{"restart":"auto"}`, 200); reply.Restarted || reply.RestartError != nil {
 		t.Errorf("the reply is %+v, want no restart and no error", reply)
 	}
 	if e := callJSON[apiError](s, "POST", "/restart", "", http.StatusConflict); e.Code != "NotConfigured" {

@@ -13,7 +13,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
@@ -21,11 +21,11 @@ import (
 type restartMode string
 
 const (
-	restartNever  restartMode = "never"
+	restartNever  restartMode = syncwire.RestartNever
 	restartLater  restartMode = syncwire.RestartLater
-	restartStart  restartMode = "start"
-	restartAuto   restartMode = "auto"
-	restartAlways restartMode = "always"
+	restartStart  restartMode = syncwire.RestartStart
+	restartAuto   restartMode = syncwire.RestartAuto
+	restartAlways restartMode = syncwire.RestartAlways
 )
 
 // changes takes the entries of a sync one by one. [workspace.Batch] is one.
@@ -43,8 +43,9 @@ type syncFile struct {
 }
 
 // decodeSync is decodeJSON for a batch.
-func decodeSync(body io.Reader, to *workspace.Batch) (restartMode, error) {
-	return decodeJSON(body, to)
+func decodeSync(body io.Reader, to *workspace.Batch) (restartMode, *syncwire.Staged, error) {
+	mode, err := decodeJSON(body, to)
+	return mode, nil, err
 }
 
 // decodeJSON reads the body of POST /sync and hands its entries to to as they come,

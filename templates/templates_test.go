@@ -6,7 +6,10 @@ package templates
 import (
 	"encoding/json"
 	"errors"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +143,13 @@ func TestPodsKeepToTheRestrictedLevel(t *testing.T) {
 			for _, c := range append(inits, containers...) {
 				checkContainer(t, at, c.(map[string]any))
 			}
+			// Without one, a container without a limit of its own could fill the node's disk.
+			volumes, _ := pod["volumes"].([]any)
+			for _, v := range volumes {
+				if volume := v.(map[string]any); volume["emptyDir"] != nil && dig(volume, "emptyDir", "sizeLimit") == nil {
+					t.Errorf("%s: volume %v has no sizeLimit", at, volume["name"])
+				}
+			}
 		}
 	}
 }
@@ -201,5 +211,51 @@ func TestTheAppliedTemplateIsTheGolden(t *testing.T) {
 			}
 			golden.Check(t, filepath.Join("testdata", name+".golden.yaml"), got)
 		})
+	}
+}
+
+// A person who has bound the API begins with a manifest that works.
+func TestEveryKindHasASample(t *testing.T) {
+	samples, err := filepath.Glob("../examples/tenant/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string][]string{} // of spec, by kind
+	for _, sample := range samples {
+		raw, err := os.ReadFile(sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var obj struct {
+			Kind string         `json:"kind"`
+			Spec map[string]any `json:"spec"`
+		}
+		if err := yaml.Unmarshal(raw, &obj); err != nil {
+			t.Fatalf("%s: %v", sample, err)
+		}
+		fields[obj.Kind] = append(fields[obj.Kind], slices.Sorted(maps.Keys(obj.Spec))...)
+	}
+	for _, name := range Names() {
+		tmpl := get(t, name)
+		var graph struct {
+			Schema struct {
+				Kind string         `json:"kind"`
+				Spec map[string]any `json:"spec"`
+			} `json:"schema"`
+		}
+		if err := json.Unmarshal(tmpl.Spec.Graph.Raw, &graph); err != nil {
+			t.Fatal(err)
+		}
+		used, ok := fields[graph.Schema.Kind]
+		if !ok {
+			t.Errorf("examples/tenant has no %s", graph.Schema.Kind)
+		}
+		for _, field := range used {
+			added := field == "lifecycle" || field == "mode" && tmpl.Spec.Development != nil ||
+				tmpl.Spec.PodTemplate != nil && field == tmpl.Spec.PodTemplate.From
+			if _, has := graph.Schema.Spec[field]; !has && !added {
+				t.Errorf("a sample of %s has the field spec.%s, which the kind does not have", graph.Schema.Kind, field)
+			}
+		}
 	}
 }

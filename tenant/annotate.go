@@ -62,7 +62,7 @@ func (v *VirtualWorkspace) patchFor(ctx context.Context, user authenticationv1.U
 	if may.Outcome != Allowed {
 		return may
 	}
-	u, err := in.at(ref.path()...)
+	u, err := at(in, ref.path()...)
 	if err != nil {
 		return Answer{Err: err}
 	}

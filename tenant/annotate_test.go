@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
 )
 
 const annotationPatch = `{"metadata":{"annotations":{"sandbar.dev/x":"y"}}}`
@@ -48,9 +50,9 @@ func TestAnAnnotationIsWrittenAsTheCaller(t *testing.T) {
 // may, and asks before it writes.
 func TestForASubjectNothingIsWrittenWithoutKcpsYes(t *testing.T) {
 	unclaimed := bound
-	unclaimed.claimed = false
+	unclaimed.Claimed = false
 	for name, c := range map[string]struct {
-		in     binding
+		in     export.Binding
 		review string
 		code   int
 		want   Outcome

@@ -15,8 +15,11 @@ const (
 	Unavailable Outcome = iota
 	// Allowed means that the object was read, or that the review allows.
 	Allowed
-	// Denied means that the caller may not, or has no access to the workspace.
+	// Denied means that the caller may not.
 	Denied
+	// NoAccess means, of a review, that the caller has no access to the workspace or that there is no
+	// such workspace. kcp does not let a stranger tell these apart, and neither may we.
+	NoAccess
 	// NotFound means that there is no such object, or no such workspace.
 	NotFound
 	// Unauthorized means that kcp does not know the caller.
@@ -33,6 +36,8 @@ func (o Outcome) String() string {
 		return "allowed"
 	case Denied:
 		return "denied"
+	case NoAccess:
+		return "no_access"
 	case NotFound:
 		return "not_found"
 	case Unauthorized:

@@ -5,12 +5,14 @@ package tenant
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
@@ -86,6 +88,27 @@ func (c Caller) CredentialKey() [sha256.Size]byte {
 		return [sha256.Size]byte{}
 	}
 	return c.is.key
+}
+
+// leastToken is the length from which a token is looked for in other texts: a shorter one would be
+// found in many that have nothing to do with it.
+const leastToken = 8
+
+// IsIn reports whether a text holds the caller's token, as it is or in base64, as a WebSocket
+// subprotocol carries it. A Subject has no token.
+func (c Caller) IsIn(text string) bool {
+	if c.IsZero() || len(c.is.token) < leastToken || len(text) < len(c.is.token) {
+		return false
+	}
+	if strings.Contains(text, c.is.token) {
+		return true
+	}
+	for _, encoding := range []*base64.Encoding{base64.RawURLEncoding, base64.RawStdEncoding} {
+		if len(text) >= encoding.EncodedLen(len(c.is.token)) && strings.Contains(text, encoding.EncodeToString([]byte(c.is.token))) {
+			return true
+		}
+	}
+	return false
 }
 
 // User returns who a Subject caller is. A bearer caller is known to kcp alone; ask

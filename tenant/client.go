@@ -123,9 +123,8 @@ func (c *Client) get(ctx context.Context, caller Caller, ref Ref, accept string,
 	return c.do(ctx, caller, http.MethodGet, join(c.base, append([]string{"clusters", ref.Workspace}, ref.path()...)...), accept, nil, obj)
 }
 
-// Review asks what the caller may do in a workspace. Denied covers all of: the review says no,
-// the caller has no access to the workspace, and there is no such workspace, because kcp does not
-// let a stranger tell these apart and neither may we.
+// Review asks what the caller may do in a workspace: Allowed or Denied is what kcp says there,
+// NoAccess that it says nothing to the caller in this workspace.
 func (c *Client) Review(ctx context.Context, caller Caller, workspace string, spec authorizationv1.SelfSubjectAccessReviewSpec) Answer {
 	if user, ok := caller.User(); ok {
 		return c.virtual.review(ctx, user, workspace, spec)
@@ -158,7 +157,10 @@ func (c *Client) WhoAmI(ctx context.Context, caller Caller, workspace string) (a
 
 // decided is the outcome of a review that was answered.
 func decided(answer Answer, status authorizationv1.SubjectAccessReviewStatus) Answer {
-	if answer.Outcome == NotFound || answer.Outcome == Allowed && !status.Allowed {
+	switch {
+	case answer.Outcome == NotFound || answer.Outcome == Denied:
+		answer.Outcome = NoAccess
+	case answer.Outcome == Allowed && !status.Allowed:
 		answer.Outcome = Denied
 	}
 	return answer

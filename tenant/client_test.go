@@ -72,8 +72,8 @@ func TestOutcomes(t *testing.T) {
 		get, review Outcome
 	}{
 		"401":                          {401, "", Unauthorized, Unauthorized},
-		"403":                          {403, "", Denied, Denied},
-		"404":                          {404, "", NotFound, Denied},
+		"403":                          {403, "", Denied, NoAccess},
+		"404":                          {404, "", NotFound, NoAccess},
 		"410":                          {410, "", Unavailable, Unavailable},
 		"429":                          {429, "", Unavailable, Unavailable},
 		"500":                          {500, "", Unavailable, Unavailable},

@@ -13,6 +13,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
 )
 
 // errRefused means that kcp refused the provider, not the caller.
@@ -41,8 +43,8 @@ func (v *VirtualWorkspace) getFor(ctx context.Context, user authenticationv1.Use
 	return read
 }
 
-func (v *VirtualWorkspace) read(ctx context.Context, in binding, ref Ref, accept string, obj any) Answer {
-	u, err := in.at(ref.path()...)
+func (v *VirtualWorkspace) read(ctx context.Context, in export.Binding, ref Ref, accept string, obj any) Answer {
+	u, err := at(in, ref.path()...)
 	if err != nil {
 		return Answer{Err: err}
 	}
@@ -59,31 +61,24 @@ func (v *VirtualWorkspace) review(ctx context.Context, user authenticationv1.Use
 }
 
 // find finds the workspace's binding; the outcome is Allowed if users can be asked about there. A
-// workspace that is not there and one that has not bound the export are both Denied.
-func (v *VirtualWorkspace) find(workspace string) (binding, Answer) {
+// workspace that is not there and one that has not bound the export are both NoAccess.
+func (v *VirtualWorkspace) find(workspace string) (export.Binding, Answer) {
 	if v == nil {
-		return binding{}, Answer{Err: errNoVirtual}
+		return export.Binding{}, Answer{Err: errNoVirtual}
 	}
-	in, found := v.bindings.find(workspace)
+	in, found := v.Find(workspace)
 	switch {
 	case !found && !v.Synced():
 		return in, Answer{Err: errors.New("the bindings of the workspaces are not known yet")}
 	case !found:
-		return in, Answer{Outcome: Denied}
-	case !in.claimed:
+		return in, Answer{Outcome: NoAccess}
+	case !in.Claimed:
 		return in, Answer{Outcome: ClaimNotAccepted}
 	}
 	return in, Answer{Outcome: Allowed}
 }
 
-// Ended tells whether a workspace, by its logical cluster's name, has given the export up: its
-// binding is there and is going, or is not bound. Of a workspace without a binding nothing is
-// known here, since the watch may be behind; kcp, when asked, says that it serves no such kind.
-func (v *VirtualWorkspace) Ended(cluster string) bool {
-	return v != nil && v.bindings.ended(cluster)
-}
-
-func (v *VirtualWorkspace) reviewIn(ctx context.Context, in binding, user authenticationv1.UserInfo, spec authorizationv1.SelfSubjectAccessReviewSpec) Answer {
+func (v *VirtualWorkspace) reviewIn(ctx context.Context, in export.Binding, user authenticationv1.UserInfo, spec authorizationv1.SelfSubjectAccessReviewSpec) Answer {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
 		Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -97,7 +92,7 @@ func (v *VirtualWorkspace) reviewIn(ctx context.Context, in binding, user authen
 	if err != nil {
 		return Answer{Err: fmt.Errorf("encoding a review: %w", err)}
 	}
-	u, err := in.at("apis", ClaimGroup, "v1", ClaimResource)
+	u, err := at(in, "apis", ClaimGroup, "v1", ClaimResource)
 	if err != nil {
 		return Answer{Err: err}
 	}

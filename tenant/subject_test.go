@@ -11,12 +11,16 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
 )
 
 var alice = authenticationv1.UserInfo{
@@ -105,7 +109,7 @@ func FuzzCredentialKey(f *testing.F) {
 }
 
 // newVirtual makes a client whose kcp, and whose virtual workspace, answers with handler.
-func newVirtual(t *testing.T, handler http.HandlerFunc, known ...binding) *Client {
+func newVirtual(t *testing.T, handler http.HandlerFunc, known ...export.Binding) *Client {
 	t.Helper()
 	c := newClient(t, handler)
 	v, err := NewVirtualWorkspace(&rest.Config{
@@ -117,8 +121,9 @@ func newVirtual(t *testing.T, handler http.HandlerFunc, known ...binding) *Clien
 	}
 	t.Cleanup(func() { closeIdle(v.transport) })
 	for _, b := range known {
-		b.endpoint = "https://" + c.base.Host + "/services/apiexport/p/sandbar.dev"
-		v.bindings.put(b)
+		if err := v.Store("https://" + c.base.Host + "/services/apiexport/p/sandbar.dev").Add(objectOf(b)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.virtual = v
 	return c
@@ -128,7 +133,32 @@ func closeIdle(rt http.RoundTripper) {
 	(&http.Client{Transport: rt}).CloseIdleConnections()
 }
 
-var bound = binding{cluster: "c1", name: "sandbar.dev", path: "root:acme", bound: true, claimed: true}
+// objectOf is an APIBinding as a virtual workspace shows it.
+func objectOf(b export.Binding) *unstructured.Unstructured {
+	phase, state := "Binding", "Rejected"
+	if b.Bound {
+		phase = "Bound"
+	}
+	if b.Claimed {
+		state = "Accepted"
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": b.Name, "annotations": map[string]any{"kcp.io/cluster": b.Cluster, "kcp.io/path": b.Path}},
+		"spec": map[string]any{
+			"reference": map[string]any{"export": map[string]any{"name": "sandbar.dev"}},
+			"permissionClaims": []any{map[string]any{
+				"group": ClaimGroup, "resource": ClaimResource, "verbs": []any{ClaimVerb}, "state": state,
+			}},
+		},
+		"status": map[string]any{"phase": phase},
+	}}
+	if b.Going {
+		obj.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	}
+	return obj
+}
+
+var bound = export.Binding{Cluster: "c1", Name: "sandbar.dev", Path: "root:acme", Bound: true, Claimed: true}
 
 // What the provider may read is no permission: without kcp's yes about the subject, the object
 // that was read is dropped.
@@ -194,24 +224,25 @@ func TestAReviewCarriesAllOfTheSubject(t *testing.T) {
 }
 
 func TestWhereSubjectsCanBeAskedAbout(t *testing.T) {
-	unclaimed, unbound := bound, bound
-	unclaimed.claimed, unbound.bound = false, false
-	twin := binding{cluster: "c2", name: "sandbar.dev", path: "root:acme", bound: true, claimed: true}
+	unclaimed, half, going := bound, bound, bound
+	unclaimed.Claimed, half.Bound, going.Going = false, false, true
+	twin := export.Binding{Cluster: "c2", Name: "sandbar.dev", Path: "root:acme", Bound: true, Claimed: true}
 	second := bound
-	second.name, second.claimed = "another", false
+	second.Name, second.Claimed = "another", false
 	for name, c := range map[string]struct {
-		known     []binding
+		known     []export.Binding
 		workspace string
 		want      Outcome
 	}{
-		"a workspace by its path":                           {[]binding{bound}, "root:acme", Allowed},
-		"a workspace by its cluster's name":                 {[]binding{bound}, "c1", Allowed},
-		"a workspace that is not known, before all are":     {[]binding{bound}, "root:other", Unavailable},
-		"a claim that is not accepted":                      {[]binding{unclaimed}, "root:acme", ClaimNotAccepted},
-		"a binding that is not bound, before all are known": {[]binding{unbound}, "root:acme", Unavailable},
-		"a path that two workspaces have names neither":     {[]binding{bound, twin}, "root:acme", Unavailable},
-		"two of one path by the cluster's name":             {[]binding{bound, twin}, "c2", Allowed},
-		"a second binding takes nothing away":               {[]binding{second, bound}, "root:acme", Allowed},
+		"a workspace by its path":                       {[]export.Binding{bound}, "root:acme", Allowed},
+		"a workspace by its cluster's name":             {[]export.Binding{bound}, "c1", Allowed},
+		"a workspace that is not known, before all are": {[]export.Binding{bound}, "root:other", Unavailable},
+		"a claim that is not accepted":                  {[]export.Binding{unclaimed}, "root:acme", ClaimNotAccepted},
+		"a binding of some of the kinds":                {[]export.Binding{half}, "root:acme", Allowed},
+		"a binding that is going, before all are known": {[]export.Binding{going}, "root:acme", Unavailable},
+		"a path that two workspaces have names neither": {[]export.Binding{bound, twin}, "root:acme", Unavailable},
+		"two of one path by the cluster's name":         {[]export.Binding{bound, twin}, "c2", Allowed},
+		"a second binding takes nothing away":           {[]export.Binding{second, bound}, "root:acme", Allowed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newVirtual(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -254,63 +285,5 @@ func TestWhoAmI(t *testing.T) {
 	}
 	if _, answer := client.WhoAmI(t.Context(), Bearer("nameless"), "root:acme"); answer.Outcome != Unavailable {
 		t.Errorf("somebody without a name: %+v", answer)
-	}
-}
-
-func TestBindingsFollowWhatTheVirtualWorkspaceShows(t *testing.T) {
-	b := newBindings("sandbar.dev")
-	var told []string
-	b.changed = func(cluster string) { told = append(told, cluster) }
-	one, two := endpointStore{b, "https://one"}, endpointStore{b, "https://two"}
-	object := func(cluster, path, phase, state string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "sandbar.dev", "annotations": map[string]any{"kcp.io/cluster": cluster, "kcp.io/path": path}},
-			"spec": map[string]any{
-				"reference": map[string]any{"export": map[string]any{"name": "sandbar.dev"}},
-				"permissionClaims": []any{map[string]any{
-					"group": "authorization.k8s.io", "resource": "subjectaccessreviews", "verbs": []any{"create"}, "state": state,
-				}},
-			},
-			"status": map[string]any{"phase": phase},
-		}}
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, step := range []struct {
-		name string
-		do   func() error
-		told string
-		// of root:a: the cluster, and whether the claim is accepted.
-		cluster string
-		claimed bool
-	}{
-		{"a list", func() error { return one.Replace([]any{object("a", "root:a", "Bound", "Accepted")}, "1") }, "", "a", true},
-		{"another shard's list", func() error { return two.Replace([]any{object("b", "root:b", "Bound", "Accepted")}, "1") }, "", "a", true},
-		{"the same again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "", "a", true},
-		{"the claim withdrawn", func() error { return one.Update(object("a", "root:a", "Bound", "Rejected")) }, "a", "a", false},
-		{"no longer bound", func() error { return one.Update(object("a", "root:a", "Binding", "Accepted")) }, "a", "", false},
-		{"bound again", func() error { return one.Update(object("a", "root:a", "Bound", "Accepted")) }, "a", "a", true},
-		{"deleted", func() error { return one.Delete(object("a", "root:a", "Bound", "Accepted")) }, "a", "", false},
-		{"made anew under its path", func() error { return one.Add(object("a2", "root:a", "Bound", "Accepted")) }, "", "a2", true},
-		{"a list without it", func() error { return one.Replace(nil, "2") }, "a2", "", false},
-		{"what is no binding", func() error { return one.Replace([]any{"x"}, "3") }, "", "", false},
-	} {
-		told = nil
-		must(step.do())
-		found, _ := b.find("root:a")
-		if got := strings.Join(told, " "); got != step.told || found.cluster != step.cluster || found.claimed != step.claimed {
-			t.Errorf("%s: told %q, found %+v", step.name, got, found)
-		}
-	}
-	b.drop("https://two")
-	if _, ok := b.find("root:b"); ok || strings.Join(told, " ") != "b" || len(b.byPath) != 0 || len(b.byCluster) != 0 {
-		t.Errorf("after the endpoint went: %v, %v, told %q", b.byPath, b.byCluster, told)
-	}
-	if b.complete([]string{"https://two"}) || !b.complete([]string{"https://one"}) {
-		t.Error("a dropped endpoint counts as listed, or a listed one does not")
 	}
 }

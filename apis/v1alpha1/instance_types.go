@@ -18,7 +18,7 @@ type InstanceStatus struct {
 	// +optional
 	Phase InstancePhase `json:"phase,omitempty"`
 
-	// Conditions are Placed, Composed, Suspended and Ready.
+	// Conditions are Placed, Composed, Suspended and Ready, and Lost after a loss.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -65,6 +65,10 @@ type InstanceActivity struct {
 // InstancePhase is one word for the state of an instance.
 type InstancePhase string
 
+// LastWordsMark stands in the message of a condition before the end of the log of a container that does not
+// stay up.
+const LastWordsMark = "Its last words: "
+
 // Phases of an instance.
 const (
 	// InstancePending: the placement is not there yet.
@@ -103,4 +107,7 @@ const (
 	InstanceSuspendedCondition = "Suspended"
 	// InstanceReadyCondition is true when the instance can be used now.
 	InstanceReadyCondition = "Ready"
+	// InstanceLostCondition is there, and true, after somebody other than the tenant and the provider
+	// has deleted what the instance had on the runtime cluster; it goes with the next change of the spec.
+	InstanceLostCondition = "Lost"
 )

@@ -45,6 +45,15 @@ type Lifecycle struct {
 // ShutdownPolicy is what happens to an instance at its shutdown time.
 type ShutdownPolicy string
 
+// What a Status of the data plane has in details.causes, by type, when it refuses a call because the instance
+// is suspended: waiting does not help, and somebody has to resume it.
+const (
+	// CauseSuspended: its tenant has suspended it.
+	CauseSuspended metav1.CauseType = "InstanceSuspended"
+	// CauseExpired: its shutdown time has passed.
+	CauseExpired metav1.CauseType = "InstanceExpired"
+)
+
 // Shutdown policies.
 const (
 	// ShutdownDelete deletes the instance with all it holds.

@@ -82,9 +82,9 @@ type DataPlaneLimits struct {
 	WorkspaceBurst int32 `json:"workspaceBurst,omitempty"`
 
 	// DeniedRate is how many questions to kcp that end with no (401, 403, 404) one caller may
-	// cause per second, over time. A caller is the user that a front proxy or a preview link
-	// vouches for, or a credential that kcp has accepted before, or else the address that the
-	// request comes from; behind a hub many share one. Defaults to 100.
+	// cause per second, over time. A caller is the user whose token it is, as kcp says, or that a
+	// front proxy or a preview link vouches for; the service accounts of a workspace are one caller.
+	// Defaults to 100.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -97,6 +97,38 @@ type DataPlaneLimits struct {
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
 	DeniedBurst int32 `json:"deniedBurst,omitempty"`
+
+	// UnverifiedRate is how many tokens that kcp does not know may come from one address per
+	// second, over time; behind a hub many callers share one. Users who are known already do not
+	// notice. Defaults to 500.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	UnverifiedRate int32 `json:"unverifiedRate,omitempty"`
+
+	// UnverifiedBurst is how many of these may come at once. Defaults to 5000.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	UnverifiedBurst int32 `json:"unverifiedBurst,omitempty"`
+
+	// QuestionRate is how many questions to kcp one caller may cause per second, over time,
+	// whatever the answer. An answer is kept for ten seconds, so a caller needs as many as it uses
+	// instances and verbs in that time, for each of its tokens. Defaults to 500.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	QuestionRate int32 `json:"questionRate,omitempty"`
+
+	// QuestionBurst is how many of these one caller may cause at once. Defaults to 5000.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	QuestionBurst int32 `json:"questionBurst,omitempty"`
 
 	// CallerQuestions is how many questions to kcp one caller has under way. It is below the
 	// server's own bound (--authorization-concurrency, 256), so that no caller takes it all.
@@ -202,9 +234,9 @@ type DataPlaneLimits struct {
 	// +optional
 	KcpToleranceSeconds int32 `json:"kcpToleranceSeconds,omitempty"`
 
-	// ActivityIntervalSeconds is how often at most the use of an instance that is in use is
-	// written down, and so by how much the time of its last use may lag. An instance sleeps, or
-	// is deleted for being unused, that much later than its lifecycle says. Defaults to 60.
+	// ActivityIntervalSeconds is how often the use of an instance that is in use is recorded, and
+	// so by how much the time of its last use may lag. An instance sleeps, or is deleted for being
+	// unused, up to that and 45 seconds later than its lifecycle says. Defaults to 60.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600

@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,6 +22,7 @@ const InfrastructureProviderName = "default"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="the only InfrastructureProvider is named default"
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.dataPlane.url`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.conditions[?(@.type=="NetworkPolicyEnforced")].status`,description="Whether network policies are enforced"
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.runtime.kubernetesVersion`
 // +kubebuilder:printcolumn:name="kro",type=string,JSONPath=`.status.runtime.kroVersion`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -47,10 +49,11 @@ type InfrastructureProviderSpec struct {
 	// DataPlane is where tenants reach the verbs.
 	DataPlane DataPlaneAddress `json:"dataPlane"`
 
-	// Limits bound what callers may use of the data plane. What is not set has its default.
+	// Limits bound what callers may use of the data plane and how many instances are placed.
+	// What is not set has its default.
 	//
 	// +optional
-	Limits *DataPlaneLimits `json:"limits,omitempty"`
+	Limits *Limits `json:"limits,omitempty"`
 
 	// Preview is how previews get host names of their own. Without it no routes are made.
 	//
@@ -69,10 +72,15 @@ type InfrastructureProviderSpec struct {
 	// +optional
 	Isolation Isolation `json:"isolation,omitempty"`
 
-	// Quota bounds each placement.
+	// Quota bounds each placement and what its pods may ask for.
 	//
 	// +optional
 	Quota Quota `json:"quota,omitempty"`
+
+	// Rollout says how changes reach instances that run. A Template can say otherwise.
+	//
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
 
 	// InstanceMetadata says which labels and annotations of a tenant's object reach its
 	// placement. Reserved prefixes (sandbar.dev, kubernetes.io, k8s.io, kro.run, kcp.io and
@@ -104,6 +112,18 @@ type DataPlaneAddress struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(:[1-9][0-9]{0,4})?$`
 	// +optional
 	PreviewDomain string `json:"previewDomain,omitempty"`
+
+	// PreviewSessionSeconds is how long a browser may use a preview before it needs another link.
+	// A browser holds no token, so until then the data plane uses the name and the groups that the
+	// user had when the link was made: a user who has left a group, and a service account that was
+	// deleted, keep their access for that long. No session outlives the token that the link was
+	// requested with.
+	// Defaults to 900.
+	//
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=43200
+	// +optional
+	PreviewSessionSeconds int32 `json:"previewSessionSeconds,omitempty"`
 }
 
 // Preview is how previews are published.
@@ -184,10 +204,13 @@ type Egress struct {
 	DeniedCIDRs []string `json:"deniedCIDRs,omitempty"`
 }
 
-// Quota bounds a placement.
+// Quota bounds a placement and what its pods may ask for. What is not set has its default
+// (docs/operating.md). Values that contradict each other are reported in the condition
+// PlatformPublished, and nothing is placed until they are corrected.
 type Quota struct {
-	// Hard is the ResourceQuota of each placement. Defaults are set by the provider for what
-	// is not named; see docs/operating.md.
+	// Hard is the ResourceQuota of each placement. A tenant's pod may name cpu, memory and
+	// ephemeral-storage, and each further resource that is listed here as requests.<name>, for
+	// example requests.nvidia.com/gpu.
 	//
 	// +optional
 	Hard corev1.ResourceList `json:"hard,omitempty"`
@@ -201,6 +224,71 @@ type Quota struct {
 	//
 	// +optional
 	DefaultLimit corev1.ResourceList `json:"defaultLimit,omitempty"`
+
+	// Min is the least that a container may request and be limited to: of cpu, memory and
+	// ephemeral-storage. It is above zero, because zero means without a limit to a node.
+	//
+	// +optional
+	Min corev1.ResourceList `json:"min,omitempty"`
+
+	// Max is the highest limit of one container. Defaults to the limits.<name> of Hard.
+	//
+	// +optional
+	Max corev1.ResourceList `json:"max,omitempty"`
+
+	// PodMax is the highest limit of all containers of one pod together. Defaults to the
+	// limits.<name> of Hard.
+	//
+	// +optional
+	PodMax corev1.ResourceList `json:"podMax,omitempty"`
+
+	// Volume bounds the size of each persistent volume.
+	//
+	// +optional
+	Volume VolumeBounds `json:"volume,omitempty"`
+
+	// EmptyDir bounds the emptyDir volumes of tenants' own pod templates.
+	//
+	// +optional
+	EmptyDir EmptyDirBounds `json:"emptyDir,omitempty"`
+}
+
+// VolumeBounds bound the size of each persistent volume.
+type VolumeBounds struct {
+	// Min defaults to 1Mi.
+	//
+	// +optional
+	Min *resource.Quantity `json:"min,omitempty"`
+
+	// Max defaults to the requests.storage of Quota.Hard.
+	//
+	// +optional
+	Max *resource.Quantity `json:"max,omitempty"`
+}
+
+// EmptyDirBounds bound the sizeLimit of emptyDir volumes.
+type EmptyDirBounds struct {
+	// Default is the sizeLimit of one that names none. Defaults to 4Gi.
+	//
+	// +optional
+	Default *resource.Quantity `json:"default,omitempty"`
+
+	// Max defaults to 8Gi.
+	//
+	// +optional
+	Max *resource.Quantity `json:"max,omitempty"`
+
+	// MemoryDefault is the sizeLimit of one with the medium Memory that names none. Defaults
+	// to 256Mi.
+	//
+	// +optional
+	MemoryDefault *resource.Quantity `json:"memoryDefault,omitempty"`
+
+	// MemoryMax is the highest sizeLimit of one with the medium Memory. What is in it counts
+	// as memory of the containers that wrote it as well. Defaults to 1Gi.
+	//
+	// +optional
+	MemoryMax *resource.Quantity `json:"memoryMax,omitempty"`
 }
 
 // InstanceMetadata is the allow-list of a tenant's labels and annotations.
@@ -227,8 +315,18 @@ const (
 	// ProviderPlatformPublished is true when the platform ConfigMap and the export's
 	// annotations say what the spec says.
 	ProviderPlatformPublished = "PlatformPublished"
-	// ProviderReady sums up the others.
+	// ProviderComposing is true when kro composes a small instance of the provider's own in time.
+	ProviderComposing = "Composing"
+	// ProviderUnusedEnds is true when unused instances are put to sleep and deleted as their
+	// lifecycles say. It is false while a replica of the data plane or a clock makes that unsafe:
+	// the reason says which. Instances serve regardless.
+	ProviderUnusedEnds = "UnusedEnds"
+	// ProviderReady sums up RuntimeReachable, PlatformPublished and Composing.
 	ProviderReady = "Ready"
+	// ProviderNetworkPolicyEnforced is true when pods on the runtime cluster are kept apart as
+	// network policies say, false when they are not, and unknown while that could not be tried.
+	// Ready does not depend on it.
+	ProviderNetworkPolicyEnforced = "NetworkPolicyEnforced"
 )
 
 // InfrastructureProviderStatus is the state of the provider.
@@ -238,7 +336,8 @@ type InfrastructureProviderStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions are RuntimeReachable, PlatformPublished and Ready.
+	// Conditions are RuntimeReachable, PlatformPublished, Composing, UnusedEnds, NetworkPolicyEnforced
+	// and Ready.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -265,4 +364,9 @@ type RuntimeStatus struct {
 	//
 	// +optional
 	KroVersion string `json:"kroVersion,omitempty"`
+
+	// NotComposingSince is when kro was last seen to compose, while it does not.
+	//
+	// +optional
+	NotComposingSince *metav1.Time `json:"notComposingSince,omitempty"`
 }

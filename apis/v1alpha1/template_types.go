@@ -20,6 +20,9 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Instances",type=integer,JSONPath=`.status.instances`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.rollout.phase`
+// +kubebuilder:printcolumn:name="Updated",type=integer,priority=1,JSONPath=`.status.rollout.updated`
+// +kubebuilder:printcolumn:name="Failed",type=integer,priority=1,JSONPath=`.status.rollout.failed`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type Template struct {
@@ -93,16 +96,47 @@ type TemplateSpec struct {
 	// +optional
 	PodTemplate *PodTemplateFields `json:"podTemplate,omitempty"`
 
+	// ImageChoice lets tenants choose one of the operator's images by a field of the spec. Nil means
+	// that they cannot.
+	//
+	// +optional
+	ImageChoice *ImageChoice `json:"imageChoice,omitempty"`
+
 	// Base is a pod template that instances of kinds with a pod template may begin with, by
 	// templateRef. Nil means that this Template offers none.
 	//
 	// +optional
 	Base *PodTemplateBase `json:"base,omitempty"`
 
+	// Rollout says how changes of this Template reach its instances that run. What is not set is as
+	// the InfrastructureProvider says.
+	//
+	// +optional
+	Rollout *Rollout `json:"rollout,omitempty"`
+
 	// Agent is guidance for programs that choose a Template.
 	//
 	// +optional
 	Agent *AgentGuidance `json:"agent,omitempty"`
+}
+
+// ImageChoice is a field of the spec by which tenants choose one of the operator's images. The graph
+// reads an image that a provider may lack as an optional value, platform.data.?goImage.orValue("");
+// an instance that chooses an image which is missing is refused, with the images that there are.
+type ImageChoice struct {
+	// Field is the name of a field directly below spec, a string. Its value is one of images.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z][A-Za-z0-9]*$`
+	Field string `json:"field"`
+
+	// Images are the keys in InfrastructureProvider.spec.images that can be chosen.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Pattern=`^[a-z][A-Za-z0-9]{0,56}$`
+	// +listType=set
+	Images []string `json:"images"`
 }
 
 // AgentGuidance tells a program what a Template is good for and what it yields.
@@ -124,14 +158,23 @@ type AgentGuidance struct {
 // DataPlane is the data-plane contract of a kind.
 type DataPlane struct {
 	// TokenSecretRef is the path in the runtime instance to the Secret whose key "token" the
-	// provider sends as X-Sandbox-Control-Token to the endpoints with a serviceRef, never to
-	// the verb "proxy". The path starts with "status." and leads to {name, namespace}. Empty
-	// means that no token is sent.
+	// provider shows, as controlAuth says, to the endpoints with a serviceRef, never to the
+	// verb "proxy". The path starts with "status." and leads to {name, namespace}. Empty means
+	// that none is shown.
 	//
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^status(\.[a-zA-Z][a-zA-Z0-9]*)+$`
 	// +optional
 	TokenSecretRef string `json:"tokenSecretRef,omitempty"`
+
+	// ControlAuth says how pods are shown that a request comes from the provider. "Token" sends
+	// the token. "Proof" proves to have it, by an HMAC that is good for one request to one pod,
+	// to every pod with a container whose environment has SANDBAR_POD_UID from metadata.uid, as
+	// sandbar-runner wants it; other pods get the token. Defaults to Token, and to Proof where
+	// development fills in tokenSecretRef.
+	//
+	// +optional
+	ControlAuth ControlAuth `json:"controlAuth,omitempty"`
 
 	// Endpoints maps a verb (a DNS label) to its endpoint.
 	//
@@ -153,6 +196,19 @@ type DataPlane struct {
 	// +optional
 	Components map[string]Component `json:"components,omitempty"`
 }
+
+// ControlAuth is a way to show a pod that a request comes from the provider.
+//
+// +kubebuilder:validation:Enum=Token;Proof
+type ControlAuth string
+
+// Ways to show that.
+const (
+	// ControlAuthToken sends the token as X-Sandbox-Control-Token.
+	ControlAuthToken ControlAuth = "Token"
+	// ControlAuthProof proves to have it, as X-Sandbox-Control-Proof, to pods that take proofs.
+	ControlAuthProof ControlAuth = "Proof"
+)
 
 // Component is the data-plane contract of one part of an instance.
 type Component struct {
@@ -220,10 +276,11 @@ type Endpoint struct {
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// From serves the verb without the runtime: "instanceStatus" answers the status of the
-	// tenant's own object.
+	// From serves the verb without a pod: "instanceStatus" answers the status of the tenant's
+	// own object, "password" the password in the placement's Secret sandbar-password, which the
+	// provider has made; it takes the method POST alone.
 	//
-	// +kubebuilder:validation:Enum=instanceStatus
+	// +kubebuilder:validation:Enum=instanceStatus;password
 	// +optional
 	From string `json:"from,omitempty"`
 
@@ -273,7 +330,7 @@ type TemplateStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions are GraphAccepted, SchemaPublished, Exported and Ready.
+	// Conditions are GraphAccepted, SchemaPublished, Exported, RolledOut and Ready.
 	//
 	// +listType=map
 	// +listMapKey=type
@@ -305,8 +362,26 @@ type TemplateStatus struct {
 	// +optional
 	SchemaName string `json:"schemaName,omitempty"`
 
+	// DataPlane is the contract that is in force: that of the last generation that was accepted, with
+	// the verbs of development.
+	//
+	// +optional
+	DataPlane *DataPlane `json:"dataPlane,omitempty"`
+
+	// RuntimeSchema names the schema under which the runtime cluster serves the kind: UID and
+	// generation of its CustomResourceDefinition. It changes with every change of that schema. A
+	// client that caches objects of the kind must then list them again.
+	//
+	// +optional
+	RuntimeSchema string `json:"runtimeSchema,omitempty"`
+
 	// Instances is how many instances exist in all workspaces.
 	//
 	// +optional
 	Instances int64 `json:"instances"`
+
+	// Rollout is how far the Template's present revision has reached its instances.
+	//
+	// +optional
+	Rollout *RolloutStatus `json:"rollout,omitempty"`
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sandbar-dev/sandbar/bench/report"
 	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/hack/local"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // figures are what one data plane gave.
@@ -80,7 +81,7 @@ func measure(ctx context.Context, stack *local.Stack, provider *local.Provider, 
 		return nil, err
 	}
 	f := &figures{}
-	if err := pause(ctx, expiry); err != nil {
+	if err := pause.For(ctx, expiry); err != nil {
 		return nil, err
 	}
 	if f.first, err = all.inTurn(ctx, client, replica.URL); err != nil {
@@ -89,7 +90,7 @@ func measure(ctx context.Context, stack *local.Stack, provider *local.Provider, 
 	if f.again, err = all.inTurn(ctx, client, replica.URL); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, expiry); err != nil {
+	if err := pause.For(ctx, expiry); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(os.Stderr, "%d requests within %v\n", requests, window)
@@ -103,15 +104,6 @@ func measure(ctx context.Context, stack *local.Stack, provider *local.Provider, 
 	names, namesErr := ours(func(labels map[string]string) bool { return labels["call"] == "identity" })
 	f.calls, f.seen, f.names = after-before, kcpAfter-kcpBefore, names
 	return f, errors.Join(err, kcpErr, namesErr)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 func freeAddress(ctx context.Context) (string, error) {

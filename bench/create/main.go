@@ -4,7 +4,7 @@
 // Command create measures how long a SandboxRunner takes from create to Ready, as its tenant
 // sees it, next to a bare kro instance of the same graph in the same run. Both are made one
 // after the other in turns, so that what the machine does meets both alike, and then ten at
-// once. The bare instance's namespace and Secret exist before the clock starts: it is the
+// once; then the tenant's again while another workspace has sixty Sandboxes that are refused. The bare instance's namespace and Secret exist before the clock starts: it is the
 // floor, not a rival.
 package main
 
@@ -24,12 +24,13 @@ import (
 func main() {
 	sequence := flag.Int("n", 30, "how many of each one after the other")
 	burst := flag.Int("burst", 10, "how many of each at once")
+	refused := flag.Int("refused", 60, "how many Sandboxes of another workspace are refused meanwhile")
 	stage.Main("create", func(ctx context.Context, stack, results string) error {
-		return run(ctx, stack, results, *sequence, *burst)
+		return run(ctx, stack, results, *sequence, *burst, *refused)
 	})
 }
 
-func run(ctx context.Context, name, results string, sequence, burst int) error {
+func run(ctx context.Context, name, results string, sequence, burst, refused int) error {
 	stack, err := local.Find(ctx, name)
 	if err != nil {
 		return err
@@ -70,8 +71,16 @@ func run(ctx context.Context, name, results string, sequence, burst int) error {
 		}
 		atOnce[s.name()] = took
 	}
-	return report.Write(os.Stdout, results, "create", raw(serial, atOnce),
-		line("create", serial), line("create-burst", atOnce))
+	beside, err := besideRefused(ctx, stack, subjects.tenant, refused, sequence)
+	if err != nil {
+		return err
+	}
+	samples := raw(serial, atOnce)
+	for _, took := range beside {
+		samples[besideSamples] = append(samples[besideSamples], report.Milliseconds(took))
+	}
+	return report.Write(os.Stdout, results, "create", samples,
+		line("create", serial), line("create-burst", atOnce), besideLine(beside, serial[sandboxRunner], refused))
 }
 
 // measureBurst makes n at once and returns how long each took.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/hack/local"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -158,7 +159,7 @@ func suspended(ctx context.Context, objects dynamic.ResourceInterface, name stri
 // only in passing has gone; and then what lives in it, in bytes.
 func settled(ctx context.Context, provider *local.Provider) (resident, live float64, err error) {
 	for i := range 15 {
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := pause.For(ctx, time.Second); err != nil {
 			return 0, 0, err
 		}
 		now, err := stage.Memory(provider.PID(), "VmRSS")
@@ -179,7 +180,7 @@ func atRest(ctx context.Context, provider *local.Provider) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := sleep(ctx, rest); err != nil {
+	if err := pause.For(ctx, rest); err != nil {
 		return 0, err
 	}
 	after, err := reconciles(ctx, provider)
@@ -203,13 +204,4 @@ func reconciles(ctx context.Context, provider *local.Provider) (float64, error) 
 		}
 	}
 	return total, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

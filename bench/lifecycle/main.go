@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -83,10 +84,12 @@ func (m *measured) cycles(ctx context.Context, stack *local.Stack, provider *loc
 	}
 	defer bare.remove()
 	for i := range o.rounds + 1 {
+		outOfStep()
 		suspended, resumed, err := box.cycle(ctx)
 		if err != nil {
 			return err
 		}
+		outOfStep()
 		bareSuspended, bareResumed, err := bare.cycle(ctx)
 		if err != nil {
 			return err
@@ -110,6 +113,11 @@ func (m *measured) cycles(ctx context.Context, stack *local.Stack, provider *loc
 	}
 	return nil
 }
+
+// outOfStep waits for a random part of a second. The kubelet looks at its containers once a second, and
+// a pod begins to serve and is gone when it looks. A change that always came at the same moment between
+// two looks would be a second faster or slower for a difference of milliseconds.
+func outOfStep() { time.Sleep(rand.N(time.Second)) } //nolint:gosec // no secret
 
 // line gives the time that waking adds as what the callers waited beyond the time that the bare
 // Deployment's pod takes, which nobody can save.

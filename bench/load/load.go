@@ -8,6 +8,7 @@ package load
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -36,47 +37,57 @@ type Subject struct {
 
 // Result is what one run gave.
 type Result struct {
-	// Latencies are sorted. In an open loop they count from when the request was due.
+	// Latencies of the requests that were answered are sorted. In an open loop they count from when
+	// the request was due.
 	Latencies []time.Duration
-	Took      time.Duration
+	// Failed is how many requests had no answer, or another one than 200.
+	Failed int
+	Took   time.Duration
 }
+
+// FailedError says that requests have failed. The Result beside it holds the others.
+type FailedError struct {
+	Name       string
+	Failed, Of int
+	// First is one of the failures.
+	First error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%d of %d requests to %s failed: %v", e.Failed, e.Of, e.Name, e.First)
+}
+
+func (e *FailedError) Unwrap() error { return e.First }
+
+// failurePause is the time between a failure and the next connection, so that a subject which fails at
+// once does not use up the machine's ports.
+const failurePause = 10 * time.Millisecond
 
 // Rate is requests per second.
 func (r Result) Rate() float64 { return float64(len(r.Latencies)) / r.Took.Seconds() }
 
-// Closed keeps connections busy for a time: each sends its next request when it has its answer.
+// Closed keeps connections busy for a time: each sends its next request when it has its answer. When
+// requests fail it goes on, and returns a *FailedError at the end.
 func Closed(ctx context.Context, s Subject, path string, connections int, long time.Duration) (Result, error) {
 	end := time.Now().Add(long)
-	return run(ctx, s, path, connections, func(_ int, ask func() error) ([]time.Duration, error) {
-		var took []time.Duration
-		for last := time.Now(); last.Before(end) && ctx.Err() == nil; {
-			if err := ask(); err != nil {
-				return nil, err
-			}
-			now := time.Now()
-			took = append(took, now.Sub(last))
-			last = now
+	return run(ctx, s, path, connections, func(_ int, c *conn) {
+		for last := time.Now(); last.Before(end) && ctx.Err() == nil; last = time.Now() {
+			c.askSince(ctx, last)
 		}
-		return took, nil
 	})
 }
 
 // Open sends at a steady rate for a time, spread over connections. A request that waits for the
 // one before it on its connection is late, and its time counts from when it was due: a server
-// that stalls is not spared the requests that would have come meanwhile.
+// that stalls is not spared the requests that would have come meanwhile. Failures are as in [Closed].
 func Open(ctx context.Context, s Subject, path string, connections int, rate float64, long time.Duration) (Result, error) {
 	every := time.Duration(float64(connections) / rate * float64(time.Second))
 	start := time.Now().Add(50 * time.Millisecond)
-	return run(ctx, s, path, connections, func(i int, ask func() error) ([]time.Duration, error) {
-		var took []time.Duration
+	return run(ctx, s, path, connections, func(i int, c *conn) {
 		for due := start.Add(every * time.Duration(i) / time.Duration(connections)); due.Before(start.Add(long)) && ctx.Err() == nil; due = due.Add(every) {
 			sleepUntil(due)
-			if err := ask(); err != nil {
-				return nil, err
-			}
-			took = append(took, time.Since(due))
+			c.askSince(ctx, due)
 		}
-		return took, nil
 	})
 }
 
@@ -90,61 +101,81 @@ func sleepUntil(t time.Time) {
 }
 
 // run opens connections, warms them up, and lets each do its part.
-func run(ctx context.Context, s Subject, path string, connections int, each func(i int, ask func() error) ([]time.Duration, error)) (Result, error) {
-	var (
-		wait sync.WaitGroup
-		mu   sync.Mutex
-		all  Result
-		errs []error
-	)
+func run(ctx context.Context, s Subject, path string, connections int, each func(i int, c *conn)) (all Result, err error) {
 	conns := make([]*conn, connections)
 	for i := range conns {
-		c, err := dial(ctx, s, path)
-		if err != nil {
-			return all, err
+		c := &conn{subject: s, path: path}
+		if err := c.dial(ctx); err != nil {
+			return all, &FailedError{Name: s.Name, Failed: connections, Of: connections, First: err}
 		}
-		defer c.Close()
-		if err := c.ask(); err != nil {
-			return all, fmt.Errorf("asking %s: %w", s.Name, err)
-		}
+		defer func() { _ = c.Close() }()
+		c.askSince(ctx, time.Now())
+		c.took = nil
 		conns[i] = c
 	}
+	var wait sync.WaitGroup
 	start := time.Now()
 	for i, c := range conns {
-		wait.Go(func() {
-			took, err := each(i, c.ask)
-			mu.Lock()
-			defer mu.Unlock()
-			all.Latencies = append(all.Latencies, took...)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("asking %s: %w", s.Name, err))
-			}
-		})
+		wait.Go(func() { each(i, c) })
 	}
 	wait.Wait()
 	all.Took = time.Since(start)
+	var first error
+	for _, c := range conns {
+		all.Latencies = append(all.Latencies, c.took...)
+		all.Failed += c.failed
+		first = cmp.Or(first, c.failure)
+	}
 	slices.Sort(all.Latencies)
-	return all, errors.Join(errs...)
+	if all.Failed > 0 {
+		return all, &FailedError{Name: s.Name, Failed: all.Failed, Of: all.Failed + len(all.Latencies), First: first}
+	}
+	return all, nil
 }
 
-// conn is a connection with the request that it sends.
+// conn is a connection, the request that it sends, and its results.
 type conn struct {
 	net.Conn
+	subject Subject
+	path    string
 	request []byte
 	in      *bufio.Reader
+
+	took    []time.Duration
+	failed  int
+	failure error // the first
 }
 
-func dial(ctx context.Context, s Subject, path string) (*conn, error) {
-	c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", s.Address)
+func (c *conn) dial(ctx context.Context) error {
+	s := c.subject
+	made, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", s.Address)
 	if err != nil {
-		return nil, fmt.Errorf("reaching %s: %w", s.Name, err)
+		return fmt.Errorf("reaching %s: %w", s.Name, err)
 	}
-	c = rawconn.Of(c)
+	made = rawconn.Of(made)
 	if s.TLS != nil {
-		c = tls.Client(c, s.TLS)
+		made = tls.Client(made, s.TLS)
 	}
-	request := "GET " + s.Path + path + " HTTP/1.1\r\nHost: " + s.Address + "\r\n" + s.Header + "\r\n"
-	return &conn{Conn: c, request: []byte(request), in: bufio.NewReaderSize(c, 64<<10)}, nil
+	c.Conn, c.in = made, bufio.NewReaderSize(made, 64<<10)
+	c.request = []byte("GET " + s.Path + c.path + " HTTP/1.1\r\nHost: " + s.Address + "\r\n" + s.Header + "\r\n")
+	return nil
+}
+
+// askSince sends the request and records the time since it was due, or the failure. After a failure it
+// opens the connection again.
+func (c *conn) askSince(ctx context.Context, due time.Time) {
+	err := c.ask()
+	if err == nil {
+		c.took = append(c.took, time.Since(due))
+		return
+	}
+	c.failed++
+	c.failure = cmp.Or(c.failure, err)
+	_ = c.Close()
+	time.Sleep(failurePause)
+	if err := c.dial(ctx); err != nil { // the next request fails, too, and tries again
+		c.failure = cmp.Or(c.failure, err)
+	}
 }
 
 var errAnswer = errors.New("unexpected answer")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // Half of the lines are written before the runner is killed, half by the next one. Each half is
@@ -154,7 +155,7 @@ func replace(ctx context.Context, s *stage.Stage, before func()) error {
 	}
 	// What the app wrote last is read within this time; what it writes while there is no runner
 	// is lost, as documented.
-	if err := sleep(ctx, time.Second); err != nil {
+	if err := pause.For(ctx, time.Second); err != nil {
 		return err
 	}
 	before()

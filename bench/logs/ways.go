@@ -22,6 +22,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/bench/stage"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // limit bounds one measurement.
@@ -178,7 +179,7 @@ func (w *way) latency(ctx context.Context, n int) (late []float64, err error) {
 		return len(late) < n
 	}, func(ctx context.Context) error {
 		// Following a pod's log begins a moment after it has answered.
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 		return stage.TellAt(ctx, w.app, fmt.Sprintf("/lines/%d?every=10ms", n))
@@ -205,21 +206,12 @@ func (w *way) throughput(ctx context.Context, lines int) (rate, part float64, er
 		ended = time.Now()
 		return !bytes.Contains(piece[max(0, len(piece)-2*lineBytes):], last)
 	}, func(ctx context.Context) error {
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 		return stage.TellAt(ctx, w.app, fmt.Sprintf("/flood/%d?from=0", lines))
 	})
 	return float64(received) / 1e6 / ended.Sub(began).Seconds(), float64(received) / float64(lines*lineBytes), err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // number is that of a line of the flood.

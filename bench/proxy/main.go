@@ -9,11 +9,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/load"
@@ -26,6 +26,7 @@ type settings struct {
 	turns       int
 	connections int
 	long, warm  time.Duration
+	other       string
 }
 
 func main() {
@@ -34,6 +35,7 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 16, "connections of the closed loop")
 	flag.DurationVar(&o.long, "long", 2*time.Second, "how long one measurement lasts")
 	flag.DurationVar(&o.warm, "warm", time.Second, "how long each subject is warmed up")
+	flag.StringVar(&o.other, "other", "", "another build of sandbar-provider, measured in the same turns")
 	be := flag.String("be", "", "be a rival instead: httputil or httputil-tuned")
 	listen := flag.String("listen", "", "where the rival listens")
 	to := flag.String("to", "", "where the rival sends requests")
@@ -56,12 +58,16 @@ func run(ctx context.Context, stack, results string, o settings) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
+	if o.other != "" {
+		if err := s.StartOther(ctx, o.other, "--audit-log", filepath.Join(dir, "other.log")); err != nil {
+			return err
+		}
+	}
 	rivals, err := startRivals(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer rivals.Stop()
-	rivals.PIDs[sandbar] = s.Replica.PID()
 	b := bench{settings: o, subjects: rivals.subjects, pids: rivals.PIDs, cost: map[string][]float64{}, runs: map[string][]load.Result{}}
 	lines, err := b.all(ctx)
 	if err != nil {
@@ -84,7 +90,8 @@ const small, large = "/bytes/1024", "/bytes/20480"
 func (b *bench) all(ctx context.Context) ([]report.Line, error) {
 	for _, s := range b.subjects {
 		fmt.Fprintln(os.Stderr, "warming up", s.Name)
-		if err := rival.Insist(func() error { _, err := load.Closed(ctx, s, small, b.connections, b.warm); return err }); err != nil {
+		err := rival.Insist(func() error { _, err := load.Closed(ctx, s, small, b.connections, b.warm); return err })
+		if _, err := b.figure(load.Result{}, err); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +125,7 @@ func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, er
 			if err != nil {
 				return err
 			}
-			got, err := measure(s)
+			got, err := b.figure(measure(s))
 			if err != nil {
 				return err
 			}
@@ -126,16 +133,27 @@ func (b *bench) turnsOf(what string, measure func(load.Subject) (load.Result, er
 			if err != nil {
 				return err
 			}
-			if used := after - before; used > 0 {
+			if used := after - before; used > 0 && len(got.Latencies) > 0 {
 				key := what + "/" + s.Name
 				b.cost[key] = append(b.cost[key], float64(used.Nanoseconds())/1000/float64(len(got.Latencies)))
 			}
 			b.runs[what+"/"+s.Name] = append(b.runs[what+"/"+s.Name], got)
-			fmt.Fprintf(os.Stderr, "%s %d/%d %s: %.0f/s p50 %v p99 %v\n", what, turn+1, b.turns, s.Name, got.Rate(),
-				report.Sorted(got.Latencies, 50), report.Sorted(got.Latencies, 99))
+			fmt.Fprintf(os.Stderr, "%s %d/%d %s: %.0f/s p50 %v p99 %v failed %d\n", what, turn+1, b.turns, s.Name, got.Rate(),
+				report.Sorted(got.Latencies, 50), report.Sorted(got.Latencies, 99), got.Failed)
 		}
 	}
 	return nil
+}
+
+// figure takes failures of a rival for one: they say something of it, and end nothing. Sandbar's own
+// end the benchmark.
+func (b *bench) figure(got load.Result, err error) (load.Result, error) {
+	var failed *load.FailedError
+	if errors.As(err, &failed) && failed.Name != sandbar {
+		fmt.Fprintln(os.Stderr, err)
+		return got, nil
+	}
+	return got, err
 }
 
 // median is the median over the turns of one figure of a subject; 0 if it did not take part.
@@ -155,12 +173,27 @@ func percentile(p float64) func(load.Result) float64 {
 
 func (b *bench) rate(what, subject string) float64 { return b.median(what, subject, load.Result.Rate) }
 
+// lowest is the rate of the slowest of those that answer all requests.
 func (b *bench) lowest(what string) float64 {
-	var rates []float64
+	lowest := b.rate(what, sandbar)
 	for _, s := range b.subjects {
-		rates = append(rates, b.rate(what, s.Name))
+		if b.failed(what, s.Name) == 0 {
+			lowest = min(lowest, b.rate(what, s.Name))
+		}
 	}
-	return slices.Min(rates)
+	return lowest
+}
+
+// failed is the share of a subject's requests that failed, over all turns.
+func (b *bench) failed(what, subject string) float64 {
+	var failed, all int
+	for _, r := range b.runs[what+"/"+subject] {
+		failed, all = failed+r.Failed, all+r.Failed+len(r.Latencies)
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(failed) / float64(all)
 }
 
 func (b *bench) line(name, what string) report.Line {
@@ -173,7 +206,7 @@ func (b *bench) line(name, what string) report.Line {
 		{Key: "vs_httputil", Value: own / max(b.rate(what, httputilBare), b.rate(what, httputilTuned))},
 		{Key: "vs_httputil_bare", Value: own / b.rate(what, httputilBare)},
 	}
-	for _, rival := range []string{nginx, apiServer, thePod} {
+	for _, rival := range []string{nginx, apiServer, thePod, other} {
 		if r := b.rate(what, rival); r > 0 {
 			fields = append(fields, report.Field{Key: "vs_" + rival, Value: own / r})
 		}
@@ -181,6 +214,7 @@ func (b *bench) line(name, what string) report.Line {
 	for _, s := range b.subjects {
 		fields = append(fields, report.Field{Key: s.Name + "_rps", Value: b.rate(what, s.Name)})
 	}
+	fields = append(fields, b.failures(what)...)
 	for _, s := range b.subjects {
 		if cost := report.Median(b.cost[what+"/"+s.Name]); cost > 0 {
 			fields = append(fields, report.Field{Key: s.Name + "_cpu_us", Value: cost})
@@ -196,7 +230,18 @@ func (b *bench) latencies(name, what string) report.Line {
 			report.Field{Key: s.Name + "_p50_us", Value: b.median(what, s.Name, percentile(50))},
 			report.Field{Key: s.Name + "_p99_us", Value: b.median(what, s.Name, percentile(99))})
 	}
-	return report.Line{Name: name, Fields: fields}
+	return report.Line{Name: name, Fields: append(fields, b.failures(what)...)}
+}
+
+// failures are the shares of requests that failed, of those subjects of which some did. Rates and
+// times are those of the others.
+func (b *bench) failures(what string) (fields []report.Field) {
+	for _, s := range b.subjects {
+		if share := b.failed(what, s.Name); share > 0 {
+			fields = append(fields, report.Field{Key: s.Name + "_failed_share", Value: share})
+		}
+	}
+	return fields
 }
 
 // samples are each turn's rate and percentiles; all latencies would be millions.

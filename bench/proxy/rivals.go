@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"k8s.io/client-go/rest"
@@ -20,6 +19,7 @@ import (
 	"github.com/sandbar-dev/sandbar/bench/load"
 	"github.com/sandbar-dev/sandbar/bench/rival"
 	"github.com/sandbar-dev/sandbar/bench/stage"
+	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 // Names of the subjects.
@@ -31,6 +31,8 @@ const (
 	httputilTuned = "httputil-tuned"
 	nginx         = "nginx"
 	apiServer     = "apiserver"
+	// other is the data plane of another build (--other).
+	other = "other"
 )
 
 // rivals are the other proxies, each a process of its own like Sandbar.
@@ -54,11 +56,21 @@ func startRivals(ctx context.Context, s *stage.Stage) (*rivals, error) {
 			r.subjects = append(r.subjects, subject)
 		}
 	}
-	r.subjects = append(r.subjects, load.Subject{
-		Name: sandbar, Address: strings.TrimPrefix(s.Replica.URL, "http://"), Path: s.Proxy,
-		Header: "Authorization: Bearer " + s.Tenant.Token + "\r\n",
-	})
+	r.PIDs[sandbar] = s.Replica.PID()
+	if s.Other != nil {
+		r.PIDs[other] = s.Other.PID()
+		r.subjects = append(r.subjects, through(s, other, s.Other))
+	}
+	r.subjects = append(r.subjects, through(s, sandbar, s.Replica))
 	return r, nil
+}
+
+func through(s *stage.Stage, name string, replica *local.Replica) load.Subject {
+	route := s.Through(replica)
+	return load.Subject{
+		Name: name, Address: route.Address, Path: route.Prefix,
+		Header: "Authorization: Bearer " + s.Tenant.Token + "\r\n",
+	}
 }
 
 func (r *rivals) nginx(ctx context.Context, s *stage.Stage) (load.Subject, error) {

@@ -127,7 +127,7 @@ func (b *bench) open(ctx context.Context) (conns []net.Conn, closeAll func(), er
 	}
 	for _, w := range b.ways {
 		if err := rival.Insist(func() error {
-			conn, _, err := b.stage.Switch(ctx, "/ws", w.at)
+			conn, _, err := b.stage.Switch(ctx, "/ws", w.route)
 			if err == nil {
 				conns = append(conns, rawconn.Of(conn))
 			}

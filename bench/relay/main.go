@@ -25,20 +25,26 @@ func main() {
 	idle := flag.Int("idle", 10000, "how many idle connections")
 	beRelay := flag.String("be-relay", "", "be the bare relay instead, at this address")
 	to := flag.String("to", "", "where the bare relay leads")
+	other := flag.String("other", "", "another build of sandbar-provider, measured in the same turns")
 	stage.Main("relay", func(ctx context.Context, stack, results string) error {
 		if *beRelay != "" {
 			return serveRelay(ctx, *beRelay, *to)
 		}
-		return run(ctx, stack, results, *turns, *idle, *long)
+		return run(ctx, stack, results, *other, *turns, *idle, *long)
 	})
 }
 
-func run(ctx context.Context, name, results string, turns, idle int, long time.Duration) error {
+func run(ctx context.Context, name, results, other string, turns, idle int, long time.Duration) error {
 	s, err := stage.New(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = s.Close() }()
+	if other != "" {
+		if err := s.StartOther(ctx, other); err != nil {
+			return err
+		}
+	}
 	var rivals rival.Group
 	defer rivals.Stop()
 	ways, err := startRivals(ctx, s, &rivals)
@@ -75,7 +81,7 @@ func (b *bench) turns(ctx context.Context, turns int, long time.Duration) error 
 	}
 	for turn := range turns {
 		for _, w := range b.ways {
-			rate, err := throughput(ctx, b.stage, w.at, long)
+			rate, err := throughput(ctx, b.stage, w.route, long)
 			if err != nil {
 				return err
 			}
@@ -168,8 +174,8 @@ func (b *bench) added(way, manner string) []float64 {
 }
 
 // throughput is what one connection carries from the pod, in megabits per second.
-func throughput(ctx context.Context, s *stage.Stage, at string, long time.Duration) (float64, error) {
-	conn, in, err := s.Switch(ctx, "/source", at)
+func throughput(ctx context.Context, s *stage.Stage, route stage.Route, long time.Duration) (float64, error) {
+	conn, in, err := s.Switch(ctx, "/source", route)
 	if err != nil {
 		return 0, err
 	}

@@ -23,32 +23,44 @@ const (
 	bareGo = "go"
 	// nginx relays upgraded connections, in C and on one thread each.
 	nginx = "nginx"
+	// other is the data plane of another build (--other).
+	other = "other"
 )
 
-// way is a way to the pod; at is empty for the data plane.
-type way struct{ name, at string }
+// way is a way to the pod.
+type way struct {
+	name  string
+	route stage.Route
+}
+
+// at is the way by an address that stands for the pod.
+func at(name, address string) way { return way{name, stage.Route{Address: address}} }
 
 // startRivals starts the others and lists all ways.
 func startRivals(ctx context.Context, s *stage.Stage, g *rival.Group) ([]way, error) {
-	ways := []way{{direct, s.Pod}}
-	at, err := rival.FreeAddress(ctx)
+	ways := []way{at(direct, s.Pod)}
+	address, err := rival.FreeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := g.Own(ctx, bareGo, "-be-relay", at, "-to", s.Pod); err != nil {
+	if err := g.Own(ctx, bareGo, "-be-relay", address, "-to", s.Pod); err != nil {
 		return nil, err
 	}
-	ways = append(ways, way{bareGo, at})
-	at, err = g.Nginx(ctx, nginx, filepath.Join(s.Stack.Dir, "bench-nginx-relay"), s.Pod,
+	ways = append(ways, at(bareGo, address))
+	address, err = g.Nginx(ctx, nginx, filepath.Join(s.Stack.Dir, "bench-nginx-relay"), s.Pod,
 		`proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection "upgrade"; proxy_read_timeout 1h;`)
 	if err != nil {
 		return nil, err
 	}
-	if at != "" {
-		ways = append(ways, way{nginx, at})
+	if address != "" {
+		ways = append(ways, at(nginx, address))
 	}
 	g.PIDs[sandbar] = s.Replica.PID()
-	return append(ways, way{sandbar, ""}), nil
+	if s.Other != nil {
+		g.PIDs[other] = s.Other.PID()
+		ways = append(ways, way{other, s.Through(s.Other)})
+	}
+	return append(ways, way{sandbar, s.Through(s.Replica)}), nil
 }
 
 // serveRelay is the bare relay.

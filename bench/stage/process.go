@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 // RSS is the resident memory of the data plane in MiB: the least of some samples, after what was
@@ -55,20 +57,23 @@ func Memory(pid int, figure string) (float64, error) {
 	return 0, fmt.Errorf("a process's status has no %s", figure)
 }
 
-// Switch opens an upgraded connection to a path of bench/pod: through the data plane, or at an
-// address that leads there.
-func (s *Stage) Switch(ctx context.Context, path, at string) (net.Conn, *bufio.Reader, error) {
-	address, prefix := at, ""
-	if at == "" {
-		address, prefix = strings.TrimPrefix(s.Replica.URL, "http://"), s.Proxy
-	}
-	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", address)
+// Route leads to the pod: the address to dial, and the path there that stands for the pod's root.
+type Route struct{ Address, Prefix string }
+
+// Through is the route through a data plane.
+func (s *Stage) Through(r *local.Replica) Route {
+	return Route{Address: strings.TrimPrefix(r.URL, "http://"), Prefix: s.Proxy}
+}
+
+// Switch opens an upgraded connection to a path of bench/pod.
+func (s *Stage) Switch(ctx context.Context, path string, route Route) (net.Conn, *bufio.Reader, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", route.Address)
 	if err != nil {
 		return nil, nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	_, err = fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer %s\r\n\r\n", prefix, path, s.Tenant.Token)
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer %s\r\n\r\n", route.Prefix, path, s.Tenant.Token)
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
@@ -102,7 +107,7 @@ func (s *Stage) Idle(ctx context.Context, n int) (closeAll func(), err error) {
 		}
 	}
 	for range n {
-		conn, _, err := s.Switch(ctx, "/idle", "")
+		conn, _, err := s.Switch(ctx, "/idle", s.Through(s.Replica))
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("opening connection %d: %w", len(conns)+1, err)

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ import (
 var (
 	providers  = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "infrastructureproviders"}
 	runners    = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
+	sandboxes  = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}
 	workspaces = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 	bindings   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 )
@@ -53,8 +55,8 @@ const (
 type Tenant struct {
 	// Path is the workspace's path, Token the person's bearer token.
 	Path, Token string
-	// Runners are the workspace's SandboxRunners, as the person.
-	Runners dynamic.ResourceInterface
+	// Runners and Sandboxes are the workspace's, as the person.
+	Runners, Sandboxes dynamic.ResourceInterface
 
 	root dynamic.Interface
 	name string
@@ -73,6 +75,7 @@ func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
 	admin := kubernetes.NewForConfigOrDie(stack.KCPAdmin(t.Path))
 	dyn := dynamic.NewForConfigOrDie(stack.KCPUser(user, t.Path))
 	t.Runners = dyn.Resource(runners).Namespace("default")
+	t.Sandboxes = dyn.Resource(sandboxes).Namespace("default")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -89,6 +92,10 @@ func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
 		},
 		func(ctx context.Context) error {
 			_, err := t.Runners.List(ctx, metav1.ListOptions{})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := t.Sandboxes.List(ctx, metav1.ListOptions{})
 			return err
 		},
 	} {
@@ -134,12 +141,15 @@ type Stage struct {
 	Tenant *Tenant
 	// Replica is the data plane's process.
 	Replica *local.Replica
+	// Other is the data plane of another build, for comparison; nil unless StartOther was called.
+	Other *local.Replica
 	// Proxy is the path of the sandbox's verb proxy on the data plane.
 	Proxy string
 	// Pod is the pod's address, host:port; Namespace is where it runs.
 	Pod, Namespace string
 
 	provider *local.Provider
+	args     []string
 }
 
 // New starts the provider, makes the sandbox and starts a data plane with further arguments.
@@ -149,23 +159,23 @@ func New(ctx context.Context, name string, args ...string) (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stage{Stack: stack}
+	s := &Stage{Stack: stack, args: append([]string{
+		"--insecure", "--tls-cert-file=", "--tls-key-file=", "--transport=direct",
+	}, args...)}
 	if s.provider, err = stack.StartProvider(ctx, local.ProviderOptions{Log: os.Stderr}); err != nil {
 		return nil, err
 	}
-	if err := s.prepare(ctx, args); err != nil {
+	if err := s.prepare(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Stage) prepare(ctx context.Context, args []string) (err error) {
+func (s *Stage) prepare(ctx context.Context) (err error) {
 	if err := s.limits(ctx, raised); err != nil {
 		return err
 	}
-	if s.Replica, err = s.provider.StartReplica(ctx, append([]string{
-		"--insecure", "--tls-cert-file=", "--tls-key-file=", "--transport=direct",
-	}, args...)...); err != nil {
+	if s.Replica, err = s.provider.StartReplica(ctx, s.args...); err != nil {
 		return err
 	}
 	if s.Tenant, err = NewTenant(ctx, s.Stack); err != nil {
@@ -279,11 +289,21 @@ func (s *Stage) locate(ctx context.Context) error {
 	return errors.New("the preview has no endpoint yet")
 }
 
-// Close ends the data plane and the provider and deletes the tenant.
+// StartOther starts a data plane of another build of sandbar-provider beside the one of this checkout,
+// with the same arguments but for the audit log, which has one writer.
+func (s *Stage) StartOther(ctx context.Context, binary string, args ...string) (err error) {
+	s.Other, err = s.provider.StartReplicaOf(ctx, binary, "other", append(slices.Clone(s.args), args...)...)
+	return err
+}
+
+// Close ends the data planes and the provider and deletes the tenant.
 func (s *Stage) Close() error {
 	var errs []error
 	if s.Replica != nil {
 		errs = append(errs, s.Replica.Stop())
+	}
+	if s.Other != nil {
+		errs = append(errs, s.Other.Stop())
 	}
 	if s.Tenant != nil {
 		errs = append(errs, s.Tenant.Close())

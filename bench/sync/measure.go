@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sandbar-dev/sandbar/bench/rival"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // arriveTimeout is how long one change may take; mutagen looks for some every ten seconds.
@@ -57,18 +58,9 @@ func (m *measurement) edit(ctx context.Context, key, file string, content []byte
 	return nil
 }
 
-// pause lets a change be one of its own, and no clock of a subject fall in step with ours.
-func pause(ctx context.Context) error {
-	return sleep(ctx, 150*time.Millisecond+rand.N(100*time.Millisecond)) //nolint:gosec // no secret
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+// breathe lets a change be one of its own, and no clock of a subject fall in step with ours.
+func breathe(ctx context.Context) error {
+	return pause.For(ctx, 150*time.Millisecond+rand.N(100*time.Millisecond)) //nolint:gosec // no secret
 }
 
 // warm edits the files that are going to be edited again and again, all at once, so that whoever
@@ -90,7 +82,7 @@ func (m *measurement) warm(ctx context.Context, files int) error {
 			return fmt.Errorf("%s: carrying the first edits: %w", m.name, err)
 		}
 	}
-	return pause(ctx)
+	return breathe(ctx)
 }
 
 // hot is one of the files that are edited again and again.
@@ -107,7 +99,7 @@ func (m *measurement) again(ctx context.Context, n, files int) error {
 		if err := m.edit(ctx, "edit_ms", path(hot(i, files)), source(hot(i, files), *m.edits)); err != nil {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := breathe(ctx); err != nil {
 			return err
 		}
 	}
@@ -121,7 +113,7 @@ func (m *measurement) cold(ctx context.Context, n, files int) error {
 		if err := m.edit(ctx, "cold_ms", path(file), source(file, *m.edits)); err != nil {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := breathe(ctx); err != nil {
 			return err
 		}
 	}
@@ -170,7 +162,7 @@ func until(ctx context.Context, limit time.Duration, done func() bool) error {
 		if time.Now().After(late) {
 			return fmt.Errorf("it is not in place after %v", limit)
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -199,7 +191,7 @@ func (m *measurement) large(ctx context.Context, file string, newlines bool) err
 		return err
 	}
 	m.took("big_"+key+"_bytes", after-before)
-	return pause(ctx)
+	return breathe(ctx)
 }
 
 // written is what the sender has written since it began.
@@ -225,14 +217,14 @@ func (m *measurement) idle(ctx context.Context, long time.Duration) error {
 	if m.carry != nil {
 		return nil
 	}
-	if err := sleep(ctx, 3*time.Second); err != nil { // until it is over
+	if err := pause.For(ctx, 3*time.Second); err != nil { // until it is over
 		return err
 	}
 	before, err := m.run.cpu()
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, long); err != nil {
+	if err := pause.For(ctx, long); err != nil {
 		return err
 	}
 	after, err := m.run.cpu()

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -17,9 +17,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"strconv"
+	"strings"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // ErrBusy means that another process syncs the directory with the sandbox.
@@ -72,16 +73,34 @@ func (b *base) open(dir string) (err error) {
 	if b.lock, err = os.OpenFile(b.path+".lock", os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	if err := syscall.Flock(int(b.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return ErrBusy
+	if err := lock(b.lock); err != nil {
+		if errors.Is(err, errLocked) {
+			return busy(b.lock)
 		}
+		return err
+	}
+	// For the error of the next process. What it says is not trusted with anything: the lock is the kernel's.
+	if err := b.lock.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(b.lock, "%d\n", os.Getpid()); err != nil {
 		return err
 	}
 	if err := b.read(); err != nil {
 		return err
 	}
 	return b.rewrite()
+}
+
+// busy is ErrBusy with the ID of the process that has the lock, as far as its file says one.
+func busy(lock *os.File) error {
+	text := make([]byte, 20)
+	n, _ := lock.ReadAt(text, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	if err != nil || pid <= 0 {
+		return fmt.Errorf("%w: end it first", ErrBusy)
+	}
+	return fmt.Errorf("%w, the process %d: end it first, with Ctrl-C in its terminal or kill %d", ErrBusy, pid, pid)
 }
 
 func (b *base) read() error {
@@ -144,7 +163,12 @@ func (b *base) rewrite() error {
 	if err := b.flush(); err != nil {
 		return err
 	}
-	return os.Rename(b.path+".new", b.path+".base")
+	// Closed meanwhile: Windows renames no file that is open.
+	if err := errors.Join(b.out.Close(), os.Rename(b.path+".new", b.path+".base")); err != nil {
+		return err
+	}
+	b.out, err = os.OpenFile(b.path+".base", os.O_APPEND|os.O_WRONLY, 0o600)
+	return err
 }
 
 func (b *base) add(l line) {
@@ -204,7 +228,7 @@ func (b *base) close() {
 	}
 	if b.lock != nil {
 		// Not by closing alone: a process that is being started has a copy for a moment.
-		_ = syscall.Flock(int(b.lock.Fd()), syscall.LOCK_UN)
+		_ = unlock(b.lock)
 		_ = b.lock.Close()
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -11,17 +11,17 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sandbar-dev/sandbar/client/internal/pause"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // maxHeard bounds the changes that wait until the engine has time for them; more are a reason to
 // list the workspace.
 const maxHeard = 10_000
 
-// listener hears what changes in the workspace, in a goroutine of its own, over as many
+// changeStream hears what changes in the workspace, in a goroutine of its own, over as many
 // connections as it takes.
-type listener struct {
+type changeStream struct {
 	remote  Remote
 	exclude []string
 	// wake gets a value when there is something to take.
@@ -33,7 +33,7 @@ type listener struct {
 	heard heard
 }
 
-// heard is what a listener has for the engine.
+// heard is what a changeStream has for the engine.
 type heard struct {
 	changes map[string]syncwire.Change
 	// relist: not every change is known.
@@ -43,9 +43,9 @@ type heard struct {
 }
 
 // listen begins to listen.
-func listen(ctx context.Context, remote Remote, exclude []string) *listener {
+func listen(ctx context.Context, remote Remote, exclude []string) *changeStream {
 	ctx, stop := context.WithCancel(ctx)
-	l := &listener{
+	l := &changeStream{
 		remote: remote, exclude: exclude, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 		heard: heard{changes: map[string]syncwire.Change{}},
 	}
@@ -53,13 +53,13 @@ func listen(ctx context.Context, remote Remote, exclude []string) *listener {
 	return l
 }
 
-func (l *listener) close() {
+func (l *changeStream) close() {
 	l.stop()
 	<-l.done
 }
 
 // take returns what was heard since it was called last.
-func (l *listener) take() heard {
+func (l *changeStream) take() heard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.heard
@@ -67,7 +67,7 @@ func (l *listener) take() heard {
 	return now
 }
 
-func (l *listener) run(ctx context.Context) {
+func (l *changeStream) run(ctx context.Context) {
 	defer close(l.done)
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		err := l.remote.Changes(ctx, l.exclude, func(c syncwire.Change) {
@@ -89,7 +89,7 @@ func (l *listener) run(ctx context.Context) {
 	}
 }
 
-func (l *listener) note(change func(*heard)) {
+func (l *changeStream) note(change func(*heard)) {
 	l.mu.Lock()
 	change(&l.heard)
 	l.mu.Unlock()
@@ -117,25 +117,25 @@ func (e *Engine) listen(ctx context.Context, p *pollers) {
 	if !e.opts.TwoWay || p.there != nil || e.remote == nil {
 		return
 	}
-	if e.ears != nil {
-		if slices.Equal(e.ears.exclude, e.excluded) {
+	if e.changes != nil {
+		if slices.Equal(e.changes.exclude, e.excluded) {
 			return
 		}
-		e.ears.close()
+		e.changes.close()
 	}
-	e.ears = listen(ctx, e.opts.Remote, e.excluded)
+	e.changes = listen(ctx, e.opts.Remote, e.excluded)
 }
 
 func (e *Engine) unlisten() {
-	if e.ears != nil {
-		e.ears.close()
-		e.ears = nil
+	if e.changes != nil {
+		e.changes.close()
+		e.changes = nil
 	}
 }
 
 // hear takes in what was heard.
 func (e *Engine) hear(p *pollers) {
-	h := e.ears.take()
+	h := e.changes.take()
 	if h.failed != nil {
 		e.note("the sandbox does not tell what changes in it (" + h.failed.Error() + "), so it is asked every " + p.every.String())
 		e.unlisten()

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -11,8 +11,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // maxChunkLists bounds for how many large files the chunks are remembered.
@@ -40,56 +41,130 @@ func (l *chunkLists) put(digest string, chunks []syncwire.Chunk) {
 	l.order = append(l.order, digest)
 }
 
-// piece is a range of a file.
-type piece struct{ offset, length int64 }
+// cutFile is how a file is made up, and what of it the workspace has in its version.
+type cutFile struct {
+	path   string
+	size   int64
+	digest string
+	runs   []run
+	// fresh is how much of it has to be sent.
+	fresh int64
+}
 
-// large sends a file in pieces: those that the workspace has in its version of the file are
-// copied there, the others are sent.
-func (b *batch) large(out *syncwire.Encoder, frame syncwire.Frame, c *change, f *os.File) error {
+// prepare finds what of a large file has to be sent.
+func (b *batch) prepare(c *change, f io.Reader) (*cutFile, error) {
+	if b.cut != nil && b.cut.path == c.path { // it was staged
+		return b.cut, nil
+	}
 	chunks, size, digest, err := cut(f)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if digest != c.want.Digest {
 		b.isNewer(c, digest, size)
 	}
 	have := b.have(c)
 	b.engine.chunks.put(digest, chunks)
-	frame.Size, frame.Digest, frame.Executable = size, digest, &c.want.Executable
+	b.cut = &cutFile{path: c.path, size: size, digest: digest}
+	for _, chunk := range chunks {
+		from, ok := have[chunk]
+		if !ok {
+			from = isNew
+			b.cut.fresh += chunk.Length
+		}
+		b.cut.add(run{chunk.Length, from})
+	}
+	return b.cut, nil
+}
+
+// add adds a run. Those that follow one another on both sides become one.
+func (c *cutFile) add(r run) {
+	if n := len(c.runs); n > 0 {
+		last := &c.runs[n-1]
+		if last.from == isNew && r.from == isNew || last.from != isNew && r.from == last.from+last.length {
+			last.length += r.length
+			return
+		}
+	}
+	c.runs = append(c.runs, r)
+}
+
+// large sends a file in pieces: those that the workspace has in its version of the file are
+// copied there, the others are sent.
+func (b *batch) large(out *syncwire.Encoder, frame syncwire.Frame, c *change, f *os.File) error {
+	how, err := b.prepare(c, f)
+	if err != nil {
+		return err
+	}
+	frame.Size, frame.Digest, frame.Executable = how.size, how.digest, &c.want.Executable
 	if err := out.Entry(frame); err != nil {
 		return err
 	}
-	buffer := make([]byte, syncwire.MaxChunkBytes)
-	for i, offset := 0, int64(0); i < len(chunks); {
-		if at, ok := have[chunks[i]]; ok {
-			// Chunks that follow one another on both sides are one copy.
-			run := piece{at, chunks[i].Length}
-			for i++; i < len(chunks); i++ {
-				if next, ok := have[chunks[i]]; !ok || next != run.offset+run.length {
-					break
-				}
-				run.length += chunks[i].Length
-			}
-			if err := out.Copy(c.path, run.offset, run.length); err != nil {
-				return err
-			}
-			offset += run.length
-			continue
+	sent, err := writeRuns(out, f, c.path, how.runs, 0, how.size)
+	b.bytes += sent
+	return err
+}
+
+// apply sends the batch. A file that is too much for one request is staged first.
+func (b *batch) apply(restart string) (*Applied, error) {
+	alone := len(b.changes) == 1 && b.changes[0].want.Type == syncwire.File
+	if alone && b.changes[0].want.Size > maxBatchBytes {
+		if err := b.stage(false); err != nil {
+			return nil, err
 		}
-		data := buffer[:chunks[i].Length]
-		if _, err := f.ReadAt(data, offset); err != nil {
-			if errors.Is(err, io.EOF) {
-				return errMoved // it has become shorter
-			}
-			return err
-		}
-		if err := out.Data(data); err != nil {
-			return err
-		}
-		b.bytes += chunks[i].Length
-		offset += chunks[i].Length
-		i++
 	}
+	applied, err := b.engine.opts.Remote.Apply(b.ctx, restart, b.write)
+	if !alone || b.staged || !isTooLarge(err) || b.changes[0].want.Size <= MinPartBytes {
+		return applied, err
+	}
+	refused := err
+	b.bytes = 0
+	if err := b.stage(true); err != nil {
+		if isTooLarge(err) {
+			err = refused // not even the least part is taken
+		}
+		return nil, err
+	}
+	return b.engine.opts.Remote.Apply(b.ctx, restart, b.write)
+}
+
+// stage stages the one file of the batch, if it is too much for one request or has to be.
+func (b *batch) stage(must bool) error {
+	c := &b.changes[0]
+	f, err := openRegular(filepath.Join(b.engine.opts.Dir, c.path))
+	if err != nil {
+		return b.orMoved(c, err)
+	}
+	defer f.Close()
+	before, err := f.Stat()
+	if err != nil {
+		return b.orMoved(c, err)
+	}
+	how, err := b.prepare(c, f)
+	if err != nil {
+		return b.orMoved(c, err)
+	}
+	if !must && how.fresh <= maxBatchBytes && how.size <= partSpan {
+		return nil
+	}
+	u := Upload{
+		Remote: b.engine.opts.Remote, Content: f, Size: how.size, Digest: how.digest, path: c.path, runs: how.runs, part: b.engine.part,
+		OnProgress: b.engine.progress(c.path, how.size),
+		check: func() error {
+			// A file that is saved while it is sent is not the promised one any more: the rest is saved.
+			if now, err := f.Stat(); err != nil || identityOf(now) != identityOf(before) {
+				return errMoved
+			}
+			return nil
+		},
+	}
+	err = u.Run(b.ctx)
+	b.engine.part = u.part
+	b.bytes += u.Sent
+	if err != nil {
+		return b.orMoved(c, err)
+	}
+	b.staged = true
 	return nil
 }
 

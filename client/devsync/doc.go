@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 // Package devsync keeps a directory of this machine and the workspace of a sandbox alike.
 //
@@ -14,9 +14,11 @@
 //
 // One file is one question: scan.go what lies in the directory, ignore.go what of it does not
 // count, watch.go what changed in it, base.go what was agreed on, merge.go what follows from
-// that, push.go and delta.go how it travels to the sandbox, pull.go how back, engine.go in what
+// that, push.go and delta.go how it travels to the sandbox, pull.go how back, upload.go and download.go how what no
+// request carries travels and goes on, engine.go in what
 // order and what happens when something fails, event.go what a person sees of it, path.go which
-// names of the sandbox are let into the directory.
+// names of the sandbox are let into the directory, secrets.go what does not leave it, broad.go which
+// directories are refused.
 //
 // # Invariants
 //
@@ -25,6 +27,9 @@
 //   - A tree that is empty where it was not is no order to empty the other one.
 //   - Names that come from the sandbox are hostile: none leads out of the directory, none into a
 //     repository's .git.
+//   - What may be a secret is not sent, and a directory of more than one project is not opened,
+//     unless the options name it.
+//   - What cannot be read has not been deleted, and stops nothing else.
 //   - The base is what was agreed on or older, never newer: losing it, or a part of it, makes
 //     conflicts and never a loss.
 //

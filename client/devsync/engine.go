@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -16,8 +16,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/client/internal/pause"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
 // Options of an Engine.
@@ -35,6 +35,12 @@ type Options struct {
 	TwoWay bool
 	// AllowEmpty lets an empty directory delete all files of the workspace.
 	AllowEmpty bool
+	// Broad lets Dir be /, the home directory or a directory above one, or above a git repository,
+	// which Open refuses otherwise with a *BroadError.
+	Broad bool
+	// Secrets are patterns, as in a .gitignore, of what is sent although it may be a secret: keys,
+	// credentials, .env files. Without one they stay here and are told as FileWithheld.
+	Secrets []string
 	// Prefer decides conflicts, at PreferPaths and below, or everywhere if there are none.
 	Prefer      Side
 	PreferPaths []string
@@ -53,7 +59,7 @@ type Options struct {
 const (
 	defaultPoll = 2 * time.Second
 	// maxRounds bounds how often a settling compares anew because one of the sides changed
-	// meanwhile. What is left then waits for the next.
+	// meanwhile. More are an UnsettledError.
 	maxRounds = 20
 	// maxStuck is how often the sandbox may find something in the way that its listing does
 	// not show.
@@ -93,21 +99,29 @@ type Engine struct {
 	// owed: the last batch that was applied said later.
 	owed bool
 
-	stuck     map[string]stuck
-	refusals  map[string]stuck
+	stuck    map[string]stuck
+	refusals map[string]stuck
+	// left is what of the directory was told to stay here, and why.
+	left      map[string]string
 	conflicts map[string]Conflict
 	differs   map[string]bool
 	excluded  []string
 
+	// moving are the paths that the last round was to carry over.
+	moving []string
+
+	// part is how much of a large file goes in one request; 0 until that was tried.
+	part int64
+
 	sent, received int
 	bytes          int64
 	// settled are the counts that the last EventSettled told.
-	settled *[3]int
+	settled *[4]int
 	refresh chan struct{}
 
 	// revision is that of the newest batch that the workspace has taken.
 	revision int64
-	ears     *listener // of a two-way Watch
+	changes  *changeStream // of a two-way Watch
 
 	newWatcher func(dir string) *watcher
 	watching   bool
@@ -117,16 +131,16 @@ type Engine struct {
 // Open opens a directory and what was agreed on before. It fails with ErrBusy while another
 // process has the same pair open. The caller closes the engine.
 func Open(opts Options) (*Engine, error) {
-	dir, err := filepath.Abs(opts.Dir)
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+	dir, err := resolve(opts.Dir)
+	if err == nil && !opts.Broad {
+		err = CheckDir(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening the directory: %w", err)
+		return nil, err
 	}
 	opts.Dir = dir
 	if opts.Restart == "" {
-		opts.Restart = "start"
+		opts.Restart = syncwire.RestartStart
 	}
 	if opts.PollInterval <= 0 {
 		opts.PollInterval = defaultPoll
@@ -153,7 +167,11 @@ func Open(opts Options) (*Engine, error) {
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{},
 		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
 	}
-	e.local.cache, e.local.own = b.loadCache(), inside(dir, opts.StateDir)
+	e.local.cache, e.local.own, e.local.allowed = b.loadCache(), inside(dir, opts.StateDir), allow(opts.Secrets)
+	e.local.known = func(path string) (executable, ok bool) {
+		agreed, ok := b.entries[path]
+		return agreed.Executable, ok && agreed.Type == syncwire.File
+	}
 	return e, nil
 }
 
@@ -177,8 +195,8 @@ func (e *Engine) Refresh() {
 }
 
 // Sync makes both sides alike once, and returns how things stand. It fails with [*EmptiedError]
-// when the directory is empty and was not, and with [*RemoteError] when the sandbox cannot be
-// reached after a few tries or refuses the caller.
+// when the directory is empty and was not, with [*UnsettledError] when it comes to no end, and with
+// [*RemoteError] when the sandbox cannot be reached after a few tries or refuses the caller.
 func (e *Engine) Sync(ctx context.Context) (*Report, error) {
 	e.sent, e.received, e.bytes = 0, 0, 0
 	e.all, e.relist = true, true
@@ -192,7 +210,7 @@ func (e *Engine) Sync(ctx context.Context) (*Report, error) {
 		if err == nil {
 			return e.report(), nil
 		}
-		if !unavailable(err) || tries == onceTries || ctx.Err() != nil {
+		if !unavailable(err) || isSuspended(err) || tries == onceTries || ctx.Err() != nil {
 			return nil, err
 		}
 		wait = max(wait, retryAfter(err))
@@ -214,22 +232,28 @@ func (e *Engine) Watch(ctx context.Context) error {
 	ticks := pollers{every: e.opts.PollInterval}
 	defer ticks.stop()
 	defer e.unlisten()
-	lost, next := false, firstPause
+	lost, restless, next := false, false, firstPause
 	for {
 		var retry <-chan time.Time
 		err := e.settle(ctx)
 		var emptied *EmptiedError
+		var unsettled *UnsettledError
 		switch {
 		case err == nil:
 			if lost {
 				e.emit(Event{Type: EventResumed})
 			}
-			lost, next = false, firstPause
+			lost, restless, next = false, false, firstPause
 		case errors.As(err, &emptied):
-			e.note(err.Error())
+			e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
+		case errors.As(err, &unsettled):
+			if !restless {
+				e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
+			}
+			restless, retry, next = true, time.After(next), min(2*next, longestPause)
 		case unavailable(err) && ctx.Err() == nil:
 			wait := max(next, retryAfter(err))
-			e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds()})
+			e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds(), Suspended: isSuspended(err)})
 			lost, next = true, min(2*next, longestPause)
 			retry = time.After(wait)
 		default:
@@ -248,8 +272,8 @@ func (e *Engine) Watch(ctx context.Context) error {
 // await waits until there is something to do.
 func (e *Engine) await(ctx context.Context, ticks *pollers, retry <-chan time.Time) error {
 	var heard <-chan struct{}
-	if e.ears != nil {
-		heard = e.ears.wake
+	if e.changes != nil {
+		heard = e.changes.wake
 	}
 	select {
 	case <-heard:
@@ -306,6 +330,7 @@ func (e *Engine) rescan(ctx context.Context) error {
 	clear(e.dirty)
 	sweep(e.opts.Dir, e.local.dirs)
 	e.changed(changed)
+	e.tellLeft()
 	return nil
 }
 
@@ -325,6 +350,9 @@ func (e *Engine) lookAgain(ctx context.Context) error {
 		e.changed(changed)
 		e.todo[path] = true
 		delete(e.dirty, path)
+	}
+	if len(paths) > 0 {
+		e.tellLeft()
 	}
 	return nil
 }
@@ -351,10 +379,7 @@ func (e *Engine) changed(paths []string) {
 // settle carries over what is to be carried over, until nothing is.
 func (e *Engine) settle(ctx context.Context) error {
 	sent, received, bytes := e.sent, e.received, e.bytes
-	for range maxRounds {
-		if !e.again && !e.relist && !e.all && len(e.todo) == 0 {
-			break
-		}
+	for rounds := 0; e.unsettled() && rounds < maxRounds; rounds++ {
 		if err := e.round(ctx); err != nil {
 			// Whether a batch was applied is not known.
 			e.all, e.relist = true, true
@@ -367,17 +392,23 @@ func (e *Engine) settle(ctx context.Context) error {
 	if err := e.base.flush(); err != nil {
 		return fmt.Errorf("noting what was synced: %w", err)
 	}
+	if e.unsettled() {
+		return &UnsettledError{Paths: e.moving}
+	}
 	now := Event{
 		Type: EventSettled, Files: e.sent - sent + e.received - received, Bytes: e.bytes - bytes,
-		Conflicts: len(e.conflicts), Refused: len(e.refusals) + len(e.local.refused), Differing: len(e.differs),
+		Conflicts: len(e.conflicts), Refused: len(e.refusals) + len(e.local.refused), Withheld: len(e.local.withheld), Differing: len(e.differs),
 	}
-	rest := [3]int{now.Conflicts, now.Refused, now.Differing}
+	rest := [4]int{now.Conflicts, now.Refused, now.Withheld, now.Differing}
 	if now.Files > 0 || e.settled == nil || *e.settled != rest {
 		e.emit(now)
 		e.settled = &rest
 	}
 	return nil
 }
+
+// unsettled reports whether something is left to do.
+func (e *Engine) unsettled() bool { return e.again || e.relist || e.all || len(e.todo) > 0 }
 
 // round compares once and carries over what follows.
 func (e *Engine) round(ctx context.Context) error {
@@ -403,6 +434,7 @@ func (e *Engine) round(ctx context.Context) error {
 	p := m.run(paths)
 	p.push = e.withoutStuck(m.local, p.push, &p)
 	p.pull = e.withoutStuck(m.local, p.pull, &p)
+	e.moving = p.paths()
 	e.state(paths, &p)
 	if err := e.push(ctx, p.push); err != nil {
 		return err

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // EventType is what an event is about.
@@ -27,6 +27,10 @@ const (
 	EventResumed EventType = "resumed"
 	// EventSettled: nothing is left to do; Conflicts and Refused tell what remains.
 	EventSettled EventType = "settled"
+	// EventUnsettled: the two sides are not alike, and Reason says why. What changes next may help.
+	EventUnsettled EventType = "unsettled"
+	// EventProgress: of a large file, Bytes of Size have been carried over.
+	EventProgress EventType = "progress"
 	// EventNote: something that a person should know.
 	EventNote EventType = "note"
 )
@@ -46,6 +50,8 @@ const (
 	FileReceived FileState = "received"
 	// FileRefused: it cannot be synced; Reason says why.
 	FileRefused FileState = "refused"
+	// FileWithheld: it may be a secret, and stays here; Reason says why, Options.Secrets sends it.
+	FileWithheld FileState = "withheld"
 	// FileConflict: both sides changed it; Reason says how.
 	FileConflict FileState = "conflict"
 	// FileDiffers: the sandbox changed it, and files do not travel back.
@@ -62,14 +68,18 @@ type Event struct {
 	// Deleted tells that the change is a deletion.
 	Deleted bool   `json:"deleted,omitempty"`
 	Reason  string `json:"reason,omitempty"`
-	// Seconds until the next try, for EventLost.
+	// Seconds until the next try, for EventLost, and whether somebody has to resume the sandbox first.
 	RetrySeconds float64 `json:"retrySeconds,omitempty"`
+	Suspended    bool    `json:"suspended,omitempty"`
 	// Files and Bytes that the last settling sent, and the counts of what remains, for
 	// EventSettled.
-	Files     int   `json:"files,omitempty"`
-	Bytes     int64 `json:"bytes,omitempty"`
+	Files int   `json:"files,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"`
+	// Size is that of the file, for EventProgress.
+	Size      int64 `json:"size,omitempty"`
 	Conflicts int   `json:"conflicts,omitempty"`
 	Refused   int   `json:"refused,omitempty"`
+	Withheld  int   `json:"withheld,omitempty"`
 	Differing int   `json:"differing,omitempty"`
 }
 
@@ -100,12 +110,14 @@ type Report struct {
 	Bytes     int64      `json:"bytes"`
 	Conflicts []Conflict `json:"conflicts"`
 	Refused   []Refusal  `json:"refused"`
+	// Withheld has what may be a secret, and stays here.
+	Withheld []Refusal `json:"withheld"`
 	// Differs has what the sandbox changed and did not travel back.
 	Differs []string `json:"differs"`
 }
 
 func (e *Engine) report() *Report {
-	r := &Report{Sent: e.sent, Received: e.received, Bytes: e.bytes, Conflicts: []Conflict{}, Refused: []Refusal{}, Differs: []string{}}
+	r := &Report{Sent: e.sent, Received: e.received, Bytes: e.bytes, Conflicts: []Conflict{}, Refused: []Refusal{}, Withheld: []Refusal{}, Differs: []string{}}
 	for _, path := range slices.Sorted(maps.Keys(e.conflicts)) {
 		r.Conflicts = append(r.Conflicts, e.conflicts[path])
 	}
@@ -116,15 +128,51 @@ func (e *Engine) report() *Report {
 	if e.opts.TwoWay && e.remote != nil {
 		maps.Copy(refused, e.remote.refused)
 	}
-	for _, path := range slices.Sorted(maps.Keys(refused)) {
-		r.Refused = append(r.Refused, Refusal{Path: path, Reason: refused[path]})
-	}
+	r.Refused = append(r.Refused, refusalsOf(refused)...)
+	r.Withheld = append(r.Withheld, refusalsOf(e.local.withheld)...)
 	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
 	return r
 }
 
+// refusalsOf lists paths and reasons, ordered by path.
+func refusalsOf(reasons map[string]string) []Refusal {
+	list := make([]Refusal, 0, len(reasons))
+	for _, path := range slices.Sorted(maps.Keys(reasons)) {
+		list = append(list, Refusal{Path: path, Reason: reasons[path]})
+	}
+	return list
+}
+
+// tellLeft tells what of the directory stays here, and why, each once: again only if it was fit to
+// be sent in between, or for another reason.
+func (e *Engine) tellLeft() {
+	now := maps.Clone(e.local.refused)
+	maps.Copy(now, e.local.withheld)
+	for _, r := range refusalsOf(now) {
+		state := FileRefused
+		if _, ok := e.local.withheld[r.Path]; ok {
+			state = FileWithheld
+		}
+		if e.left[r.Path] != r.Reason {
+			e.emit(Event{Type: EventFile, Path: r.Path, State: state, Reason: r.Reason})
+		}
+	}
+	e.left = now
+}
+
 func (e *Engine) tell(c change, state FileState, reason string) {
 	e.emit(Event{Type: EventFile, Path: c.path, State: state, Deleted: c.want.Type == syncwire.None, Reason: reason})
+}
+
+// progress tells how far a large file is, at each tenth of it and at the beginning of what is new.
+func (e *Engine) progress(path string, size int64) func(done int64) {
+	told := int64(-1)
+	return func(done int64) {
+		if tenth := done * 10 / max(size, 1); size >= keptBytes && tenth != told {
+			told = tenth
+			e.emit(Event{Type: EventProgress, Path: path, Bytes: done, Size: size})
+		}
+	}
 }
 
 func (e *Engine) note(text string) { e.emit(Event{Type: EventNote, Reason: strings.TrimSpace(text)}) }

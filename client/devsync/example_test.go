@@ -14,8 +14,8 @@ import (
 	"os"
 	"path/filepath"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/client/devsync"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // A program that edits files for a sandbox embeds an Engine. With a sandbox, Remote is

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -86,7 +86,7 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	if err == nil && (!info.Mode().IsRegular() || openFlags == 0 && isReplaced(path, info)) {
 		err = errNotRegular
 	}
 	if err != nil {
@@ -94,4 +94,11 @@ func openRegular(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// isReplaced reports whether something else than the file that was opened lies at a path: a symlink to it above
+// all, where no flag keeps from following one.
+func isReplaced(path string, opened os.FileInfo) bool {
+	there, err := os.Lstat(path)
+	return err != nil || !os.SameFile(there, opened)
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // accepting is an empty workspace that takes every batch.
@@ -140,4 +140,29 @@ func FuzzNamesStayInside(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where files have no executable bit, as on Windows, a program of the sandbox stays one when it is edited here.
+func TestWithoutAnExecutableBitTheAgreedOneHolds(t *testing.T) {
+	dir := t.TempDir()
+	agreed := map[string]bool{"program": true, "script": true, "was": false}
+	for name, content := range map[string]string{"program": "\x7fELF", "script": "#!/bin/sh", "was": "#!/bin/sh", "new": "#!/bin/sh", "data": "x"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tr := newTree(dir)
+	tr.bits = false
+	tr.known = func(path string) (executable, ok bool) {
+		executable, ok = agreed[path]
+		return executable, ok
+	}
+	if _, err := tr.scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{"program": true, "script": true, "was": false, "new": true, "data": false} {
+		if got := tr.entry(path).Executable; got != want {
+			t.Errorf("%s is executable: %t, want %t", path, got, want)
+		}
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // Side is one of the two sides.
@@ -39,6 +39,16 @@ type plan struct {
 	push, pull []change
 	conflicts  []Conflict
 	differs    []string
+}
+
+// paths are those that change on a side, in order.
+func (p *plan) paths() []string {
+	paths := make([]string, 0, len(p.push)+len(p.pull))
+	for _, c := range slices.Concat(p.push, p.pull) {
+		paths = append(paths, c.path)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }
 
 // remoteTree is what the workspace has, as far as it is known.
@@ -133,7 +143,7 @@ func (m *merge) path(path string) {
 			m.base.set(path, syncwire.Entry{Type: syncwire.None})
 			return
 		}
-		if _, unknown := m.local.refused[path]; unknown {
+		if m.local.unknown(path) {
 			return
 		}
 	}

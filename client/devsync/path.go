@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -21,13 +21,35 @@ const incoming = ".sandbar-incoming-"
 // CheckName returns why a path may not be synced, in either direction; empty when it may. What
 // comes from the sandbox is chosen by whoever runs code in it: a path must not lead out of the
 // directory, nor into a repository's .git, whose hooks and configuration are programs that the
-// person's own git would run (CVE-2014-9390 has the spellings).
+// person's own git would run (CVE-2014-9390 has the spellings). On Windows it must be a name that Windows can
+// have.
 func CheckName(path string) string {
+	if reason := CheckForm(path); reason != "" {
+		return reason
+	}
+	for name := range strings.SplitSeq(path, "/") {
+		switch {
+		case isGit(name):
+			return "it belongs to a git repository's own files"
+		case strings.HasPrefix(name, incoming):
+			return "the name is reserved"
+		}
+		if reason := checkSystem(name); reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+// CheckForm returns why no workspace can have a path, by its form alone; empty when one can.
+func CheckForm(path string) string {
 	switch {
 	case path == "" || path[0] == '/':
 		return "it is no relative path"
 	case !utf8.ValidString(path) || strings.ContainsRune(path, utf8.RuneError):
 		return "the name is not valid UTF-8"
+	case strings.ContainsAny(path, "\n\r"):
+		return "the name contains a line break: rename it"
 	case strings.ContainsFunc(path, unicode.IsControl):
 		return "the name contains a control character"
 	case strings.Contains(path, `\`):
@@ -35,13 +57,8 @@ func CheckName(path string) string {
 	}
 	names := strings.Split(path, "/")
 	for _, name := range names {
-		switch {
-		case name == "" || name == "." || name == "..":
+		if name == "" || name == "." || name == ".." {
 			return "the path is not clean"
-		case isGit(name):
-			return "it belongs to a git repository's own files"
-		case strings.HasPrefix(name, incoming):
-			return "the name is reserved"
 		}
 	}
 	if strings.EqualFold(names[0], reserved) {

@@ -1,18 +1,15 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,7 +17,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 const (
@@ -54,10 +51,10 @@ func (e *Engine) pullOne(ctx context.Context, c change) error {
 	var remote *RemoteError
 	switch {
 	case err == nil:
+		e.base.set(c.path, c.want) // first: where files have no executable bit, it says which are programs
 		if _, err := e.local.look(ctx, c.path); err != nil {
 			return err
 		}
-		e.base.set(c.path, c.want)
 		delete(e.stuck, c.path)
 		e.received++
 		e.tell(c, FileReceived, "")
@@ -99,7 +96,11 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		return err
 	}
 	temp := path.Join(dir, incoming+rand.Text())
-	defer func() { _ = e.root.Remove(temp) }()
+	defer func() {
+		if temp != "" {
+			_ = e.root.Remove(temp)
+		}
+	}()
 	if c.want.Type == syncwire.Symlink {
 		if reason := CheckTarget(c.path, c.want.Target); reason != "" {
 			return errors.New(reason)
@@ -107,8 +108,12 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		if err := e.root.Symlink(c.want.Target, temp); err != nil {
 			return err
 		}
-	} else if err := e.download(ctx, c, temp); err != nil {
-		return err
+	} else {
+		var err error
+		if temp, err = e.download(ctx, c, dir); err != nil {
+			temp = "" // it is gone, or the beginning of a large file, which stays
+			return err
+		}
 	}
 	if e.local.dirs[c.path] {
 		if err := e.removeDirs(c.path); err != nil {
@@ -121,13 +126,8 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 	return e.root.Rename(temp, c.path)
 }
 
-// download writes what the sandbox has at a path to a file of its own.
-func (e *Engine) download(ctx context.Context, c change, temp string) error {
-	content, err := e.opts.Remote.Read(ctx, c.path)
-	if err != nil {
-		return err
-	}
-	defer content.Close()
+// download writes what the sandbox has at a path to a file of its own, and returns its name.
+func (e *Engine) download(ctx context.Context, c change, dir string) (string, error) {
 	mode := fs.FileMode(fileMode)
 	if info, err := e.root.Lstat(c.path); err == nil && info.Mode().IsRegular() {
 		mode = info.Mode().Perm() &^ 0o111
@@ -135,20 +135,15 @@ func (e *Engine) download(ctx context.Context, c change, temp string) error {
 	if c.want.Executable {
 		mode |= executableMode & 0o111
 	}
-	f, err := e.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
+	if c.want.Digest == "" {
+		return "", errors.New("it is too large for the sandbox to tell its digest; sandbar cp copies it")
 	}
-	sum := sha256.New()
-	// One byte more than expected is enough to see that the file is another one.
-	n, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(content, c.want.Size+1))
-	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
-		return err
+	d := Download{Remote: e.opts.Remote, Path: c.path, Size: c.want.Size, Digest: c.want.Digest, OnProgress: e.progress(c.path, c.want.Size)}
+	name, err := d.Into(ctx, e.root, dir, mode)
+	if errors.Is(err, ErrChanged) {
+		err = errMoved
 	}
-	if n != c.want.Size || hex.EncodeToString(sum.Sum(nil)) != c.want.Digest {
-		return errMoved
-	}
-	return nil
+	return name, err
 }
 
 func (e *Engine) remove(c change) error {
@@ -218,7 +213,7 @@ func sweep(root string, dirs map[string]bool) {
 			continue
 		}
 		for _, name := range names {
-			if strings.HasPrefix(name.Name(), incoming) && !name.IsDir() {
+			if strings.HasPrefix(name.Name(), incoming) && !name.IsDir() && !isKept(name) {
 				_ = os.Remove(filepath.Join(root, dir, name.Name()))
 			}
 		}

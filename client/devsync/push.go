@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -15,7 +15,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // Bounds of one batch. A burst that is larger goes in several, each all or nothing. A batch has to
@@ -65,7 +65,7 @@ func (e *Engine) pushBatch(ctx context.Context, changes []change, restart string
 		return fmt.Errorf("noting what is sent: %w", err)
 	}
 	b := batch{engine: e, ctx: ctx, changes: changes}
-	applied, err := e.opts.Remote.Apply(ctx, restart, b.write)
+	applied, err := b.apply(restart)
 	var remote *RemoteError
 	switch {
 	case err == nil:
@@ -185,6 +185,10 @@ type batch struct {
 	// moved are the files for which the batch was given up, newer those that were sent as they
 	// were saved since they had been looked at.
 	moved, newer []string
+	// cut is how the large file that was read last is made up; staged says that the workspace has all
+	// of the one file of the batch.
+	cut    *cutFile
+	staged bool
 }
 
 func (b *batch) write(out *syncwire.Encoder) error {
@@ -214,16 +218,20 @@ func (b *batch) change(out *syncwire.Encoder, c *change) error {
 		return out.Entry(frame)
 	case syncwire.File:
 		frame.Op = syncwire.OpFile
-		err := b.file(out, frame, c)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errNotRegular) || errors.Is(err, errMoved) {
-			b.moved = append(b.moved, c.path)
-			return errMoved
-		}
-		return err
+		return b.orMoved(c, b.file(out, frame, c))
 	default:
 		frame.Op, frame.Recursive = syncwire.OpDelete, c.tree
 		return out.Entry(frame)
 	}
+}
+
+// orMoved notes a file that is not there as it was looked at.
+func (b *batch) orMoved(c *change, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errNotRegular) || errors.Is(err, errMoved) {
+		b.moved = append(b.moved, c.path)
+		return errMoved
+	}
+	return err
 }
 
 // file sends a file. Its digest is that of the very bytes that are sent.
@@ -234,6 +242,10 @@ func (b *batch) file(out *syncwire.Encoder, frame syncwire.Frame, c *change) err
 			return err
 		}
 		return out.Copy(source, 0, c.want.Size)
+	}
+	if b.staged {
+		frame.Size, frame.Digest, frame.Executable, frame.Staged = c.want.Size, c.want.Digest, &c.want.Executable, true
+		return out.Entry(frame)
 	}
 	f, err := openRegular(filepath.Join(b.engine.opts.Dir, c.path))
 	if err != nil {
@@ -249,6 +261,9 @@ func (b *batch) file(out *syncwire.Encoder, frame syncwire.Frame, c *change) err
 	}
 	if len(content) > wholeBytes {
 		return errMoved
+	}
+	if isPrivateKey(content[:min(len(content), keyHead)]) && !b.engine.local.allowed.has(c.path, false) {
+		return errMoved // it was none when it was looked at
 	}
 	sum := sha256.Sum256(content)
 	if digest := hex.EncodeToString(sum[:]); digest != c.want.Digest {

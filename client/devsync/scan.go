@@ -1,11 +1,12 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,8 +22,8 @@ import (
 	"syscall"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/pkg/gitignore"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // node is a file or a symlink of the directory.
@@ -31,6 +32,8 @@ type node struct {
 	ID    identity       `json:"id"`
 	// Read is when the content was read.
 	Read time.Time `json:"r"`
+	// Key is true for a file that is a private key.
+	Key bool `json:"k,omitempty"`
 }
 
 // tree is what lies in the directory and is not ignored.
@@ -39,8 +42,13 @@ type tree struct {
 	rules gitignore.Rules
 	nodes map[string]node
 	dirs  map[string]bool
-	// refused has what cannot be synced, and why.
+	// refused has what cannot be synced, and why. What is unread is refused for an error: whether it,
+	// or what lies below it, was deleted is not known.
 	refused map[string]string
+	unread  map[string]bool
+	// withheld has what may be a secret and stays here, and why; allowed are the exceptions.
+	withheld map[string]string
+	allowed  allowed
 	// own is where the engine keeps its state, if that is in the directory; empty if not. To sync
 	// it would change it, without an end.
 	own string
@@ -53,13 +61,25 @@ type tree struct {
 	// directory and not to its name: that of one that was renamed would report names that are no
 	// more.
 	unwatch func(dir string)
+	// bits is true where the file system says which files are programs. Elsewhere known returns the bit that both
+	// sides agreed on, and a new file that begins like a script is one.
+	bits  bool
+	known func(path string) (executable, ok bool)
 	// hashed counts the files that were read, by way of buffer.
 	hashed int
 	buffer []byte
 }
 
 func newTree(root string) *tree {
-	return &tree{root: root, nodes: map[string]node{}, dirs: map[string]bool{}, refused: map[string]string{}}
+	t := &tree{root: root, bits: hasExecutableBit}
+	t.clear()
+	return t
+}
+
+// clear forgets what was found, and not what it is compared with.
+func (t *tree) clear() {
+	t.nodes, t.dirs, t.rules = map[string]node{}, map[string]bool{}, gitignore.Rules{}
+	t.refused, t.unread, t.withheld = map[string]string{}, map[string]bool{}, map[string]string{}
 }
 
 // scan looks at everything. It returns the paths that are not as before. The root has to be
@@ -69,7 +89,7 @@ func (t *tree) scan(ctx context.Context) (changed []string, err error) {
 	if t.cache == nil {
 		t.cache = before
 	}
-	t.nodes, t.dirs, t.refused, t.rules = map[string]node{}, map[string]bool{}, map[string]string{}, gitignore.Rules{}
+	t.clear()
 	if err := t.directory(ctx, "", before); err != nil {
 		t.nodes = before
 		return nil, fmt.Errorf("reading %s: %w", t.root, err)
@@ -109,7 +129,7 @@ func (t *tree) look(ctx context.Context, path string) (changed []string, err err
 			}
 		}
 	}
-	delete(t.refused, path)
+	t.forget(path)
 	if !t.hidden(path) { // else whatever was there is gone, or does not count any more
 		err = t.visit(ctx, path, before)
 	}
@@ -128,6 +148,21 @@ func (t *tree) look(ctx context.Context, path string) (changed []string, err err
 		}
 	}
 	return changed, nil
+}
+
+// forget forgets what was refused or withheld at a path and below it.
+func (t *tree) forget(path string) {
+	for p := range t.refused {
+		if within(p, path) {
+			delete(t.refused, p)
+			delete(t.unread, p)
+		}
+	}
+	for p := range t.withheld {
+		if within(p, path) {
+			delete(t.withheld, p)
+		}
+	}
 }
 
 // below yields the paths of nodes at path and, if it is a directory, below it.
@@ -159,10 +194,42 @@ func (t *tree) hidden(path string) bool {
 
 // ignored tells whether a path of the sandbox does not count here.
 func (t *tree) ignored(path string) bool {
-	return t.own != "" && within(path, t.own) || t.rules.Ignored(path, false)
+	return t.own != "" && within(path, t.own) || t.keeps(path) || t.rules.Ignored(path, false)
 }
 
-// directory reads a directory. What vanishes meanwhile is left out.
+// unknown reports whether it is not known what lies at a path.
+func (t *tree) unknown(path string) bool {
+	if _, ok := t.refused[path]; ok {
+		return true
+	}
+	for dir := range ancestors(path) {
+		if t.unread[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// cannotRead notes what cannot be read at a path. It stops nothing else, and what cannot be read has
+// not been deleted.
+func (t *tree) cannotRead(path, what string, err error, before map[string]node) {
+	var cause *fs.PathError
+	if errors.As(err, &cause) {
+		err = cause.Err // without the path, which is told beside it
+	}
+	t.refused[path], t.unread[path] = fmt.Sprintf("%s cannot be read: %v", what, err), true
+	for p, n := range before {
+		if within(p, path) {
+			t.nodes[p] = n
+		}
+	}
+}
+
+// isGone reports whether an error says that nothing is there any more.
+func isGone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
+
+// directory reads a directory. What vanishes meanwhile is left out, and what cannot be read below the
+// root is refused.
 func (t *tree) directory(ctx context.Context, dir string, before map[string]node) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -170,26 +237,21 @@ func (t *tree) directory(ctx context.Context, dir string, before map[string]node
 	if t.watch != nil {
 		t.watch(dir)
 	}
-	err := readIgnores(&t.rules, t.root, dir)
-	if err != nil {
-		return err
-	}
 	names, err := os.ReadDir(filepath.Join(t.root, dir))
-	if err != nil {
-		if dir != "" && errors.Is(err, fs.ErrPermission) {
-			// What cannot be read has not been deleted.
-			t.refused[dir] = "the directory cannot be read"
-			for p, n := range before {
-				if within(p, dir) {
-					t.nodes[p] = n
-				}
-			}
-			return nil
-		}
-		if dir != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
-			return nil
-		}
+	what := "the directory"
+	if err == nil {
+		// Without its rules nothing of a directory is sent: it could be what they keep back.
+		what, err = "a file with what to ignore there", readIgnores(&t.rules, t.root, dir)
+	}
+	switch {
+	case err == nil:
+	case dir == "":
 		return err
+	case isGone(err):
+		return nil
+	default:
+		t.cannotRead(dir, what, err, before)
+		return nil
 	}
 	t.dirs[dir] = true
 	for _, name := range names {
@@ -204,11 +266,12 @@ func (t *tree) directory(ctx context.Context, dir string, before map[string]node
 func (t *tree) visit(ctx context.Context, path string, before map[string]node) error {
 	full := filepath.Join(t.root, path)
 	info, err := os.Lstat(full)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if isGone(err) {
 		return nil
 	}
 	if err != nil {
-		return err
+		t.cannotRead(path, "the file", err, before)
+		return nil
 	}
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.Matches(path, info.IsDir()) {
@@ -218,16 +281,20 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 		t.refused[path] = reason
 		return nil
 	}
+	if t.withhold(path, info.IsDir(), false) {
+		return nil
+	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
 		return t.directory(ctx, path, before)
 	case mode.IsRegular():
-		return t.file(path, info, before)
+		t.file(path, info, before)
 	case mode&fs.ModeSymlink != 0:
 		target, err := os.Readlink(full)
 		if err != nil {
 			return nil //nolint:nilerr // it vanished
 		}
+		target = filepath.ToSlash(target)
 		if reason := CheckTarget(path, target); reason != "" {
 			t.refused[path] = reason
 			return nil
@@ -240,30 +307,26 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 }
 
 // file takes in a file, and reads it if it may have changed.
-func (t *tree) file(path string, info os.FileInfo, before map[string]node) error {
+func (t *tree) file(path string, info os.FileInfo, before map[string]node) {
 	id := identityOf(info)
-	old, ok := before[path]
+	n, ok := before[path]
 	if !ok {
-		old, ok = t.cache[path]
+		n, ok = t.cache[path]
 	}
-	if ok && old.Entry.Type == syncwire.File && old.ID == id && id.settled(old.Read) {
-		t.nodes[path] = old
-		return nil
-	}
-	n, err := t.hash(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotRegular):
-	case errors.Is(err, fs.ErrPermission):
-		t.refused[path] = "the file cannot be read"
-		if ok {
-			t.nodes[path] = old // what cannot be read has not been deleted
+	if !ok || n.Entry.Type != syncwire.File || n.ID != id || !id.settled(n.Read) {
+		var err error
+		n, err = t.hash(path)
+		switch {
+		case isGone(err), errors.Is(err, errNotRegular):
+			return
+		case err != nil:
+			t.cannotRead(path, "the file", err, before)
+			return
 		}
-	case err != nil:
-		return err
-	default:
+	}
+	if !t.withhold(path, false, n.Key) {
 		t.nodes[path] = n
 	}
-	return nil
 }
 
 // hash reads a file.
@@ -289,13 +352,30 @@ func (t *tree) hash(path string) (node, error) {
 	if err != nil {
 		return node{}, err
 	}
+	head := make([]byte, min(size, keyHead))
+	if _, err := f.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return node{}, err
+	}
+	n.Key = isPrivateKey(head)
 	n.Entry = syncwire.Entry{
-		Type: syncwire.File, Size: size, Digest: hex.EncodeToString(sum.Sum(nil)), Executable: executable(info),
+		Type: syncwire.File, Size: size, Digest: hex.EncodeToString(sum.Sum(nil)), Executable: t.executable(path, info, head),
 	}
 	return n, nil
 }
 
-func executable(info os.FileInfo) bool { return info.Mode()&0o100 != 0 }
+// executable reports whether a file that begins with head is a program. Where the file system does not say, it stays
+// what both sides agreed on: else a sync would take the bit from every program of the sandbox.
+func (t *tree) executable(path string, info os.FileInfo, head []byte) bool {
+	if t.bits {
+		return info.Mode()&0o100 != 0
+	}
+	if t.known != nil {
+		if executable, ok := t.known(path); ok {
+			return executable
+		}
+	}
+	return bytes.HasPrefix(head, []byte("#!"))
+}
 
 // entry is what lies at a path.
 func (t *tree) entry(path string) syncwire.Entry {

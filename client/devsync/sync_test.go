@@ -13,13 +13,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
 )
@@ -396,6 +399,8 @@ func TestOnlyOneProcessSyncsAPair(t *testing.T) {
 	defer e.Close()
 	if other, err := devsync.Open(w.options()); !errors.Is(err, devsync.ErrBusy) {
 		t.Errorf("a second engine: %v, %v", other, err)
+	} else if !strings.Contains(err.Error(), fmt.Sprintf("the process %d: end it first", os.Getpid())) {
+		t.Errorf("the error does not name the process that has the pair: %v", err)
 	}
 }
 
@@ -425,4 +430,39 @@ func TestASmallEditOfALargeFileSendsLittle(t *testing.T) {
 	if sent := w.sent.Load(); sent > 2<<10 || read(t, w.workspace)["moved"] != read(t, w.dir)["moved"] {
 		t.Errorf("%d bytes travelled for a rename", sent)
 	}
+}
+
+// restless is a workspace that is never as it was a moment ago.
+type restless struct {
+	devsync.Remote
+	calm *atomic.Bool
+}
+
+func (r restless) Apply(ctx context.Context, restart string, write func(*syncwire.Encoder) error) (*devsync.Applied, error) {
+	if !r.calm.Load() {
+		return nil, &devsync.RemoteError{Kind: devsync.Stale, Message: "it is not what was expected"}
+	}
+	return r.Remote.Apply(ctx, restart, write)
+}
+
+func TestASyncThatComesToNoEndIsNoSuccess(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "1", "b": "2"})
+	calm := new(atomic.Bool)
+	moving := func(o *devsync.Options) { o.Remote = restless{o.Remote, calm} }
+	_, err := w.sync(moving)
+	var unsettled *devsync.UnsettledError
+	if !errors.As(err, &unsettled) || !slices.Equal(unsettled.Paths, []string{"a", "b"}) || !strings.Contains(err.Error(), `"a" "b"`) {
+		t.Errorf("it says %v", err)
+	}
+	x := w.beginWatch(moving)
+	before := x.await(func(e devsync.Event) bool {
+		return e.Type == devsync.EventUnsettled && strings.Contains(e.Reason, "not in sync after 20 rounds")
+	})
+	if slices.ContainsFunc(before, settled) {
+		t.Errorf("it was told to be in sync before it was: %+v", before)
+	}
+	calm.Store(true)
+	x.await(settled)
+	x.alike("after the workspace came to rest")
 }

@@ -1,23 +1,20 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
 import (
 	"errors"
 	"os"
-	"syscall"
 	"time"
 )
 
-const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-
 var (
 	errNotRegular = errors.New("it is no regular file")
-	// errSymlink is what the kernel says for a symlink under O_NOFOLLOW.
-	errSymlink error = syscall.ELOOP
+	// errLocked means that another process has a file locked.
+	errLocked = errors.New("another process has it")
 )
 
 // identity is what of a file changes when the file does.
@@ -31,10 +28,7 @@ type identity struct {
 
 func identityOf(info os.FileInfo) identity {
 	id := identity{Size: info.Size(), Mtime: info.ModTime().UnixNano(), Mode: uint32(info.Mode())}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		id.Inode = st.Ino
-		id.Ctime = changeTime(st)
-	}
+	id.system(info)
 	return id
 }
 

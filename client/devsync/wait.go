@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package devsync
 
@@ -47,6 +47,12 @@ func (p *pollers) stop() {
 func unavailable(err error) bool {
 	var remote *RemoteError
 	return errors.As(err, &remote) && remote.Kind == Unavailable
+}
+
+// isSuspended reports whether the sandbox stays away until somebody resumes it.
+func isSuspended(err error) bool {
+	var remote *RemoteError
+	return errors.As(err, &remote) && remote.Suspended
 }
 
 func retryAfter(err error) time.Duration {

@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/client/devsync"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 // watching is an engine that watches.
@@ -33,7 +33,17 @@ type watching struct {
 	engine *devsync.Engine
 }
 
+// watch begins to watch, and waits until both sides are alike for the first time.
 func (w *world) watch(change func(*devsync.Options)) *watching {
+	w.t.Helper()
+	x := w.beginWatch(change)
+	x.await(settled)
+	return x
+}
+
+func settled(e devsync.Event) bool { return e.Type == devsync.EventSettled }
+
+func (w *world) beginWatch(change func(*devsync.Options)) *watching {
 	w.t.Helper()
 	x := &watching{world: w, events: make(chan devsync.Event, 10_000)}
 	opts := w.options()
@@ -55,7 +65,6 @@ func (w *world) watch(change func(*devsync.Options)) *watching {
 		}
 		x.engine.Close()
 	})
-	x.await(func(e devsync.Event) bool { return e.Type == devsync.EventSettled })
 	return x
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
@@ -16,17 +17,31 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/deadline"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/relist"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 )
+
+// reconcileTimeout bounds a reconcile, so that a server which answers each call a moment before its
+// deadline keeps no worker for long.
+const reconcileTimeout = 2 * time.Minute
 
 type controllersOptions struct {
 	leaderElect        bool
@@ -35,8 +50,8 @@ type controllersOptions struct {
 	sweepMayDeleteMost bool
 }
 
-func (o *controllersOptions) addFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.leaderElect, "leader-elect", true,
+func (o *controllersOptions) addFlags(fs *pflag.FlagSet, leaderElect bool) {
+	fs.BoolVar(&o.leaderElect, "leader-elect", leaderElect,
 		"take a Lease in the provider workspace first, so that one of several replicas is active")
 	fs.StringVar(&o.metricsAddress, "controllers-metrics-address", "127.0.0.1:8081",
 		"address of the controllers' Prometheus metrics; 0 for none")
@@ -57,47 +72,84 @@ func newControllersCommand() *cobra.Command {
 			if err := conn.validate(); err != nil {
 				return err
 			}
-			conn.setUpLogging()
-			kcp, rt, err := conn.configs()
+			found, err := conn.configs("controllers", conn.setUpLogging())
 			if err != nil {
 				return err
 			}
-			return runControllers(cmd.Context(), opts, conn.exportName, kcp, rt)
+			if err := found.keep(cmd.Context(), metrics.Registry); err != nil {
+				return err
+			}
+			return runControllers(cmd.Context(), opts, conn.exportName, found)
 		},
 	}
 	conn.addFlags(cmd.Flags())
-	opts.addFlags(cmd.Flags())
+	opts.addFlags(cmd.Flags(), true)
 	return cmd
 }
 
-// runControllers runs all controllers until the context ends.
-func runControllers(ctx context.Context, opts controllersOptions, exportName string, kcp, rt *rest.Config) error {
-	mgr, err := newManager(opts, kcp)
+// runControllers runs all controllers until the context ends, or they cannot go on.
+func runControllers(ctx context.Context, opts controllersOptions, exportName string, found clusters) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	clock := &inuse.Clock{}
+	mgr, err := newManager(ctx, opts, deadline.Config(clock.Watch(inuse.KCP, found.kcp, "/"), deadline.Default()))
 	if err != nil {
 		return fmt.Errorf("connecting to the provider workspace: %w", err)
 	}
-	cluster, err := runtimecluster.New(rt)
+	cluster, err := runtimecluster.New(deadline.Config(clock.Watch(inuse.Runtime, found.runtime, "/apis/coordination.k8s.io/"), deadline.Default()))
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
 	if err := mgr.Add(cluster); err != nil {
 		return fmt.Errorf("adding the runtime cluster: %w", err)
 	}
-	if err := platform.Register(mgr, cluster, platform.Options{ExportName: exportName}); err != nil {
+	rollouts, err := rollout.Register(mgr, cluster, clock)
+	if err != nil {
+		return fmt.Errorf("registering the rollouts: %w", err)
+	}
+	bird, err := canary.Register(mgr, cluster, canary.Options{})
+	if err != nil {
+		return fmt.Errorf("registering the canary: %w", err)
+	}
+	replicas, err := serving.Register(mgr, cluster, clock)
+	if err != nil {
+		return fmt.Errorf("registering the watch of the data plane's replicas: %w", err)
+	}
+	if err := platform.Register(mgr, cluster, platform.Options{
+		ExportName: exportName, Replicas: replicas, Try: instance.Try(cluster.GetClient()), Canary: bird,
+	}); err != nil {
 		return fmt.Errorf("registering the platform controller: %w", err)
 	}
-	if err := template.Register(mgr, cluster, template.Options{ExportName: exportName}); err != nil {
+	offers, err := offer.Register(mgr, exportName)
+	if err != nil {
+		return fmt.Errorf("registering the offers to tenants: %w", err)
+	}
+	if err := template.Register(mgr, cluster, template.Options{Offers: offers, Rollouts: rollouts}); err != nil {
 		return fmt.Errorf("registering the template controller: %w", err)
 	}
+	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
+		return fmt.Errorf("registering the controller of control tokens: %w", err)
+	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, SweepMayDeleteMost: opts.sweepMayDeleteMost,
+		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}
 	return mgr.Start(ctx)
 }
 
-func newManager(opts controllersOptions, kcp *rest.Config) (ctrl.Manager, error) {
+// schemaInterval is how often the few objects of the provider workspace are listed again: the schemas
+// of Templates and of the InfrastructureProvider change with a release of Sandbar, and what was read
+// under the former one lacks its fields.
+const schemaInterval = 5 * time.Minute
+
+const (
+	leaseDuration = 60 * time.Second
+	renewDeadline = 45 * time.Second
+	retryPeriod   = 5 * time.Second
+)
+
+func newManager(ctx context.Context, opts controllersOptions, kcp *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, rbacv1.AddToScheme, sandbarv1alpha1.AddToScheme,
@@ -109,14 +161,20 @@ func newManager(opts controllersOptions, kcp *rest.Config) (ctrl.Manager, error)
 	}
 	mgr, err := ctrl.NewManager(kcp, ctrl.Options{
 		Scheme:                  scheme,
+		Cache:                   cache.Options{NewInformer: relist.Informers(ctx, schemaInterval)},
 		Metrics:                 metricsserver.Options{BindAddress: opts.metricsAddress},
 		HealthProbeBindAddress:  opts.probeAddress,
 		LeaderElection:          opts.leaderElect,
 		LeaderElectionID:        "sandbar-controllers",
 		LeaderElectionNamespace: placement.SystemNamespace,
+		// kcp takes half a minute to start: a leader outlives that.
+		LeaseDuration: new(leaseDuration),
+		RenewDeadline: new(renewDeadline),
+		RetryPeriod:   new(retryPeriod),
 		// controller-runtime 0.24.1's priority queue can hand an item to a worker that has gone
 		// and keep its lock: the manager then misses its grace period and the lease is held.
-		Controller: config.Controller{UsePriorityQueue: new(false)},
+		// Names are taken again when the controllers start again in the same process.
+		Controller: config.Controller{UsePriorityQueue: new(false), SkipNameValidation: new(true), ReconciliationTimeout: reconcileTimeout},
 		// The process ends when the manager does, so the next leader need not wait.
 		LeaderElectionReleaseOnCancel: true,
 	})

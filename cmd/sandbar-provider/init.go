@@ -36,6 +36,8 @@ type initOptions struct {
 	runtimeClassName  string
 	templates         []string
 	outDir            string
+	kroServiceAccount string
+	tokenLifetime     time.Duration
 	dryRun            bool
 	timeout           time.Duration
 }
@@ -60,6 +62,10 @@ func (o *initOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.runtimeClassName, "runtime-class", "", "RuntimeClass of sandboxes, for example gvisor")
 	fs.StringSliceVar(&o.templates, "templates", []string{"all"},
 		"built-in Templates to apply: all, none, or names of "+strings.Join(templates.Names(), ", "))
+	fs.StringVar(&o.kroServiceAccount, "kro-service-account", install.DefaultKroServiceAccount,
+		"NAMESPACE/NAME of the ServiceAccount that kro runs as: what it writes is kept within placements; empty leaves kro to its rights")
+	fs.DurationVar(&o.tokenLifetime, "token-lifetime", install.DefaultTokenLifetime,
+		"how long the identities' tokens last; a process that runs renews its own after a third of it, or a day")
 	fs.StringVar(&o.outDir, "out", "", "folder for the kubeconfigs of the provider's identities")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "tell what would change and change nothing")
 	fs.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for one thing at most")
@@ -77,7 +83,7 @@ func newInitCommand() *cobra.Command {
 				return err
 			}
 			report, err := install.Init(cmd.Context(), config)
-			printReport(cmd.OutOrStdout(), report)
+			printReport(cmd.OutOrStdout(), report, opts.dryRun)
 			if err != nil {
 				return err
 			}
@@ -93,7 +99,7 @@ func newInitCommand() *cobra.Command {
 
 func (o *initOptions) config(progress io.Writer) (install.Options, error) {
 	config := install.Options{
-		Workspace: o.workspace, ExportName: o.exportName, OutDir: o.outDir, DryRun: o.dryRun, Timeout: o.timeout,
+		Workspace: o.workspace, ExportName: o.exportName, OutDir: o.outDir, KroServiceAccount: o.kroServiceAccount, TokenLifetime: o.tokenLifetime, DryRun: o.dryRun, Timeout: o.timeout,
 		Progress: func(line string) { fmt.Fprintln(progress, line) },
 	}
 	if o.kcpKubeconfig == "" || o.runtimeKubeconfig == "" {
@@ -166,16 +172,31 @@ func (o *initOptions) provider() (sandbarv1alpha1.InfrastructureProviderSpec, er
 	return spec, nil
 }
 
-func printReport(out io.Writer, report install.Report) {
+func printReport(out io.Writer, report install.Report, dryRun bool) {
+	if dryRun {
+		fmt.Fprintln(out, "DRY RUN: nothing has been changed. Without --dry-run, this would happen:")
+	}
 	if len(report.Entries) == 0 {
 		return
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "WHERE\tKIND\tNAME\tACTION")
 	for _, e := range report.Entries {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Where, e.Kind, e.Name, e.Action)
+		action := string(e.Action)
+		if dryRun {
+			action = wouldBe(e.Action)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Where, e.Kind, e.Name, action)
 	}
 	_ = table.Flush() // a terminal that is gone has nobody left to tell
+}
+
+// wouldBe is an action that was not taken. A line of it that is copied elsewhere says so by itself.
+func wouldBe(action install.Action) string {
+	if action == install.Unchanged {
+		return string(action)
+	}
+	return "would be " + string(action)
 }
 
 // printNext tells what is left to do: for the operator, and for the tenants.

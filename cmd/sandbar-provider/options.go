@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,14 +12,21 @@ import (
 	"strconv"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sandbar-dev/sandbar/pkg/credential"
 )
 
 var userAgent = "sandbar-provider/" + version
+
+// maxVerbosity is the most that says no more than headers, without their credentials. At 8 client-go
+// writes what it sends and receives: Secrets, and the provider's own next tokens.
+const maxVerbosity = 7
 
 // connections are the two clusters of the provider: its workspace in kcp and its runtime.
 type connections struct {
@@ -35,42 +43,76 @@ func (c *connections) addFlags(fs *pflag.FlagSet) {
 		"kubeconfig of the runtime cluster; empty means the cluster that this process runs in")
 	fs.StringVar(&c.exportName, "export-name", "sandbar.dev", "name of the APIExport in the provider workspace")
 	fs.IntVarP(&c.verbosity, "verbosity", "v", 0,
-		"log verbosity: 0 state changes, 1 decisions, up to 10 for everything that the libraries have to say")
+		fmt.Sprintf("log verbosity: 0 state changes, 1 decisions, up to %d for what the libraries have to say", maxVerbosity))
 }
 
 func (c *connections) validate() error {
 	if c.kcpKubeconfig == "" {
 		return errors.New("--kcp-kubeconfig is required; sandbar-provider init --out DIR writes one")
 	}
+	if c.verbosity < 0 || c.verbosity > maxVerbosity {
+		return fmt.Errorf("--verbosity %d must be 0 to %d: above that, client-go writes the bodies of its requests and answers, and so tokens and passwords", c.verbosity, maxVerbosity)
+	}
 	return nil
 }
 
-// configs loads both. There is no limit on this side of the connection: the servers have
-// priority and fairness of their own, and a limit here delays whoever comes last.
-func (c *connections) configs() (kcp, runtime *rest.Config, err error) {
-	kcp, err = clientcmd.BuildConfigFromFlags("", c.kcpKubeconfig)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading --kcp-kubeconfig: %w", err)
-	}
-	runtime, err = runtimeConfig(c.runtimeKubeconfig)
-	if err != nil {
-		return nil, nil, err
-	}
-	kcp.QPS, kcp.UserAgent = -1, userAgent
-	return kcp, runtime, nil
+// clusters are the configurations with which a part of the provider reaches both.
+type clusters struct {
+	kcp, runtime *rest.Config
+	// credentials are the tokens that this process keeps from expiring.
+	credentials credential.Collector
 }
 
-func runtimeConfig(kubeconfig string) (config *rest.Config, err error) {
-	if kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
+// configs loads both. There is no limit on this side of the connection: the servers have
+// priority and fairness of their own, and a limit here would only delay the last requests. part names the
+// part of the provider in logs and metrics.
+func (c *connections) configs(part string, log *slog.Logger) (clusters, error) {
+	var found clusters
+	var err error
+	found.kcp, err = found.load("--kcp-kubeconfig", part+"-kcp", c.kcpKubeconfig, log)
 	if err != nil {
-		return nil, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
+		return found, err
+	}
+	if c.runtimeKubeconfig != "" {
+		found.runtime, err = found.load("--runtime-kubeconfig", part+"-runtime", c.runtimeKubeconfig, log)
+		return found, err
+	}
+	if found.runtime, err = rest.InClusterConfig(); err != nil {
+		return found, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
+	}
+	found.runtime.QPS, found.runtime.UserAgent = -1, userAgent
+	return found, nil
+}
+
+func (c *clusters) load(flag, name, kubeconfig string, log *slog.Logger) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", flag, err)
 	}
 	config.QPS, config.UserAgent = -1, userAgent
+	renewer, err := credential.New(name, kubeconfig, config, log)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if renewer != nil {
+		c.credentials = append(c.credentials, renewer)
+	}
 	return config, nil
+}
+
+// keep renews the credentials until ctx ends, also in a replica that does not lead, and serves when
+// they expire with the metrics of a registry; nil for none.
+func (c *clusters) keep(ctx context.Context, registry prometheus.Registerer) error {
+	for _, renewer := range c.credentials {
+		go renewer.Run(ctx)
+	}
+	if registry == nil {
+		return nil
+	}
+	if err := registry.Register(c.credentials); err != nil {
+		return fmt.Errorf("registering the metric of the credentials: %w", err)
+	}
+	return nil
 }
 
 // setUpLogging makes one JSON log on stderr of what we, controller-runtime and client-go say.

@@ -9,6 +9,7 @@
 //	sandbar-runner healthcheck   exit 0 when the runner answers
 //	sandbar-runner wait          exit 0 as soon as the runner answers
 //	sandbar-runner version       print the version
+//	sandbar-runner netcheck …    find out whether network policies hold (package netcheck)
 package main
 
 import (
@@ -21,6 +22,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	"github.com/sandbar-dev/sandbar/pkg/netcheck"
 	"github.com/sandbar-dev/sandbar/runner"
 )
 
@@ -28,10 +31,18 @@ import (
 var version = "dev"
 
 // errUsage makes main print how the program is called.
-var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version]")
+var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED]")
+
+// exitError makes main end with it and say nothing.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 func main() {
+	var code exitError
 	switch err := run(os.Args[1:]); {
+	case errors.As(err, &code):
+		os.Exit(int(code))
 	case errors.Is(err, errUsage):
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -62,6 +73,21 @@ func run(args []string) error {
 	case args[0] == "version" && len(args) == 1:
 		fmt.Println(version)
 		return nil
+	case args[0] == "netcheck":
+		return checkNetwork(args[1:])
+	default:
+		return errUsage
+	}
+}
+
+func checkNetwork(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	switch {
+	case len(args) == 1 && args[0] == "listen":
+		return netcheck.Listen(ctx)
+	case len(args) == 3 && args[0] == "dial":
+		return exitError(netcheck.Dialer{}.Dial(ctx, args[1], args[2]))
 	default:
 		return errUsage
 	}
@@ -80,11 +106,14 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	config.Version = version
+	// Standard error has the runner's own lines: half a line of the app's must not stand before one.
+	config.Version, config.Stdout, config.Stderr = version, os.Stdout, os.Stdout
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(int64(config.LogBytes) + workingMemory)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return runner.Run(ctx, config, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	// By this name the runner's own lines are told from its app's.
+	logger := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("logger", logwire.RunnerLogger)
+	return runner.Run(ctx, config, logger)
 }

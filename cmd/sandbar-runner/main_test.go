@@ -21,8 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
 )
 
 const (
@@ -62,23 +62,31 @@ func TestMain(m *testing.M) {
 
 // Each of these is linked into every sandbox. A new line needs a reason.
 var allowedDependencies = []string{
-	// WebSocket for GET /exec: no dependencies of its own, contexts throughout, and
-	// half the size of the one that the provider uses with its proxies and SOCKS.
-	"github.com/coder/websocket",
-	"github.com/coder/websocket/internal/bpool",
-	"github.com/coder/websocket/internal/errd",
-	"github.com/coder/websocket/internal/util",
+	// WebSocket for GET /exec, the one library of all of Sandbar, with the SOCKS proxies of its dialer.
+	"github.com/gorilla/websocket",
+	// What clients and the runner say to each other; the standard library alone.
+	"github.com/sandbar-dev/sandbar/apis/wire/exec",
+	"github.com/sandbar-dev/sandbar/apis/wire/log",
+	"github.com/sandbar-dev/sandbar/apis/wire/sync",
 	"github.com/sandbar-dev/sandbar/cmd/sandbar-runner",
+	// What the data plane and the runner prove to each other; the standard library's HMAC.
+	"github.com/sandbar-dev/sandbar/pkg/controlproof",
 	// Its one job is what the reload rules need, and it has no dependencies.
 	"github.com/sandbar-dev/sandbar/pkg/gitignore",
+	// A hundred lines, so that trying network policies needs no image of its own.
+	"github.com/sandbar-dev/sandbar/pkg/netcheck",
+	// The rules of that library in one place, shared with the client.
+	"github.com/sandbar-dev/sandbar/pkg/wsconn",
 	"github.com/sandbar-dev/sandbar/runner",
 	"github.com/sandbar-dev/sandbar/runner/execs",
-	"github.com/sandbar-dev/sandbar/runner/logwire",
 	"github.com/sandbar-dev/sandbar/runner/ringlog",
 	"github.com/sandbar-dev/sandbar/runner/supervise",
-	"github.com/sandbar-dev/sandbar/runner/syncwire",
 	"github.com/sandbar-dev/sandbar/runner/workspace",
+	"golang.org/x/net/internal/socks",
+	"golang.org/x/net/proxy",
 	"golang.org/x/sys/unix",
+	// How much of the app's output its container's log gets; of the standard library alone.
+	"golang.org/x/time/rate",
 }
 
 func TestDependenciesAreTheStandardLibraryAndLittleElse(t *testing.T) {

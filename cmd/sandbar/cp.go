@@ -4,109 +4,66 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sandbar-dev/sandbar/client/devsync"
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	"github.com/sandbar-dev/sandbar/client/session"
 )
 
-func newCopyCommand(s *session) *cobra.Command {
-	return &cobra.Command{
+func newCopyCommand(s *target) *cobra.Command {
+	container := ""
+	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy files and directories to or from a sandbox; the sandbox's side is NAME:PATH",
 		Long: `Copy a file, or a directory with all below it, to or from a sandbox, over what is there. The
-sandbox's side is NAME:PATH, with PATH relative to the sandbox's files; NAME: is all of them.
+sandbox's side is NAME:PATH, with PATH relative to the sandbox's files; NAME: is all of them. A file
+here whose name has a colon is written with a slash before it, as in ./a:b.
 A DESTINATION that ends in "/", or is a directory here, gets a file or directory of the source's
 name, and "-" is stdout. Executable bits and symlinks that stay inside are copied; other symlinks
 and devices, and a .git that a sandbox offers, are left out and named, and the exit code is 1
-then. Nothing is deleted, and nothing ignored: to keep both sides alike there is sandbar sync.`,
+then. Nothing is deleted, and nothing ignored: to keep both sides alike there is sandbar sync.
+
+Files may have any size. A lost connection is made again, and a copy of a large file that was
+interrupted goes on where it was when the same command is run again.
+
+In a pod without a runner, as a Sandbox of any image is, PATH may be absolute; else it is relative
+to the container's working directory. Files travel by the tar of the image, single files also by its
+sh and cat. --container names one of several containers.`,
 		Args: named("SOURCE", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, source, down := strings.Cut(args[0], ":")
-			to, destination, up := strings.Cut(args[1], ":")
+			from, source, down := inSandbox(args[0])
+			to, destination, up := inSandbox(args[1])
 			if up == down {
-				return &usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH, and the other a file here")}
+				return &usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH, and the other a file here; write ./FILE for one whose name has a colon")}
 			}
-			if up {
-				i, err := s.instance(cmd.Context(), to)
-				if err != nil {
-					return err
-				}
-				return upload(cmd.Context(), i.Workspace(), args[0], destination, cmd.ErrOrStderr())
+			name, here := to, args[0]
+			if down {
+				name, here = from, args[1]
 			}
-			i, err := s.instance(cmd.Context(), from)
+			i, err := s.instance(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
-			return download(cmd.Context(), i.Workspace(), source, args[1], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			c := session.Copy{Instance: i, Container: container, Stdout: cmd.OutOrStdout(), Notes: printNotes(cmd.ErrOrStderr())}
+			if up {
+				return c.Upload(cmd.Context(), here, destination)
+			}
+			return c.Download(cmd.Context(), source, here)
 		},
 	}
+	cmd.Flags().StringVarP(&container, "container", "c", "", "container of a pod without a runner; its first if empty")
+	return cmd
 }
 
-// download writes beside the destination and renames, so that a connection that breaks leaves
-// what was there.
-func download(ctx context.Context, remote devsync.Remote, source, destination string, stdout, notes io.Writer) error {
-	source = strings.TrimRight(source, "/") // as a shell completes a directory
-	name := path.Base(path.Clean("/" + source))
-	into := func() string {
-		info, err := os.Stat(destination)
-		if name != "/" && (strings.HasSuffix(destination, "/") || err == nil && info.IsDir()) {
-			return filepath.Join(destination, name)
-		}
-		return destination
+// inSandbox reads NAME:PATH; ok is false for a file of this machine. A slash before the colon makes it one, as with
+// scp.
+func inSandbox(arg string) (name, path string, ok bool) {
+	name, path, ok = strings.Cut(arg, ":")
+	if strings.ContainsRune(name, '/') || filepath.VolumeName(arg) != "" {
+		return "", "", false
 	}
-	if strings.ContainsRune(name, filepath.Separator) && name != "/" {
-		return &usageError{fmt.Errorf("%q is no path of a file", source)}
-	}
-	if name == "/" {
-		return downloadTree(ctx, remote, "", destination, notes)
-	}
-	content, err := remote.Read(ctx, source)
-	var refused *devsync.RemoteError
-	if errors.As(err, &refused) && refused.Kind == devsync.Stale && destination != "-" && isDirectory(ctx, remote, source) {
-		return downloadTree(ctx, remote, source, into(), notes)
-	}
-	if err != nil {
-		return fmt.Errorf("copying %s: %w", source, err)
-	}
-	defer content.Close()
-	if destination == "-" {
-		if _, err := io.Copy(stdout, content); err != nil {
-			return fmt.Errorf("copying %s: %w", source, err)
-		}
-		return nil
-	}
-	destination = into()
-	temp, err := os.CreateTemp(filepath.Dir(destination), ".sandbar-cp-*")
-	if err != nil {
-		return fmt.Errorf("writing the copy: %w", err)
-	}
-	defer func() { _ = os.Remove(temp.Name()) }()
-	_, err = io.Copy(temp, content)
-	if err = errors.Join(err, temp.Chmod(0o644), temp.Close()); err != nil {
-		return fmt.Errorf("copying %s: %w", source, err)
-	}
-	if err := os.Rename(temp.Name(), destination); err != nil {
-		return fmt.Errorf("writing the copy: %w", err)
-	}
-	return nil
-}
-
-// isDirectory tells whether a path of the sandbox is a directory.
-func isDirectory(ctx context.Context, remote devsync.Remote, source string) bool {
-	source = strings.Trim(path.Clean("/"+source), "/")
-	listing, err := remote.List(ctx, nil, "")
-	return err == nil && slices.ContainsFunc(listing.Entries, func(e syncwire.Entry) bool {
-		return e.Path == source && e.Type == syncwire.Dir
-	})
+	return name, path, ok
 }

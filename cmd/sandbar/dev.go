@@ -10,19 +10,21 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/client/session"
 )
 
-func newDevCommand(s *session) *cobra.Command {
+func newDevCommand(s *target) *cobra.Command {
 	var (
 		opts    devsync.Options
-		create  ensureOptions
+		create  session.EnsureOptions
+		making  bool
 		output  string
 		noLogs  bool
 		verbose bool
@@ -35,7 +37,8 @@ interrupted. DIR is the current directory if it is not named.
 
 The log goes to stdout, what happens to the files to stderr; with -o json both go to stdout, one
 object a line. A lost connection is told, tried again for as long as it takes, and nothing that
-was saved or printed meanwhile is lost. Conflicts stay until sandbar sync --prefer decides them.
+was saved or printed meanwhile is lost. An app that does not stay up is told, with its last lines;
+so is where to open one that does. Conflicts stay until sandbar sync --prefer decides them.
 
 An instance with several components takes the part of DIR that its Template gives to each, or to
 the one that --component names; the component stands before each line, and in each object.`,
@@ -53,14 +56,20 @@ the one that --component names; the component stands before each line, and in ea
 			if err := checkRestart(opts.Restart); err != nil {
 				return err
 			}
-			for _, flag := range []string{"start-command", "timeout"} {
-				if cmd.Flags().Changed(flag) && !create.create {
+			if err := checkDirectory(args, opts); err != nil {
+				return err
+			}
+			for _, flag := range []string{"start-command", "timeout", "toolchain"} {
+				if cmd.Flags().Changed(flag) && !making {
 					return &usageError{fmt.Errorf("--%s is for a sandbox that --create makes; it is missing", flag)}
 				}
 			}
-			if create.create {
-				create.dir = append(args, ".")[1]
-				if err := s.ensure(cmd.Context(), cmd.ErrOrStderr(), args[0], create); err != nil {
+			if making {
+				create.Dir = append(args, ".")[1]
+				if err := checkName(args[0]); err != nil {
+					return err
+				}
+				if err := s.ensure(cmd, args[0], create); err != nil {
 					return err
 				}
 			}
@@ -69,26 +78,39 @@ the one that --component names; the component stands before each line, and in ea
 				return err
 			}
 			group, ctx := errgroup.WithContext(cmd.Context())
+			var unsynced atomic.Int64 // parts
+			unsynced.Store(int64(len(parts)))
+			group.Go(func() error {
+				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, "")
+				return s.followState(ctx, args[0], parts, d, func() bool { return unsynced.Load() == 0 })
+			})
 			for _, p := range parts {
-				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, p.component)
+				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, p.Component)
 				opts := opts
-				opts.OnEvent = d.event
+				settled := sync.OnceFunc(func() { unsynced.Add(-1) })
+				opts.OnEvent = func(e devsync.Event) {
+					d.event(e)
+					if e.Type == devsync.EventSettled || e.Type == devsync.EventUnsettled {
+						settled()
+					}
+				}
 				group.Go(func() error {
-					engine, err := p.open(opts)
+					engine, err := p.Open(opts)
 					if err != nil {
 						return err
 					}
 					defer engine.Close()
-					return develop(ctx, engine, p.instance, d, noLogs)
+					return develop(ctx, engine, p.Instance, d, noLogs)
 				})
 			}
-			return group.Wait()
+			return untilInterrupted(cmd.Context(), group.Wait())
 		},
 	}
 	addSyncFlags(cmd.Flags(), &opts)
-	cmd.Flags().BoolVar(&create.create, "create", false, "create the SandboxRunner if there is none, resume it if it is suspended, and wait until it takes files")
-	cmd.Flags().StringVar(&create.command, "start-command", "", "with --create: what a new SandboxRunner runs; its Template's default if empty")
-	cmd.Flags().DurationVar(&create.timeout, "timeout", 5*time.Minute, "with --create: how long to wait until it takes files")
+	cmd.Flags().BoolVar(&making, "create", false, "create the SandboxRunner if there is none, resume it if it is suspended, and wait until it takes files")
+	cmd.Flags().StringVar(&create.StartCommand, "start-command", "", "with --create: what a new SandboxRunner runs; its Template's default if empty")
+	cmd.Flags().StringVar(&create.Toolchain, "toolchain", "", "with --create: the language of a new SandboxRunner, node, python or go; its Template's default if empty")
+	cmd.Flags().DurationVar(&create.Timeout, "timeout", session.DefaultTimeout, "with --create: how long to wait until it takes files")
 	cmd.Flags().BoolVar(&noLogs, "no-logs", false, "do not show the log")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also tell of files that wait and that are being sent")
 	addOutputFlag(cmd, &output)
@@ -145,9 +167,10 @@ func followLog(ctx context.Context, i *client.Instance, d *devPrinter, reading, 
 
 // devPrinter prints a log and what happens to files, which come from two goroutines.
 type devPrinter struct {
-	mu   sync.Mutex
-	out  io.Writer
-	json bool
+	mu    sync.Mutex
+	out   io.Writer
+	notes io.Writer
+	json  bool
 	// component is empty for an instance that is one workspace.
 	component string
 	logs      *logPrinter
@@ -159,7 +182,9 @@ func newDevPrinter(out, notes io.Writer, asJSON, verbose bool, component string)
 	told := prefixed(notes, component)
 	logs := newLogPrinter(prefixed(out, component), told, false, false)
 	logs.terminal = terminal(out)
-	return &devPrinter{out: out, json: asJSON, component: component, logs: logs, events: &eventPrinter{out: told, verbose: verbose}}
+	logs.stateTold = true
+	events := &eventPrinter{out: told, verbose: verbose, losses: logs.losses, stateTold: true}
+	return &devPrinter{out: out, notes: told, json: asJSON, component: component, logs: logs, events: events}
 }
 
 // devLine is one line of -o json.
@@ -168,6 +193,8 @@ type devLine struct {
 
 	Sync *devsync.Event `json:"sync,omitempty"`
 	Log  *logLine       `json:"log,omitempty"`
+	// State is that of the instance and has no component.
+	State *devState `json:"state,omitempty"`
 }
 
 type logLine struct {

@@ -5,6 +5,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,7 +16,10 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-func newEnvCommand(s *session) *cobra.Command {
+// variable is the name of a variable that the runner takes.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func newEnvCommand(s *target) *cobra.Command {
 	var change client.EnvChange
 	cmd := &cobra.Command{
 		Use:   "env NAME [VARIABLE=VALUE...] [VARIABLE-...]",
@@ -41,6 +47,11 @@ them from its next start on: --restart auto restarts it if something changed.`,
 					change.Unset = append(change.Unset, name)
 				} else {
 					return &usageError{fmt.Errorf("%q is neither VARIABLE=VALUE nor VARIABLE-", arg)}
+				}
+			}
+			for _, name := range append(slices.Collect(maps.Keys(change.Set)), change.Unset...) {
+				if !variable.MatchString(name) {
+					return &usageError{fmt.Errorf("%q is not the name of a variable: it has letters, digits and _, and does not begin with a digit", name)}
 				}
 			}
 			i, err := s.instance(cmd.Context(), args[0])

@@ -20,12 +20,45 @@ const (
 	mostNames = 5
 )
 
+// losses are the reasons for which a sandbox cannot be reached at the moment. Each is told once, and
+// not with every try, also if two connections are lost for it. The zero value is ready, and so is nil.
+type losses struct{ told map[string]string }
+
+// isNew reports whether a reason was not told yet, or since then something else waits.
+func (l *losses) isNew(reason, waiting string) bool {
+	if l == nil {
+		return true
+	}
+	before, known := l.told[reason]
+	if known && (waiting == "" || waiting == before) {
+		return false
+	}
+	if l.told == nil {
+		l.told = map[string]string{}
+	}
+	l.told[reason] = waiting
+	return true
+}
+
+// end forgets all, when the sandbox was reached.
+func (l *losses) end() {
+	if l != nil {
+		clear(l.told)
+	}
+}
+
 // eventPrinter tells a person what a sync does.
 type eventPrinter struct {
 	out     io.Writer
 	quiet   bool // of single files
 	verbose bool // also of what is pending and being sent
+	// reported: what stays as it is appears in a report, and not here.
+	reported bool
 
+	// stateTold: that the sandbox is suspended is told by somebody else.
+	stateTold bool
+
+	losses  *losses
 	pending map[string]bool
 	done    []devsync.Event
 }
@@ -40,10 +73,17 @@ func (p *eventPrinter) print(e devsync.Event) {
 		if len(p.pending) > 0 {
 			waiting = "; waiting: " + p.waiting()
 		}
-		say(p.out, "the sandbox cannot be reached (%s); trying again in %.1fs%s", termsafe.String(e.Reason), e.RetrySeconds, waiting)
+		if reason := termsafe.Line(e.Reason); (!e.Suspended || !p.stateTold) && p.losses.isNew(reason, waiting) {
+			say(p.out, "the sandbox cannot be reached (%s); it is tried again until it can%s", reason, waiting)
+		}
 	case devsync.EventResumed:
+		p.losses.end()
 		say(p.out, "the sandbox can be reached again")
-	case devsync.EventNote:
+	case devsync.EventProgress:
+		if !p.quiet {
+			say(p.out, "%s: %s of %s", termsafe.Line(e.Path), bytesOf(e.Bytes), bytesOf(e.Size))
+		}
+	case devsync.EventNote, devsync.EventUnsettled:
 		say(p.out, "%s", termsafe.String(e.Reason))
 	case devsync.EventSettled:
 		p.flush()
@@ -62,11 +102,11 @@ func (p *eventPrinter) file(e devsync.Event) {
 			p.line(e)
 		}
 		return
-	case devsync.FileApplied, devsync.FileReceived, devsync.FileRefused, devsync.FileConflict, devsync.FileDiffers:
+	case devsync.FileApplied, devsync.FileReceived, devsync.FileRefused, devsync.FileWithheld, devsync.FileConflict, devsync.FileDiffers:
 	}
 	delete(p.pending, e.Path)
 	switch {
-	case p.quiet:
+	case p.quiet, p.reported && e.State != devsync.FileApplied && e.State != devsync.FileReceived:
 	case e.State == devsync.FileApplied && len(p.done) >= mostLines, e.State == devsync.FileReceived && len(p.done) >= mostLines:
 		p.done = append(p.done, e) // told as a number
 	default:
@@ -81,10 +121,21 @@ func (p *eventPrinter) line(e devsync.Event) {
 		what += " (deletion)"
 	}
 	if e.Reason != "" {
-		what += ": " + termsafe.String(e.Reason)
+		what += ": " + termsafe.Line(e.Reason)
 	}
-	say(p.out, "%s %s", termsafe.String(e.Path), what)
+	if e.State == devsync.FileWithheld {
+		what += "; " + howToSend(e.Path)
+	}
+	say(p.out, "%s %s", termsafe.Line(e.Path), what)
 }
+
+// howToSend says how a path is sent that may be a secret.
+func howToSend(path string) string {
+	return fmt.Sprintf("--send-secret '/%s' sends it", termsafe.Line(asPattern.Replace(path)))
+}
+
+// asPattern makes a path a pattern of a .gitignore that means it alone.
+var asPattern = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // flush tells of those that were not told one by one.
 func (p *eventPrinter) flush() {
@@ -100,7 +151,7 @@ func (p *eventPrinter) settled(e devsync.Event) {
 	for _, r := range []struct {
 		n    int
 		what string
-	}{{e.Conflicts, counted(e.Conflicts, "conflict")}, {e.Refused, fmt.Sprintf("%d refused", e.Refused)}, {e.Differing, fmt.Sprintf("%d changed in the sandbox", e.Differing)}} {
+	}{{e.Conflicts, counted(e.Conflicts, "conflict")}, {e.Refused, fmt.Sprintf("%d refused", e.Refused)}, {e.Withheld, fmt.Sprintf("%d withheld", e.Withheld)}, {e.Differing, fmt.Sprintf("%d changed in the sandbox", e.Differing)}} {
 		if r.n > 0 {
 			rest = append(rest, r.what)
 		}
@@ -115,7 +166,7 @@ func (p *eventPrinter) settled(e devsync.Event) {
 func (p *eventPrinter) waiting() string {
 	names := make([]string, 0, len(p.pending))
 	for path := range p.pending {
-		names = append(names, termsafe.String(path))
+		names = append(names, termsafe.Line(path))
 	}
 	slices.Sort(names)
 	if more := len(names) - mostNames; more > 0 {

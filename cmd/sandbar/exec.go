@@ -13,14 +13,11 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/sandbar-dev/sandbar/client"
-	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // exitError is the exit code of a command in the sandbox; nothing is to be said of it.
@@ -28,50 +25,97 @@ type exitError struct{ code int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("the command exited with code %d", e.code) }
 
-func newExecCommand(s *session) *cobra.Command {
+// execError is a failure of ours, or of the start, where the exit code is otherwise the command's.
+type execError struct {
+	err  error
+	code int
+}
+
+func (e *execError) Error() string { return e.err.Error() }
+func (e *execError) Unwrap() error { return e.err }
+
+// asExec gives an error the exit code that tells it from one of the command.
+func asExec(err error) error {
+	var (
+		exit *exitError
+		call *client.CallError
+	)
+	switch {
+	case err == nil, errors.As(err, &exit), isUsage(err):
+		return err
+	case errors.As(err, &call) && call.ExitCode != 0:
+		return &execError{err, call.ExitCode}
+	default:
+		return &execError{err, exitOurs}
+	}
+}
+
+func newExecCommand(s *target) *cobra.Command {
 	var (
 		opts       client.ExecOptions
 		withInput  bool
 		withScreen bool
+		list       bool
+		output     string
 	)
 	cmd := &cobra.Command{
 		Use:   "exec NAME [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a sandbox, beside its process; exits with the command's exit code",
-		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code.
+		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code; with 127 if
+there is no such program, 126 if it cannot be run, 125 if sandbar itself failed, and 130 after an
+interrupt that ended it.
 
 A lost connection is told, and made again; the command goes on meanwhile, and its output is not
-lost. An interrupt goes to the command; while the connection is lost, it ends sandbar.
+lost. An interrupt goes to the command; while the connection is lost, it ends sandbar, and the
+command goes on for up to 5 minutes. When nobody takes the output any more, as in a pipe to head,
+the command is ended. --list shows the commands, sandbar attach returns to one, and sandbar kill
+ends one.
 
 In a kind whose exec is its pod's own, like redis, it works as kubectl exec does: a lost connection
 ends it, and so does an interrupt without -t.`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			if list && len(args) == 1 && cmd.ArgsLenAtDash() < 0 {
+				return nil
+			}
+			if list {
+				return &usageError{fmt.Errorf("exec --list takes NAME and no command; see %s --help", cmd.CommandPath())}
+			}
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return &usageError{fmt.Errorf("exec takes NAME, -- and a command; see %s --help", cmd.CommandPath())}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.instance(cmd.Context(), args[0])
+			asJSON, err := jsonOutput(output)
 			if err != nil {
 				return err
+			}
+			i, err := s.instance(cmd.Context(), args[0])
+			if err != nil {
+				return asExec(err)
+			}
+			if list {
+				return asExec(listCommands(cmd, i, asJSON))
 			}
 			opts.Command, opts.TTY = args[1:], withScreen
 			if withInput {
 				opts.Stdin = cmd.InOrStdin()
 			}
 			opts.Stdout, opts.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return runCommand(cmd.Context(), i, opts, cmd.ErrOrStderr())
+			return asExec(runCommand(cmd.Context(), opts, i.Exec, cmd.ErrOrStderr()))
 		},
 	}
 	cmd.Flags().BoolVarP(&withInput, "stdin", "i", false, "pass stdin to the command")
 	cmd.Flags().BoolVarP(&withScreen, "tty", "t", false, "give the command a terminal")
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory of the sandbox's files to run it in")
 	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "container of a pod without a runner; its first if empty")
+	cmd.Flags().BoolVar(&list, "list", false, "list the commands of the sandbox instead of running one")
+	addOutputFlag(cmd, &output)
 	return cmd
 }
 
-// runCommand runs a command with this process's terminal and signals.
-func runCommand(ctx context.Context, i *client.Instance, opts client.ExecOptions, notes io.Writer) error {
+// runCommand runs a command, or attaches to one, with this process's terminal and signals.
+func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.Context, client.ExecOptions) (int, error), notes io.Writer) error {
 	// Interrupts are the command's: main's context ends with the first one.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -87,44 +131,56 @@ func runCommand(ctx context.Context, i *client.Instance, opts client.ExecOptions
 			opts.Size = sizeOf(fd)
 			resize := make(chan client.TerminalSize, 1)
 			opts.Resize = resize
-			defer onSignal(ctx, func(os.Signal) {
+			defer onResize(ctx, fd, func() {
 				select {
 				case resize <- sizeOf(fd):
 				default:
 				}
-			}, syscall.SIGWINCH)()
+			})()
 			opts.Stdin = &interruptible{Reader: stdin, lost: &lost, cancel: cancel}
 		}
 	}
 	signals := make(chan string, 8)
 	opts.Signals = signals
 	defer onSignal(ctx, func(sig os.Signal) {
-		number, _ := sig.(syscall.Signal)
 		if lost.Load() {
 			cancel()
 			return
 		}
 		select {
-		case signals <- unix.SignalName(number):
+		case signals <- signalName(sig):
 		default:
 		}
 	}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)()
+	// A pipe whose reader has gone is an error of writing, upon which the command is ended, and not the
+	// end of this process, after which it would go on.
+	defer onSignal(ctx, func(os.Signal) {}, syscall.SIGPIPE)()
+	said := ""
 	opts.OnState = func(state client.ExecState) {
 		lost.Store(state.Lost)
 		end := "\r\n" // the terminal may be raw
+		if !state.Lost && state.Gap == 0 {
+			said = ""
+		}
 		switch {
+		case state.Lost && reasonIn(state.Err) == said:
 		case state.Gap > 0:
 			fmt.Fprintf(notes, "[sandbar: %d bytes of output were dropped]%s", state.Gap, end)
 		case state.Lost:
-			fmt.Fprintf(notes, "[sandbar: the connection is lost (%s); trying again in %s, Ctrl-C ends]%s",
-				termsafe.String(state.Err.Error()), state.Retry.Round(10*time.Millisecond), end)
+			said = reasonIn(state.Err)
+			fmt.Fprintf(notes, "[sandbar: the connection is lost (%s); it is made again as soon as possible, Ctrl-C ends]%s", said, end)
 		default:
 			fmt.Fprintf(notes, "[sandbar: the command is attached again]%s", end)
 		}
 	}
-	code, err := i.Exec(ctx, opts)
+	code, err := run(ctx, opts)
 	var interrupted *client.InterruptedError
 	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return &exitError{exitBrokenPipe}
+	case err != nil && lost.Load() && ctx.Err() != nil:
+		fmt.Fprint(notes, "[sandbar: the command goes on for up to 5 minutes: sandbar attach returns to it, sandbar kill ends it]\n")
+		return &exitError{exitInterrupted}
 	case err != nil && (ctx.Err() != nil || errors.As(err, &interrupted)):
 		return &exitError{exitInterrupted}
 	case err != nil:

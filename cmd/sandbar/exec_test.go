@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -36,7 +38,7 @@ func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 	}
-	if code, _, stderr := w.run(t, "exec", "web", "--", "no-such-program"); code != exitFailure || !strings.Contains(stderr, "no-such-program") {
+	if code, _, stderr := w.run(t, "exec", "web", "--", "no-such-program"); code != 127 || !strings.Contains(stderr, "no-such-program") {
 		t.Errorf("a program that is not there: exit code %d, %q", code, stderr)
 	}
 }

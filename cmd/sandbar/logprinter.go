@@ -5,8 +5,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client"
@@ -27,11 +29,18 @@ type logPrinter struct {
 	source string
 	// lost is true from when the connection was lost until it is there again.
 	lost bool
-	text []byte
+	// begun is true from when the log was read first: what is not there yet is not lost.
+	begun  bool
+	losses *losses
+	// stateTold: that the sandbox is suspended is told by somebody else.
+	stateTold bool
+	// broke is how a connection broke, until the next try shows why; empty for none.
+	broke string
+	text  []byte
 }
 
 func newLogPrinter(out, notes io.Writer, asJSON, timestamps bool) *logPrinter {
-	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: terminal(out)}
+	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: terminal(out), losses: &losses{}}
 }
 
 func (p *logPrinter) print(e client.LogEvent) error {
@@ -41,22 +50,68 @@ func (p *logPrinter) print(e client.LogEvent) error {
 	case client.LogGap:
 		say(p.notes, "%d bytes of the log were dropped before they could be read", e.Record.Lost)
 		return p.record(e)
+	case client.LogKept:
+		say(p.notes, "it is suspended; this is the end of its log as it was at %s", e.Record.Time.Local().Format(time.DateTime))
 	case client.LogReplaced:
-		say(p.notes, "the runner was started anew: what it had not told yet of the log is gone")
-	case client.LogDisconnected:
-		p.lost = true
-		reason := "the other side ended it"
-		if e.Err != nil {
-			reason = termsafe.String(e.Err.Error())
+		if p.begun {
+			say(p.notes, "the runner was started again; what it had not sent of the log until then is gone")
 		}
-		say(p.notes, "the connection to the log is lost (%s); trying again in %s", reason, e.Retry.Round(10*time.Millisecond))
+	case client.LogDisconnected:
+		p.disconnected(e)
 	case client.LogConnected:
-		if p.lost {
+		p.tellBroken()
+		if p.lost && p.begun {
 			say(p.notes, "the log goes on")
 		}
-		p.lost = false
+		p.lost, p.begun = false, true
+		p.losses.end()
 	}
 	return nil
+}
+
+// disconnected tells why the log is not being read. A connection that just breaks says nothing of the
+// reason: the next try, which is made at once, may have it.
+func (p *logPrinter) disconnected(e client.LogEvent) {
+	p.lost = true
+	var answer *client.CallError
+	switch isAnswer := errors.As(e.Err, &answer); {
+	case isAnswer && answer.Suspended() && p.stateTold:
+		p.broke = ""
+	case isAnswer:
+		p.broke = ""
+		p.tellLoss(reasonIn(e.Err))
+	case p.broke == "" && p.begun:
+		p.broke = brokenBy(e.Err)
+	default:
+		p.tellBroken()
+		p.tellLoss(brokenBy(e.Err))
+	}
+}
+
+// brokenBy says how a connection broke. HTTP/2's words for a stream that was ended help nobody.
+func brokenBy(err error) string {
+	if err == nil || strings.Contains(err.Error(), "stream error: ") || strings.Contains(err.Error(), "http2: ") {
+		return "the other side ended it"
+	}
+	return reasonIn(err)
+}
+
+// tellBroken tells of a connection that broke, if that was not told.
+func (p *logPrinter) tellBroken() {
+	if p.broke != "" {
+		p.tellLoss(p.broke)
+		p.broke = ""
+	}
+}
+
+func (p *logPrinter) tellLoss(reason string) {
+	switch {
+	case !p.losses.isNew(reason, ""):
+	case p.begun:
+		say(p.notes, "the connection to the log is lost (%s); it is tried again until it is there", reason)
+	default:
+		say(p.notes, "waiting for the log (%s)", reason)
+	}
 }
 
 func (p *logPrinter) record(e client.LogEvent) error {

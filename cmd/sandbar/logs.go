@@ -14,7 +14,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 )
 
-func newLogsCommand(s *session) *cobra.Command {
+func newLogsCommand(s *target) *cobra.Command {
 	var (
 		opts   client.LogOptions
 		tail   int
@@ -31,6 +31,9 @@ said on stderr. On a terminal, control sequences of the sandbox are shown and no
 colours; elsewhere stdout gets the bytes as they were written.`,
 		Args: named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if tail < -1 {
+				return &usageError{fmt.Errorf("--tail %d: give how many lines, or -1 for all that is held", tail)}
+			}
 			if tail >= 0 {
 				opts.Tail = &tail
 			}
@@ -51,15 +54,17 @@ colours; elsewhere stdout gets the bytes as they were written.`,
 				return err
 			}
 			p := newLogPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, opts.Timestamps)
-			for e, err := range i.Logs(cmd.Context(), opts) {
+			ctx, stop := whileRead(cmd.Context(), cmd.OutOrStdout())
+			defer stop()
+			for e, err := range i.Logs(ctx, opts) {
 				if err != nil {
-					return err
+					return orUnread(ctx, err)
 				}
 				if err := p.print(e); err != nil {
 					return err
 				}
 			}
-			return nil
+			return orUnread(ctx, nil)
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with what comes, until interrupted")

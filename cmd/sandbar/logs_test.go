@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -17,8 +19,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/client"
-	"github.com/sandbar-dev/sandbar/runner/logwire"
+	"github.com/sandbar-dev/sandbar/client/session"
 )
 
 var someLog = []logwire.Record{
@@ -122,7 +125,7 @@ func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planes, err := trustStore{w.trust}.load()
+	planes, err := session.TrustStore{Path: w.trust}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}

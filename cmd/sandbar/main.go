@@ -5,7 +5,9 @@
 // from a terminal or a script. It reads the same kubeconfig as kubectl.
 //
 // Data goes to stdout, progress and errors to stderr. It exits 0 for success, 1 for a failure,
-// 2 for wrong usage, and 130 when it was interrupted; exec exits with the command's exit code.
+// 2 for wrong usage, and 130 when it was interrupted. exec and attach exit with the command's
+// exit code, and with 125 for a failure of their own, 126 for a program that cannot be run and 127 for
+// one that is not there.
 package main
 
 import (
@@ -21,6 +23,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sandbar-dev/sandbar/client/session"
 )
 
 // version is set by the build (-ldflags "-X main.version=…").
@@ -30,10 +34,15 @@ const (
 	exitFailure     = 1
 	exitUsage       = 2
 	exitInterrupted = 130
+
+	// Those of programs that run others, like env and timeout; 126 and 127 come from the runner.
+	exitOurs       = 125
+	exitBrokenPipe = 141
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // what does not end upon the first signal ends upon the second
 	err := newRootCommand().ExecuteContext(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
@@ -42,8 +51,8 @@ func main() {
 
 // report tells a person of an error and returns the exit code.
 func report(stderr io.Writer, err error, interrupted bool) int {
-	var usage *usageError
 	var exit *exitError
+	var own *execError
 	switch {
 	case err == nil:
 		return 0
@@ -51,9 +60,12 @@ func report(stderr io.Writer, err error, interrupted bool) int {
 		return exit.code
 	case interrupted:
 		return exitInterrupted
-	case errors.As(err, &usage):
+	case isUsage(err):
 		fmt.Fprintf(stderr, "sandbar: %s\n", explain(err))
 		return exitUsage
+	case errors.As(err, &own):
+		fmt.Fprintf(stderr, "sandbar: %s\n", explain(err))
+		return own.code
 	default:
 		fmt.Fprintf(stderr, "sandbar: %s\n", explain(err))
 		return exitFailure
@@ -61,7 +73,7 @@ func report(stderr io.Writer, err error, interrupted bool) int {
 }
 
 func newRootCommand() *cobra.Command {
-	var s session
+	var s target
 	root := &cobra.Command{
 		Use:   "sandbar",
 		Short: "Work with your sandboxes: live development, files, logs, previews",
@@ -69,7 +81,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
-		Args:          usage(cobra.NoArgs),
+		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	s.addFlags(root.PersistentFlags())
@@ -78,13 +90,41 @@ func newRootCommand() *cobra.Command {
 		if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "duration" {
 			err = fmt.Errorf("--%s %q is no duration such as 90s or 2h30m, of at most %dh", invalid.GetFlag().Name, invalid.GetValue(), math.MaxInt64/time.Hour)
 		}
+		if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "int" {
+			err = fmt.Errorf("--%s %q is not a whole number", invalid.GetFlag().Name, invalid.GetValue())
+		}
+		if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "uint16" {
+			err = fmt.Errorf("--%s %q is no port: a port is a number from 1 to 65535", invalid.GetFlag().Name, invalid.GetValue())
+		}
+		var mistake *usageError
+		if unknown := unknownFlag(cmd, err); errors.As(unknown, &mistake) {
+			return mistake
+		} else if unknown != nil {
+			err = unknown
+		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(
-		newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
-		newRenewCommand(&s), newRestartCommand(&s), newSyncCommand(&s), newTrustCommand(&s),
-	)
+	root.AddCommand(s.diagnosed([]*cobra.Command{
+		newAttachCommand(&s), newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newKillCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
+		newRenewCommand(&s), newRestartCommand(&s), newResumeCommand(&s), newSuspendCommand(&s), newSyncCommand(&s), newTrustCommand(&s), newUntrustCommand(&s),
+	})...)
+	root.AddCommand(newVersionCommand())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = knownCommand, root.RunE
+		}
+	}
 	return root
+}
+
+// untilInterrupted is the error of a command that goes on until it is interrupted: one that ends so
+// says nothing, and its exit code does.
+func untilInterrupted(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() != nil {
+		return &exitError{exitInterrupted}
+	}
+	return err
 }
 
 // usageError is a mistake in how the command was called.
@@ -92,6 +132,13 @@ type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// isUsage reports whether an error is a mistake in how the command was called.
+func isUsage(err error) bool {
+	var flags *usageError
+	var call *session.UsageError
+	return errors.As(err, &flags) || errors.As(err, &call)
+}
 
 // usage makes what one of cobra's own checks finds a mistake in the call.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
@@ -106,6 +153,9 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 // named takes exactly the positional arguments that are named.
 func named(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if len(names) == 0 && len(args) > 0 {
+			return &usageError{fmt.Errorf("%s takes no arguments; see %s --help", cmd.Name(), cmd.CommandPath())}
+		}
 		if len(args) != len(names) {
 			return &usageError{fmt.Errorf("%s takes %d argument(s): %v; see %s --help", cmd.Name(), len(names), names, cmd.CommandPath())}
 		}

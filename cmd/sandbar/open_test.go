@@ -1,11 +1,16 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -35,5 +40,56 @@ func TestOpenPrintsTheAddressOfThePortThatIsMeant(t *testing.T) {
 	}
 	if code, _, stderr := w.run(t, "open", "web", "--port", "70000"); code != exitUsage || !strings.Contains(stderr, "--port") {
 		t.Errorf("port 70000: exit code %d, %q", code, stderr)
+	}
+}
+
+// While the command stays, a browser that comes for a page after its time is led to another link for
+// that page; nobody else is, and afterwards nobody at all.
+func TestOpenThatStaysRenewsThePreview(t *testing.T) {
+	w := newWorld(t)
+	asked := make(chan map[string]any, 10)
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		var body map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		asked <- body
+		fmt.Fprintf(rw, `{"url": "https://preview.example.com/enter?n=%d"}`, len(asked))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	_, errs, ended := w.begin(ctx, strings.NewReader(""), "open", "web", "--print", "--stay", "--path", "/first", "--for", "5m")
+	await(t, errs, "is renewed for as long as")
+	first := <-asked
+	renew, _ := first["renewURL"].(string)
+	if u, err := url.Parse(renew); err != nil || u.Hostname() != "127.0.0.1" || len(u.Path) < 20 || first["path"] != "/first" {
+		t.Fatalf("the first link was asked for with %v", first)
+	}
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := browser.Get(renew + "?path=%2Fa%3Fb%3Dc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	again := <-asked
+	if res.StatusCode != http.StatusSeeOther || !strings.HasPrefix(res.Header.Get("Location"), "https://preview.example.com/enter") {
+		t.Errorf("the browser got %d to %q", res.StatusCode, res.Header.Get("Location"))
+	}
+	if again["path"] != "/a?b=c" || again["renewURL"] != renew || again["expirationSeconds"] != first["expirationSeconds"] {
+		t.Errorf("another link was asked for with %v", again)
+	}
+	for _, wrong := range []string{"/", "/renew", strings.TrimPrefix(renew[:len(renew)-1], "http://"+res.Request.URL.Host)} {
+		res, err := browser.Get("http://" + res.Request.URL.Host + wrong + "?path=/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusNotFound {
+			t.Errorf("%s is answered %d", wrong, res.StatusCode)
+		}
+	}
+	cancel()
+	if code := <-ended; code != 130 && code != 0 {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if _, err := browser.Get(renew); err == nil {
+		t.Error("it is renewed after the command has ended")
 	}
 }

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -12,9 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
+	"github.com/gorilla/websocket"
+	"k8s.io/client-go/tools/portforward"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 const (
@@ -23,52 +28,51 @@ const (
 )
 
 // podVerb answers a verb as the data plane does where it is a pod's own.
-func podVerb(t *testing.T, protocol string, serve func(*http.Request, *websocket.Conn)) http.HandlerFunc {
+func podVerb(t *testing.T, protocol string, serve func(*http.Request, *wsconn.Conn)) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Websocket-Protocol") != protocol {
 			rw.Header().Set("Sec-Websocket-Protocol", protocol)
 			rw.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		conn, err := websocket.Accept(rw, r, &websocket.AcceptOptions{Subprotocols: []string{protocol}})
+		conn, err := wsconn.Accept(rw, r, 1<<20, protocol)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer conn.CloseNow()
-		conn.SetReadLimit(-1)
 		serve(r, conn)
 	}
 }
 
 func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 	w := newWorld(t)
-	say := func(r *http.Request, conn *websocket.Conn, channel byte, text string) {
-		_ = conn.Write(r.Context(), websocket.MessageBinary, append([]byte{channel}, text...))
+	say := func(r *http.Request, conn *wsconn.Conn, channel byte, text string) {
+		_ = conn.Write(r.Context(), append([]byte{channel}, text...))
 	}
 	for name, c := range map[string]struct {
 		args, wantQuery string
 		input           string
-		serve           func(*http.Request, *websocket.Conn)
+		serve           func(*http.Request, *wsconn.Conn)
 		code            int
 		stdout, stderr  string
 	}{
 		"output behind the exit code is not lost": {
 			args: "exec web -- sh -c x", wantQuery: "command=sh&command=-c&command=x&stderr=true&stdout=true",
-			serve: func(r *http.Request, conn *websocket.Conn) {
+			serve: func(r *http.Request, conn *wsconn.Conn) {
 				say(r, conn, 1, "out")
 				say(r, conn, 3, `{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"7"}]}}`)
 				say(r, conn, 2, "err")
 				say(r, conn, 1, "late")
-				_ = conn.Close(websocket.StatusNormalClosure, "")
+				_ = conn.Close(websocket.CloseNormalClosure, "")
 			},
 			code: 7, stdout: "outlate", stderr: "err",
 		},
 		"input and its end arrive": {
 			args: "exec web -i -c side -- cat", wantQuery: "command=cat&container=side&stderr=true&stdin=true&stdout=true", input: "hello\n",
-			serve: func(r *http.Request, conn *websocket.Conn) {
+			serve: func(r *http.Request, conn *wsconn.Conn) {
 				for {
-					_, p, err := conn.Read(r.Context())
+					p, err := conn.Read(r.Context())
 					if err != nil || p[0] == 255 {
 						say(r, conn, 1, string(p))
 						break
@@ -76,19 +80,19 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 					say(r, conn, 1, string(p[1:]))
 				}
 				say(r, conn, 3, `{"status":"Success"}`)
-				_ = conn.Close(websocket.StatusNormalClosure, "")
+				_ = conn.Close(websocket.CloseNormalClosure, "")
 			},
 			stdout: "hello\n\xff\x00",
 		},
 		"a connection that is lost is an error and not a success": {
 			args: "exec web -- sh", wantQuery: "command=sh&stderr=true&stdout=true",
-			serve: func(r *http.Request, conn *websocket.Conn) { say(r, conn, 1, "out") },
-			code:  exitFailure, stdout: "out", stderr: "sandbar: running the command",
+			serve: func(r *http.Request, conn *wsconn.Conn) { say(r, conn, 1, "out") },
+			code:  exitOurs, stdout: "out", stderr: "sandbar: running the command",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var query string
-			w.plane = podVerb(t, podExec, func(r *http.Request, conn *websocket.Conn) {
+			w.plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
 				query = r.URL.RawQuery
 				c.serve(r, conn)
 			})
@@ -102,17 +106,17 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 		})
 	}
 	t.Run("a directory of a workspace that is not there is refused", func(t *testing.T) {
-		w.plane = podVerb(t, podExec, func(*http.Request, *websocket.Conn) { t.Error("the command was run") })
-		if code, _, _ := w.run(t, "exec", "web", "--dir", "x", "--", "ls"); code != exitFailure {
+		w.plane = podVerb(t, podExec, func(*http.Request, *wsconn.Conn) { t.Error("the command was run") })
+		if code, _, _ := w.run(t, "exec", "web", "--dir", "x", "--", "ls"); code != exitOurs {
 			t.Errorf("exit code %d", code)
 		}
 	})
 }
 
 // echoPorts is a pod whose every port answers with its number and what it is sent.
-func echoPorts(r *http.Request, conn *websocket.Conn) {
+func echoPorts(r *http.Request, conn *wsconn.Conn) {
 	streams := make(chan httpstream.Stream)
-	server, err := spdy.NewServerConnection(websocket.NetConn(r.Context(), conn, websocket.MessageBinary), func(s httpstream.Stream, replied <-chan struct{}) error {
+	server, err := spdy.NewServerConnection(portforward.NewTunnelingConnection("pod", conn.Release()), func(s httpstream.Stream, replied <-chan struct{}) error {
 		go func() { <-replied; streams <- s }()
 		return nil
 	})
@@ -142,7 +146,7 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	w := newWorld(t)
 	w.verbs = []string{"port-forward"}
 	gone := make(chan struct{})
-	w.plane = podVerb(t, podForward, func(r *http.Request, conn *websocket.Conn) {
+	w.plane = podVerb(t, podForward, func(r *http.Request, conn *wsconn.Conn) {
 		go func() { <-gone; _ = conn.CloseNow() }()
 		echoPorts(r, conn)
 	})

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,7 @@ import (
 // shutdownTimeout is how long requests may take to finish after an interrupt.
 const shutdownTimeout = 3 * time.Second
 
-func newPortForwardCommand(s *session) *cobra.Command {
+func newPortForwardCommand(s *target) *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
 		Use:   "port-forward NAME [[LOCAL:]PORT...]",
@@ -48,7 +49,7 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 				return err
 			}
 			if ports := args[1:]; len(ports) > 0 {
-				return forwardPorts(cmd, i, ports)
+				return untilInterrupted(cmd.Context(), forwardPorts(cmd, i, ports))
 			}
 			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 			listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", address)
@@ -56,7 +57,7 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 				return fmt.Errorf("listening: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "http://%s\n", listener.Addr())
-			return serveUntil(cmd.Context(), listener, i.Forward())
+			return untilInterrupted(cmd.Context(), serveUntil(cmd.Context(), listener, i.Forward()))
 		},
 	}
 	cmd.Flags().Uint16VarP(&port, "port", "p", 0, "local port; a free one if zero")
@@ -74,7 +75,7 @@ func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error 
 		}
 	}, cmd.ErrOrStderr())
 	if errors.Is(err, client.ErrPorts) {
-		return &usageError{err}
+		return &usageError{fmt.Errorf("%s: each port is [LOCAL:]PORT, of numbers from 1 to 65535; LOCAL may be 0 for a free one", strings.Join(ports, " "))}
 	}
 	return err
 }

@@ -182,7 +182,7 @@ func TestDevAtATerminalEndsWithCtrlCAndLeavesTheTerminalAlone(t *testing.T) {
 		t.Errorf("dev changes the terminal:\n%s", diff)
 	}
 	a.press(ctrlC)
-	a.ends(0)
+	a.ends(exitInterrupted)
 	if strings.Contains(a.screen.String(), "\x1b[2J") {
 		t.Error("the sandbox has cleared the screen")
 	}

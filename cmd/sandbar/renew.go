@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client"
 )
 
-func newRenewCommand(s *session) *cobra.Command {
+func newRenewCommand(s *target) *cobra.Command {
 	var opts client.RenewOptions
 	cmd := &cobra.Command{
 		Use:   "renew NAME",
@@ -22,6 +23,9 @@ func newRenewCommand(s *session) *cobra.Command {
 			i, err := s.instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if end, _, _ := unstructured.NestedString(i.Object.Object, "spec", "lifecycle", "shutdownTime"); opts.Extend != 0 && end == "" {
+				return &usageError{fmt.Errorf("%s has no spec.lifecycle.shutdownTime, so it does not end by itself and --extend has nothing to move: leave --extend out, or set a shutdownTime first", args[0])}
 			}
 			renewal, err := i.Renew(cmd.Context(), opts)
 			if err != nil {

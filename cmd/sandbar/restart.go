@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func newRestartCommand(s *session) *cobra.Command {
+func newRestartCommand(s *target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart NAME",
 		Short: "Restart the process in a sandbox; returns when the new one runs",

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
 
@@ -16,13 +17,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // errNotAlike ends a sync that left something; what, has been printed.
 var errNotAlike = errors.New("not everything is in sync")
 
-func newSyncCommand(s *session) *cobra.Command {
+// errConflicts is errNotAlike where a person has to decide.
+var errConflicts = fmt.Errorf("%w", errNotAlike)
+
+func newSyncCommand(s *target) *cobra.Command {
 	var (
 		opts   devsync.Options
 		prefer string
@@ -38,6 +43,9 @@ What git ignores is left alone on both sides, and what a .sandbarignore names, a
 changed on both sides since they were alike is a conflict: it is listed, and nothing of it is
 overwritten. --prefer decides conflicts, all of them or those at the PATHs (relative to DIR) and
 below. It exits with 1 when conflicts or refused files are left.
+
+What may be a secret is withheld and listed, once: keys, credentials of tools, .env files.
+--send-secret names what is sent all the same.
 
 An instance with several components takes the part of DIR that its Template gives to each, or to
 the one that --component names.`,
@@ -66,6 +74,9 @@ the one that --component names.`,
 			if err := checkRestart(opts.Restart); err != nil {
 				return err
 			}
+			if err := checkDirectory(args, opts); err != nil {
+				return err
+			}
 			parts, err := s.parts(cmd.Context(), args, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -73,6 +84,9 @@ the one that --component names.`,
 			var failed error
 			for _, p := range parts {
 				err := syncPart(cmd, p, opts, asJSON)
+				if errors.Is(err, errConflicts) {
+					err = fmt.Errorf("%w; sandbar sync %s %s --prefer local|remote [PATH...] decides", err, args[0], quoted(append(args, ".")[1]))
+				}
 				if err != nil && !errors.Is(err, errNotAlike) {
 					return err
 				}
@@ -91,7 +105,25 @@ the one that --component names.`,
 func addSyncFlags(fs *pflag.FlagSet, opts *devsync.Options) {
 	fs.BoolVar(&opts.TwoWay, "two-way", false, "also bring back what the sandbox changed, lock files for example. Code that runs there chooses what comes: look at it before you run it here")
 	fs.BoolVar(&opts.AllowEmpty, "allow-empty", false, "let an empty DIR delete all files of the sandbox")
+	fs.BoolVar(&opts.Broad, "yes", false, "let DIR be /, your home directory or one above it, or a directory above a git repository")
+	fs.StringArrayVar(&opts.Secrets, "send-secret", nil, "pattern, as in a .gitignore, of what is sent although it may be a secret, for example .env; can be repeated")
 	fs.StringVar(&opts.Restart, "restart", "start", "what follows changed files: never, start (a process that does not run or does not stay up is started), auto (it is restarted) or always")
+}
+
+// checkDirectory refuses a DIR that nobody means to send whole, before anything is created for it.
+func checkDirectory(args []string, opts devsync.Options) error {
+	if info, err := os.Stat(append(args, ".")[1]); err == nil && !info.IsDir() {
+		return &usageError{fmt.Errorf("%s is not a directory: DIR is the project's, and sandbar cp copies a single file", termsafe.Line(args[1]))}
+	}
+	if opts.Broad {
+		return nil
+	}
+	err := devsync.CheckDir(append(args, ".")[1])
+	var broad *devsync.BroadError
+	if errors.As(err, &broad) {
+		return &usageError{fmt.Errorf("%w. Name the directory of your project, or pass --yes if you mean all of it", err)}
+	}
+	return err
 }
 
 func checkRestart(when string) error {
@@ -105,13 +137,13 @@ func checkRestart(when string) error {
 
 // syncPart syncs a part of the project and reports. PATHs are the project's; those of other parts
 // decide nothing here.
-func syncPart(cmd *cobra.Command, p part, opts devsync.Options, asJSON bool) error {
+func syncPart(cmd *cobra.Command, p session.Part, opts devsync.Options, asJSON bool) error {
 	if len(opts.PreferPaths) > 0 {
 		var own []string
 		for _, name := range opts.PreferPaths {
-			if below, ok := strings.CutPrefix(path.Clean(name)+"/", p.at+"/"); ok {
+			if below, ok := strings.CutPrefix(path.Clean(name)+"/", p.Path+"/"); ok {
 				own = append(own, cmp.Or(strings.TrimSuffix(below, "/"), "."))
-			} else if p.at == "." {
+			} else if p.Path == "." {
 				own = append(own, name)
 			}
 		}
@@ -119,9 +151,9 @@ func syncPart(cmd *cobra.Command, p part, opts devsync.Options, asJSON bool) err
 			opts.Prefer = devsync.Neither
 		}
 	}
-	printer := &eventPrinter{out: prefixed(cmd.ErrOrStderr(), p.component), quiet: asJSON}
+	printer := &eventPrinter{out: prefixed(cmd.ErrOrStderr(), p.Component), quiet: asJSON, reported: true}
 	opts.OnEvent = printer.print
-	engine, err := p.open(opts)
+	engine, err := p.Open(opts)
 	if err != nil {
 		return err
 	}
@@ -130,7 +162,7 @@ func syncPart(cmd *cobra.Command, p part, opts devsync.Options, asJSON bool) err
 	if err != nil {
 		return err
 	}
-	return printReport(cmd.OutOrStdout(), p.component, report, asJSON)
+	return printReport(cmd.OutOrStdout(), p.Component, report, asJSON)
 }
 
 // partReport is what -o json tells of a part.
@@ -149,20 +181,23 @@ func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool
 	} else {
 		out = prefixed(out, component)
 		for _, c := range r.Conflicts {
-			fmt.Fprintf(out, "conflict\t%s\t%s\n", termsafe.String(c.Path), termsafe.String(c.Reason))
+			fmt.Fprintf(out, "conflict\t%s\t%s\n", termsafe.Line(c.Path), termsafe.Line(c.Reason))
 		}
 		for _, f := range r.Refused {
-			fmt.Fprintf(out, "refused\t%s\t%s\n", termsafe.String(f.Path), termsafe.String(f.Reason))
+			fmt.Fprintf(out, "refused\t%s\t%s\n", termsafe.Line(f.Path), termsafe.Line(f.Reason))
+		}
+		for _, f := range r.Withheld {
+			fmt.Fprintf(out, "withheld\t%s\t%s; %s\n", termsafe.Line(f.Path), termsafe.Line(f.Reason), howToSend(f.Path))
 		}
 		for _, path := range r.Differs {
-			fmt.Fprintf(out, "differs\t%s\tchanged in the sandbox; --two-way brings it back\n", termsafe.String(path))
+			fmt.Fprintf(out, "differs\t%s\tchanged in the sandbox; --two-way brings it back\n", termsafe.Line(path))
 		}
 	}
 	switch {
 	case len(r.Conflicts) > 0:
-		return fmt.Errorf("%w: %s; sandbar sync NAME DIR --prefer local|remote [PATH...] decides", errNotAlike, counted(len(r.Conflicts), "conflict"))
+		return fmt.Errorf("%w: %s", errConflicts, counted(len(r.Conflicts), "conflict"))
 	case len(r.Refused) > 0:
-		return fmt.Errorf("%w: %s refused", errNotAlike, counted(len(r.Refused), "file"))
+		return fmt.Errorf("%w: %s refused, for the reasons above", errNotAlike, counted(len(r.Refused), "path"))
 	}
 	return nil
 }

@@ -4,132 +4,120 @@
 package main
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// Annotations that kcp copies from the export to every binding of it.
-const (
-	annotationURL = "extra.apis.kcp.io/dataplane-url"
-	annotationCA  = "extra.apis.kcp.io/dataplane-ca-sha256"
-)
-
-// trustStore is the file with the data planes that may get the person's token. A workspace can
-// be bound to any provider, and each says itself where its data plane is; whether that is a
-// place to send a token to is for the person to decide, once.
-type trustStore struct{ path string }
-
-func (s *session) trustStore() (trustStore, error) {
+func (s *target) trustStore() (session.TrustStore, error) {
 	if s.trustFile != "" {
-		return trustStore{s.trustFile}, nil
+		return session.TrustStore{Path: s.trustFile}, nil
 	}
-	dir, err := os.UserConfigDir()
+	file, err := client.TrustFile()
 	if err != nil {
-		return trustStore{}, fmt.Errorf("finding your configuration folder (use --trust-file): %w", err)
+		return session.TrustStore{}, fmt.Errorf("%w (use --trust-file)", err)
 	}
-	return trustStore{filepath.Join(dir, "sandbar", "trust.json")}, nil
+	return session.TrustStore{Path: file}, nil
 }
 
-type trustDocument struct {
-	DataPlanes []client.DataPlane `json:"dataPlanes"`
-}
-
-func (t trustStore) load() ([]client.DataPlane, error) {
-	data, err := os.ReadFile(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the trusted data planes: %w", err)
-	}
-	var doc trustDocument
-	if err := json.Unmarshal(data, &doc); err != nil {
-		return nil, fmt.Errorf("reading the trusted data planes in %s: %w", t.path, err)
-	}
-	return doc.DataPlanes, nil
-}
-
-// add puts a data plane in, in place of one with the same URL. The file is replaced as a whole,
-// so that a crash leaves the old one.
-func (t trustStore) add(plane client.DataPlane) error {
-	planes, err := t.load()
-	if err != nil {
-		return err
-	}
-	planes = slices.DeleteFunc(planes, func(p client.DataPlane) bool { return p.URL == plane.URL })
-	data, err := json.MarshalIndent(trustDocument{append(planes, plane)}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding the trusted data planes: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(t.path), 0o700); err != nil {
-		return fmt.Errorf("making the folder of the trusted data planes: %w", err)
-	}
-	temp, err := os.CreateTemp(filepath.Dir(t.path), ".trust-*")
-	if err != nil {
-		return fmt.Errorf("writing the trusted data planes: %w", err)
-	}
-	defer func() { _ = os.Remove(temp.Name()) }()
-	_, err = temp.Write(append(data, '\n'))
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return fmt.Errorf("writing the trusted data planes: %w", err)
-	}
-	if err := os.Rename(temp.Name(), t.path); err != nil {
-		return fmt.Errorf("writing the trusted data planes: %w", err)
-	}
-	return nil
-}
-
-func newTrustCommand(s *session) *cobra.Command {
+func newTrustCommand(s *target) *cobra.Command {
 	var caFile string
+	var yes, browsers, unseen bool
 	cmd := &cobra.Command{
 		Use:   "trust [URL]",
-		Short: "Let a data plane get your token; without a URL, list those that your workspace is bound to",
+		Short: "Let a data plane get your token; without a URL, the one that your workspace is bound to",
 		Long: `Let a data plane get your token.
 
 Calling a verb sends your token to the data plane that the instance's status names. sandbar does
 so only for data planes that you have named with this command. Check with the people who run
-the provider that the URL is theirs.`,
+the provider that the URL is theirs.
+
+Without a URL it lists those that your workspace's APIBindings name, and asks whether the one that
+is not trusted yet may get your token; --yes answers. Where the binding has the hash of the data
+plane's CA bundle, sandbar fetches the bundle from the data plane and takes it only if it has that
+hash: no --ca-file is needed. --ca-file gives a bundle that you have from somewhere else.
+
+With a URL, sandbar asks the data plane first whether it is there, without your token. sandbar untrust
+takes it back.
+
+--browsers shows how the browsers of this machine are made to trust the same CA, for previews, and
+how to take that back. It changes nothing itself.`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if browsers {
+				return s.showBrowserTrust(cmd, runtime.GOOS)
+			}
 			if len(args) > 0 {
-				return s.trust(cmd, args[0], caFile)
+				return s.trust(cmd, args[0], caFile, unseen)
 			}
-			offers, err := s.offers(cmd.Context())
-			if err != nil {
-				return err
+			if caFile != "" {
+				return &usageError{errors.New("--ca-file is the bundle of one data plane: name its URL")}
 			}
-			for _, o := range offers {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\n", o.url, o.binding)
-			}
-			if len(offers) == 0 {
-				fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane.")
-			}
-			return nil
+			return s.trustOffered(cmd, yes)
 		},
 	}
-	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM bundle that verifies the data plane, when its certificate is not publicly trusted")
+	cmd.Flags().StringVar(&caFile, "ca-file", "", "PEM bundle that verifies the data plane, instead of the one that it gives itself")
+	cmd.Flags().BoolVar(&browsers, "browsers", false, "show the commands with which browsers of this machine trust the data planes that you trust")
+	cmd.Flags().BoolVar(&unseen, "no-check", false, "with a URL: do not ask the data plane whether it is there")
+	cmd.Flags().BoolVar(&yes, "yes", false, "without a URL: trust the data plane that is named, without a question")
 	return cmd
 }
 
-func (s *session) trust(cmd *cobra.Command, address, caFile string) error {
-	address = strings.TrimRight(address, "/") // as bindings write it, and one entry per data plane
-	plane := client.DataPlane{URL: address}
+// trustOffered lists what the workspace's bindings name, and trusts the one that is not trusted if the person
+// says so.
+func (s *target) trustOffered(cmd *cobra.Command, yes bool) error {
+	w, err := s.inWorkspace(cmd)
+	if err != nil {
+		return err
+	}
+	offers, err := w.Offers(cmd.Context())
+	if err != nil {
+		return err
+	}
+	planes, err := w.Trust.Load()
+	if err != nil {
+		return err
+	}
+	var open []client.Offer
+	for _, o := range offers {
+		standing := session.StandingOf(planes, o)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\t%s\n", termsafe.Line(o.URL), o.Binding, standing)
+		if standing != session.IsTrusted {
+			open = append(open, o)
+		}
+	}
+	switch {
+	case len(offers) == 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane.")
+		return nil
+	case len(open) == 0:
+		return nil
+	case len(open) > 1:
+		fmt.Fprintln(cmd.ErrOrStderr(), "To trust one of them: sandbar trust URL")
+		if yes {
+			return &usageError{fmt.Errorf("--yes is for one data plane, and there are %d to trust: name the URL", len(open))}
+		}
+		return nil
+	case !yes && !asksPerson(cmd):
+		fmt.Fprintln(cmd.ErrOrStderr(), "To trust it: sandbar trust --yes")
+		return nil
+	case !yes && !confirmed(cmd, open[0]):
+		return errors.New("nothing is trusted")
+	}
+	return w.Take(cmd.Context(), open[0])
+}
+
+func (s *target) trust(cmd *cobra.Command, address, caFile string, unseen bool) error {
+	plane := client.DataPlane{URL: strings.TrimRight(address, "/")}
 	if caFile != "" {
 		bundle, err := os.ReadFile(caFile)
 		if err != nil {
@@ -141,58 +129,23 @@ func (s *session) trust(cmd *cobra.Command, address, caFile string) error {
 	if err := plane.Check(); err != nil {
 		return &usageError{err}
 	}
-	if _, _, err := s.workspace(); err != nil {
-		return err
-	}
-	// Without the right to list bindings there is nothing to compare with.
-	offers, _ := s.offers(cmd.Context())
-	for _, o := range offers {
-		if o.url == address && o.fingerprint != "" && o.fingerprint != fingerprintOf(plane.CABundle) {
-			return fmt.Errorf("the binding %s says that %s is verified by a bundle with SHA-256 %s: pass that bundle as --ca-file; the people who run the provider have it",
-				o.binding, address, o.fingerprint)
-		}
-	}
-	store, err := s.trustStore()
+	w, err := s.inWorkspace(cmd)
 	if err != nil {
 		return err
 	}
-	if err := store.add(plane); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s may get your token from now on (%s).\n", address, store.path)
-	return nil
+	return w.TrustURL(cmd.Context(), plane, unseen)
 }
 
-// offer is a data plane that a binding of the workspace names.
-type offer struct{ binding, url, fingerprint string }
-
-func (s *session) offers(ctx context.Context) ([]offer, error) {
-	cfg, _, err := s.workspace()
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for the workspace: %w", err)
-	}
-	bindings, err := objects.Resource(schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}).
-		List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing the workspace's APIBindings: %w", err)
-	}
-	var found []offer
-	for _, b := range bindings.Items {
-		if address := b.GetAnnotations()[annotationURL]; address != "" {
-			found = append(found, offer{binding: b.GetName(), url: address, fingerprint: b.GetAnnotations()[annotationCA]})
-		}
-	}
-	return found, nil
+// asksPerson reports whether there is a person to ask: both the question and the answer need a terminal.
+func asksPerson(cmd *cobra.Command) bool {
+	keyboard, ok := cmd.InOrStdin().(*os.File)
+	return ok && isTerminal(keyboard) && terminal(cmd.ErrOrStderr())
 }
 
-func fingerprintOf(bundle []byte) string {
-	if len(bundle) == 0 {
-		return ""
-	}
-	sum := sha256.Sum256(bundle)
-	return hex.EncodeToString(sum[:])
+// confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
+func confirmed(cmd *cobra.Command, o client.Offer) bool {
+	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\nLet it get your token? Check that it is your provider's. [y/N] ", o.Binding, termsafe.Line(o.URL))
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
 }

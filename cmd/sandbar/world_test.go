@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package main
 
 import (
@@ -9,6 +11,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -31,8 +34,15 @@ type world struct {
 	kubeconfig, trust string
 	// plane gets requests with the verb and what follows as path.
 	plane http.HandlerFunc
+	// url is that of the data plane, and bundle what it gives as its CA bundle.
+	url    string
+	bundle []byte
 	// verbs are those in the status.
 	verbs []string
+	// kcp answers requests to the workspace that it returns true for; nil answers none.
+	kcp func(http.ResponseWriter, *http.Request) bool
+	// asked counts the requests to the workspace.
+	asked map[string]int
 	// conns are those to the runner; cut breaks them.
 	mu    sync.Mutex
 	conns []net.Conn
@@ -43,6 +53,13 @@ func (w *world) serve(plane http.HandlerFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.plane = plane
+}
+
+// requests are those to the workspace, with their number.
+func (w *world) requests() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.asked)
 }
 
 func (w *world) cut() {
@@ -56,9 +73,16 @@ func (w *world) cut() {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{}
+	w := &world{asked: map[string]int{}}
 	const base = "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web"
 	plane := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dataplane/ca" {
+			if r.Header.Get("Authorization") != "" {
+				t.Error("the token was sent before the data plane was verified")
+			}
+			_, _ = rw.Write(w.bundle)
+			return
+		}
 		if r.Header.Get("Authorization") != "Bearer "+token {
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
@@ -71,7 +95,15 @@ func newWorld(t *testing.T) *world {
 		plane(rw, r)
 	}))
 	t.Cleanup(plane.Close)
+	w.url, w.bundle = plane.URL, certificateOf(plane)
 	workspace := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w.mu.Lock()
+		w.asked[r.Method+" "+r.URL.Path]++
+		answer := w.kcp
+		w.mu.Unlock()
+		if answer != nil && answer(rw, r) {
+			return
+		}
 		rw.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(rw).Encode(map[string]any{
 			"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
@@ -171,16 +203,22 @@ func (w *world) begin(ctx context.Context, input io.Reader, args ...string) (out
 // await waits until a text is there.
 func await(t *testing.T, b *lockedBuffer, text string) {
 	t.Helper()
+	awaitTimes(t, b, text, 1)
+}
+
+// awaitTimes waits until a text is there so many times.
+func awaitTimes(t *testing.T, b *lockedBuffer, text string, n int) {
+	t.Helper()
 	late := time.After(time.Minute)
 	for {
 		got, grown := b.look()
-		if strings.Contains(got, text) {
+		if strings.Count(got, text) >= n {
 			return
 		}
 		select {
 		case <-grown:
 		case <-late:
-			t.Fatalf("%q does not come; there is %q", text, got)
+			t.Fatalf("%q does not come %d times; there is %q", text, n, got)
 		}
 	}
 }

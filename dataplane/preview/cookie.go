@@ -47,15 +47,11 @@ func Sessions(h http.Header) []string {
 	return found
 }
 
-// WithoutSession takes the session from a request's cookies. The app behind a preview is not to
-// be trusted with it: with it, it could be read by whoever reads the app's log.
-func WithoutSession(cookies []string) []string { return Without(cookies, isOurs) }
-
-// Without takes the cookies whose name is one to drop from a request's; nil if none is left.
-func Without(cookies []string, drop func(name string) bool) []string {
+// Without takes the cookies that are to be dropped from a request's; nil if none is left.
+func Without(cookies []string, drop func(name, value string) bool) []string {
 	var kept []string
 	for pair := range pairs(cookies) {
-		if name, _, _ := strings.Cut(pair, "="); !drop(trim(name)) {
+		if name, value, _ := strings.Cut(pair, "="); !drop(trim(name), value) {
 			kept = append(kept, pair)
 		}
 	}

@@ -11,42 +11,60 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestRequestsForALink(t *testing.T) {
 	for body, want := range map[string]*Request{
-		"":                                  {"/", 3600},
-		" \n":                               {"/", 3600},
-		"{}":                                {"/", 3600},
-		`{"path":"/a?b=c#d"}`:               {"/a?b=c#d", 3600},
-		`{"path":"/a//b"}`:                  {"/a//b", 3600},
-		`{"expirationSeconds":43200}`:       {"/", 43200},
-		`{"expirationSeconds":60}`:          {"/", 60},
-		`{"expirationSeconds":43201}`:       nil,
-		`{"expirationSeconds":59}`:          nil,
-		`{"expirationSeconds":0}`:           nil,
-		`{"expirationSeconds":-1}`:          nil,
-		`{"expirationSeconds":1.5}`:         nil,
-		`{"path":""}`:                       nil,
-		`{"path":"a"}`:                      nil,
-		`{"path":"//evil.example"}`:         nil,
-		`{"path":"/\\evil.example"}`:        nil,
-		`{"path":"/\t/evil.example"}`:       nil,
-		`{"path":"/\r\nSet-Cookie: a=b"}`:   nil,
-		`{"path":"/ä"}`:                     nil,
-		`{"path":"/%zz"}`:                   nil,
-		`{"path":"https://evil.example/"}`:  nil,
-		`{"path":"/.sandbar/enter?link=x"}`: nil,
-		`{"path":"/%2esandbar/enter"}`:      nil,
-		`{"path":"/.sandbar"}`:              nil,
-		`{"other":1}`:                       nil,
-		`{} {}`:                             nil,
-		`[]`:                                nil,
-		`{`:                                 nil,
-		`{"path":"/` + strings.Repeat("a", MaxPathBytes) + `"}`: nil,
-		strings.Repeat(" ", MaxRequestBytes+1):                  nil,
+		"":                            {Path: "/", ExpirationSeconds: 43200},
+		" \n":                         {Path: "/", ExpirationSeconds: 43200},
+		"{}":                          {Path: "/", ExpirationSeconds: 43200},
+		`{"path":"/a?b=c#d"}`:         {Path: "/a?b=c#d", ExpirationSeconds: 43200},
+		`{"path":"/a//b"}`:            {Path: "/a//b", ExpirationSeconds: 43200},
+		`{"expirationSeconds":43200}`: {Path: "/", ExpirationSeconds: 43200},
+		`{"expirationSeconds":60}`:    {Path: "/", ExpirationSeconds: 60},
+		`{"expirationSeconds":43201}`: nil,
+		`{"expirationSeconds":59}`:    nil,
+		`{"expirationSeconds":0}`:     nil,
+		`{"expirationSeconds":-1}`:    nil,
+		`{"expirationSeconds":1.5}`:   nil,
+		`{"renewURL":"https://hub.example/renew?box=1"}`:                                   {"/", 43200, "https://hub.example/renew?box=1"},
+		`{"renewURL":"http://127.0.0.1:7777/x"}`:                                           {"/", 43200, "http://127.0.0.1:7777/x"},
+		`{"renewURL":"http://localhost:7777/x"}`:                                           {"/", 43200, "http://localhost:7777/x"},
+		`{"renewURL":"http://[::1]:7777/"}`:                                                {"/", 43200, "http://[::1]:7777/"},
+		`{"renewURL":"http://hub.example/"}`:                                               nil,
+		`{"renewURL":"http://localhost.evil.example/"}`:                                    nil,
+		`{"renewURL":"javascript:alert(1)"}`:                                               nil,
+		`{"renewURL":"//hub.example/"}`:                                                    nil,
+		`{"renewURL":"/renew"}`:                                                            nil,
+		`{"renewURL":"https:///renew"}`:                                                    nil,
+		`{"renewURL":"https:opaque"}`:                                                      nil,
+		`{"renewURL":"https://alice:secret@hub.example/"}`:                                 nil,
+		`{"renewURL":"https://hub.example/#x"}`:                                            nil,
+		`{"renewURL":"https://hub.example/a b"}`:                                           nil,
+		`{"renewURL":"https://hub.example/\r\nSet-Cookie: a=b"}`:                           nil,
+		`{"renewURL":"https://hub.example/` + strings.Repeat("a", MaxRenewURLBytes) + `"}`: nil,
+		`{"renewURL":1}`:                                                                   nil,
+		`{"path":""}`:                                                                      nil,
+		`{"path":"a"}`:                                                                     nil,
+		`{"path":"//evil.example"}`:                                                        nil,
+		`{"path":"/\\evil.example"}`:                                                       nil,
+		`{"path":"/\t/evil.example"}`:                                                      nil,
+		`{"path":"/\r\nSet-Cookie: a=b"}`:                                                  nil,
+		`{"path":"/ä"}`:                                                                    nil,
+		`{"path":"/%zz"}`:                                                                  nil,
+		`{"path":"https://evil.example/"}`:                                                 nil,
+		`{"path":"/.sandbar/enter?link=x"}`:                                                nil,
+		`{"path":"/%2esandbar/enter"}`:                                                     nil,
+		`{"path":"/.sandbar"}`:                                                             nil,
+		`{"other":1}`:                                                                      nil,
+		`{} {}`:                                                                            nil,
+		`[]`:                                                                               nil,
+		`{`:                                                                                nil,
+		`{"path":"/` + strings.Repeat("a", MaxPathBytes) + `"}`:                            nil,
+		strings.Repeat(" ", MaxRequestBytes+1):                                             nil,
 	} {
 		got, err := ReadRequest(strings.NewReader(body))
 		if want == nil {
@@ -98,23 +116,25 @@ func TestWhoWantsAPage(t *testing.T) {
 	}
 }
 
-func TestOnlyTheBrowserKeepsAnAnswer(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                   "private",
-		"no-cache":                           "private, no-cache",
-		"no-store":                           "private, no-store",
-		"public, max-age=31536000":           "private, max-age=31536000",
-		"Public,S-MaxAge=60, immutable":      "private, immutable",
-		"private":                            "private",
-		`max-age=1, no-cache="a, b", pUBLIC`: `private, max-age=1, no-cache="a, b"`,
+func TestWhereASessionIsRenewed(t *testing.T) {
+	for renew, want := range map[string]string{
+		"":                                  "",
+		"https://hub.example/":              "https://hub.example/?path=%2Fa%3Fb%3Dc",
+		"https://hub.example/r?box=1&x=%2F": "https://hub.example/r?box=1&path=%2Fa%3Fb%3Dc&x=%2F",
+		"https://hub.example/?path=/other":  "https://hub.example/?path=%2Fa%3Fb%3Dc",
 	} {
-		h := http.Header{"Cdn-Cache-Control": {"max-age=60"}, "Surrogate-Control": {"max-age=60"}}
-		if in != "" {
-			h.Set("Cache-Control", in)
+		if got := (&Claims{Renew: renew}).RenewAt("/a?b=c"); got != want {
+			t.Errorf("%s: %s, want %s", renew, got, want)
 		}
-		Private(h)
-		if got := h.Get("Cache-Control"); got != want || len(h) != 1 {
-			t.Errorf("%q becomes %q; %v", in, got, h)
+	}
+}
+
+func TestASessionEndsAtTheFirstOfItsEnds(t *testing.T) {
+	issued := time.Unix(1000, 500)
+	for expires, want := range map[int64]time.Time{1060: time.Unix(1060, 0), 5000: issued.Add(15 * time.Minute)} {
+		c := &Claims{IssuedAt: issued.UnixNano(), Expires: expires}
+		if got := c.Ends(15 * time.Minute); !got.Equal(want) {
+			t.Errorf("%d: %v, want %v", expires, got, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type Page struct {
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{.Title}}</title>
-<style>body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}h1{font-size:1.25rem}</style></head>
+<style>:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:36rem;margin:15vh auto;padding:0 1rem}h1{font-size:1.25rem}</style></head>
 <body><main role="status"><h1>{{.Title}}</h1><p>{{.Message}}</p></main></body>
 </html>
 `))
@@ -84,25 +84,4 @@ func WantsPage(h http.Header) bool {
 		}
 	}
 	return false
-}
-
-// Private takes from a Cache-Control what lets caches between us and the browser keep an answer:
-// it is for the person who was authorized, and another must not get it from a cache.
-func Private(h http.Header) {
-	for _, name := range []string{"Surrogate-Control", "CDN-Cache-Control", "Surrogate-Key"} {
-		h.Del(name)
-	}
-	kept := []string{"private"}
-	for _, value := range h["Cache-Control"] {
-		for directive := range strings.SplitSeq(value, ",") {
-			directive = trim(directive)
-			name, _, _ := strings.Cut(directive, "=")
-			switch strings.ToLower(trim(name)) {
-			case "", "private", "public", "s-maxage", "proxy-revalidate":
-			default:
-				kept = append(kept, directive)
-			}
-		}
-	}
-	h["Cache-Control"] = []string{strings.Join(kept, ", ")}
 }

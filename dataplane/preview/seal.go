@@ -37,8 +37,9 @@ const (
 const (
 	// KeyBytes is the length of a key.
 	KeyBytes = 32
-	// MaxSealedBytes bounds what is looked at when something sealed is opened.
-	MaxSealedBytes = 4096
+	// MaxSealedBytes bounds what is looked at when something sealed is opened. A link has a path and
+	// the address of its renewal beside what a session has.
+	MaxSealedBytes = 8192
 	// Skew is how far the clocks of two replicas may differ.
 	Skew = 10 * time.Second
 
@@ -80,6 +81,8 @@ type Claims struct {
 	Port string `json:"po,omitempty"`
 	// Path is where a link leads; empty in a session.
 	Path string `json:"to,omitempty"`
+	// Renew is where another link can be had; empty for nowhere.
+	Renew string `json:"rn,omitempty"`
 	// IssuedAt is when the link was asked for, in nanoseconds since 1970; a session has that
 	// of its link, so that whatever revokes the one revokes the other.
 	IssuedAt int64 `json:"iat"`
@@ -98,6 +101,16 @@ func (c *Claims) Issued() time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, c.IssuedAt)
+}
+
+// Ends is when a session ends, of which none lasts longer than most: what an operator shortens is
+// shorter for those that were given out before, too.
+func (c *Claims) Ends(most time.Duration) time.Time {
+	end, latest := time.Unix(c.Expires, 0), c.Issued().Add(most)
+	if latest.Before(end) {
+		return latest
+	}
+	return end
 }
 
 // Session is what a link becomes at the first visit.
@@ -159,7 +172,7 @@ func (k *Keys) Seal(purpose Purpose, host string, claims *Claims) (string, error
 }
 
 // Open opens what was sealed for a purpose and a host, and checks its times. The error is one of
-// the above. Only the key that it names is tried, so that a flood of forgeries costs one attempt
+// the above; with ErrExpired come the claims, which then tell where to get others. Only the key that it names is tried, so that a flood of forgeries costs one attempt
 // each.
 func (k *Keys) Open(purpose Purpose, host, sealed string, now time.Time) (*Claims, error) {
 	// encoding/base64 reads over line ends even when it is strict.
@@ -187,7 +200,7 @@ func (k *Keys) Open(purpose Purpose, host, sealed string, now time.Time) (*Claim
 	case claims.Issued().After(now.Add(Skew)):
 		return nil, ErrFuture
 	case !now.Before(time.Unix(claims.Expires, 0)):
-		return nil, ErrExpired
+		return claims, ErrExpired
 	}
 	return claims, nil
 }

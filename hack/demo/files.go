@@ -4,9 +4,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -35,6 +38,24 @@ func copyProject(from, to string) error {
 		}
 	}
 	return nil
+}
+
+// systemRoots are the public CAs, where Debian has them.
+const systemRoots = "/etc/ssl/certs/ca-certificates.crt"
+
+// withSystemRoots writes a file of CAs for curl: the demo's, and the public ones, so that curl goes on to
+// reach other servers in the person's shell.
+func withSystemRoots(caFile, dir string) (string, error) {
+	own, err := os.ReadFile(caFile)
+	if err != nil {
+		return "", err
+	}
+	public, err := os.ReadFile(systemRoots)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	path := filepath.Join(dir, "ca-bundle.crt")
+	return path, os.WriteFile(path, slices.Concat(own, []byte("\n"), public), 0o600)
 }
 
 // inWorkspace writes a kubeconfig of a person that points at her workspace.

@@ -58,7 +58,7 @@ func run(ctx context.Context, name string) error {
 		return err
 	}
 	for _, act := range []func(context.Context) error{
-		scene.workspace, scene.sandbox, scene.push, scene.logs, scene.preview, scene.edit, scene.restart,
+		scene.workspace, scene.sandbox, scene.push, scene.logs, scene.preview, scene.edit, scene.restart, scene.commandLine, scene.show,
 	} {
 		if err := act(ctx); err != nil {
 			return err
@@ -68,14 +68,23 @@ func run(ctx context.Context, name string) error {
 	return nil
 }
 
-// up starts the stack; its own progress is shown as it comes.
+// up starts the stack; its own progress is shown as it comes. That its sandboxes reach the internet is
+// wanted and not needed: the demo's own project has no dependencies.
 func up(ctx context.Context, say *narrator, name string) error {
 	say.command("make up STACK=" + name)
-	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join("hack", "stack"), "run", ".", "up", "--name", name)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	if err := cmd.Run(); err != nil {
+	if err := runStack(ctx, "up", name); err != nil {
 		return errors.Join(errors.New("the local stack did not start; what it printed above says why"), err)
 	}
-	return nil
+	say.command("make online STACK=" + name)
+	if err := runStack(ctx, "online", name); err != nil && ctx.Err() == nil {
+		say.note("sandboxes do not reach the internet, so that npm install and the like fail in them; what is printed above says why")
+	}
+	return context.Cause(ctx)
+}
+
+func runStack(ctx context.Context, command, name string) error {
+	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join("hack", "stack"), "run", ".", command, "--name", name)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd.Run()
 }

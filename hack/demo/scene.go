@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -21,7 +23,10 @@ type scene struct {
 	stack *local.Stack
 	admin shell // kcp's administrator
 	alice shell // the tenant, with her own token only
-	file  string
+	// checkout is where the command line is installed from.
+	checkout shell
+	file     string
+	project  string
 }
 
 // newScene copies the sample project, so that the demo can edit it, and writes the file with
@@ -44,22 +49,32 @@ func newScene(say *narrator, stack *local.Stack, provider *local.Provider) (*sce
 	if err != nil {
 		return nil, err
 	}
+	bundle, err := withSystemRoots(provider.CAFile, dir)
+	if err != nil {
+		return nil, err
+	}
+	bin := filepath.Join(dir, "bin")
+	programs := bin + ":" + stack.Tools() + ":"
 	vars := []string{
 		"KUBECONFIG=" + workspace,
-		"CURL_CA_BUNDLE=" + provider.CAFile,
+		"CURL_CA_BUNDLE=" + bundle,
 		"AUTH=" + auth,
-		"PATH=" + stack.Tools() + ":" + os.Getenv("PATH"),
+		// What the demo trusts, a person's own command line does not.
+		"SANDBAR_CONFIG_DIR=" + filepath.Join(dir, "config"),
 	}
 	file := filepath.Join(dir, "env")
-	text := "export " + strings.Join(vars, "\nexport ") + "\nexport URL=$(kubectl get sandboxrunner web -o jsonpath='{.status.dataPlane.url}')\n"
+	text := "export " + strings.Join(vars, "\nexport ") + "\nexport PATH=" + programs + "$PATH" +
+		"\nexport URL=$(kubectl get sandboxrunner web -o jsonpath='{.status.dataPlane.url}')\n"
+	vars = append(vars, "PATH="+programs+os.Getenv("PATH"))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	env := append(os.Environ(), vars...)
 	return &scene{
-		say: say, stack: stack, file: file,
-		admin: shell{say, examples, append(os.Environ(), "ADMIN="+stack.Kubeconfig("kcp-admin"), "PATH="+stack.Tools()+":"+os.Getenv("PATH"))},
-		alice: shell{say, project, append(env, "EXAMPLES="+examples)},
+		say: say, stack: stack, file: file, project: project,
+		checkout: shell{say, filepath.Dir(examples), append(os.Environ(), "BINDIR="+bin)},
+		admin:    shell{say, examples, append(os.Environ(), "ADMIN="+stack.Kubeconfig("kcp-admin"), "PATH="+stack.Tools()+":"+os.Getenv("PATH"))},
+		alice:    shell{say, project, append(env, "EXAMPLES="+examples)},
 	}, nil
 }
 
@@ -148,7 +163,46 @@ func (s *scene) await(lines <-chan string, text string) error {
 
 func (s *scene) preview(ctx context.Context) error {
 	s.say.chapter("She opens the preview")
-	return s.alice.run(ctx, "curl -fsS -H @$AUTH $URL/proxy/ | grep -E '<h1>|process'")
+	s.say.note("a link, good for a minute, leads to a host name of the sandbox's own; curl does here what a browser does with it")
+	for _, command := range []string{
+		"curl -fsS -X POST -H @$AUTH $URL/proxy-url | jq -r .url > ../link",
+		"curl -fsSL -c ../cookies \"$(cat ../link)\" | grep -E '<h1>|process'",
+	} {
+		if err := s.alice.run(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show opens the preview in the person's browser, if there is a person and a browser.
+func (s *scene) show(ctx context.Context) error {
+	program, err := browserOf(runtime.GOOS, os.Getenv)
+	if err != nil || !s.say.terminal {
+		return nil // without a browser the next commands say how to open it
+	}
+	s.say.chapter("The preview opens in your browser")
+	s.say.note("it warns of the certificate until it trusts the demo's CA: `sandbar trust --browsers` shows how, and how to take that back")
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.alice.run(ctx, program+" \"$(sandbar open web --print)\""); err != nil {
+		s.say.note("no browser could be started: %v", err)
+	}
+	return nil
+}
+
+// browserOf is the program that opens an address in the person's browser. A person has one where
+// there is a display.
+func browserOf(goos string, env func(string) string) (string, error) {
+	program := "xdg-open"
+	switch {
+	case goos == "darwin":
+		program = "open"
+	case env("DISPLAY") == "" && env("WAYLAND_DISPLAY") == "":
+		return "", errors.New("there is no display")
+	}
+	_, err := exec.LookPath(program)
+	return program, err
 }
 
 func (s *scene) edit(ctx context.Context) error {
@@ -173,15 +227,33 @@ func (s *scene) restart(ctx context.Context) error {
 	return s.alice.insist(ctx, "curl -fsS -H @$AUTH $URL/proxy/version")
 }
 
+// commandLine installs sandbar for the demo, and has it trust the data plane.
+func (s *scene) commandLine(ctx context.Context) error {
+	s.say.chapter("She installs the command line, which does all of that")
+	if err := s.checkout.run(ctx, "make -s install BINDIR=$BINDIR"); err != nil {
+		return err
+	}
+	for _, command := range []string{
+		"sandbar trust --yes", "sandbar logs web --tail 2", "kubectl sandbar exec web -- node --version",
+	} {
+		if err := s.alice.run(ctx, command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *scene) next(stack string, took time.Duration) {
 	s.say.chapter("Your turn")
 	s.say.note("everything is still running; it took %v", took.Round(time.Second))
 	fmt.Fprintf(s.say.out, "\n  Three commands to try next:\n")
 	s.say.command("source " + s.file)
-	s.say.command("curl -N -H @$AUTH \"$URL/log?follow=true\"")
-	if stack == "dev" {
-		s.say.command("make down")
-	} else {
-		s.say.command("make down STACK=" + stack)
+	s.say.command("sandbar open web      # what it serves, in your browser (sandbar trust --browsers shows how it trusts the demo's CA)")
+	s.say.command("sandbar dev web " + s.project + "      # edit a file there and look again")
+	s.say.note("`make install` puts sandbar on your own PATH; a project of yours: sandbar dev NAME DIR --create")
+	down := "make down"
+	if stack != "dev" {
+		down += " STACK=" + stack
 	}
+	s.say.note("%s ends all of it", down)
 }

@@ -22,7 +22,7 @@ import (
 
 // ProviderOptions says how the provider runs.
 type ProviderOptions struct {
-	// Verbosity of the provider's log, 0 to 10.
+	// Verbosity of the provider's log, 0 to 7.
 	Verbosity int
 	// Log receives what is being done, a line each. Defaults to nothing.
 	Log io.Writer
@@ -97,6 +97,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"run",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-controllers.kubeconfig"),
+		"--serve-kcp-kubeconfig", filepath.Join(p.Dir, "kcp-serve.kubeconfig"),
 		"--serve-runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
 		"--listen-address", "127.0.0.1:" + ports[0],
 		"--tls-cert-file", certs.cert, "--tls-key-file", certs.key,
@@ -104,7 +105,6 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"--audit-log", p.AuditLog(),
 		"--controllers-metrics-address", p.metrics[1],
 		"--controllers-probe-address", "127.0.0.1:" + ports[3],
-		"--leader-elect=false",
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
 	}
 	if err := p.build(ctx); err != nil {
@@ -156,11 +156,11 @@ func (p *Provider) InitArgs() []string {
 		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
 		"--workspace", p.Workspace,
 		"--dataplane-url", p.URL, "--dataplane-ca-file", p.CAFile,
-		// Browsers take every *.localhost for this machine and for a site of its own.
-		"--preview-domain", strings.TrimPrefix(p.URL, "https://"),
+		"--preview-domain", strings.Replace(strings.TrimPrefix(p.URL, "https://"), "localhost", previewHost, 1),
 		"--image", "runner=localhost/sandbar/runner:dev",
 		"--image", "node=localhost/sandbar/toolchain-node:dev",
 		"--image", "python=localhost/sandbar/toolchain-python:dev",
+		"--image", "go=localhost/sandbar/toolchain-go:dev",
 		"--image", "redis=localhost/sandbar/redis:dev",
 		"--image", "postgres=localhost/sandbar/postgres:dev",
 		"--image", "webAppWeb=localhost/sandbar/web-app-web:dev",

@@ -6,10 +6,14 @@ package local
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // Replica is a data plane beside the provider's own, as another replica of serve would be.
@@ -24,7 +28,16 @@ type Replica struct {
 // StartReplica starts sandbar-provider serve with further arguments and waits until it is ready.
 // With "--insecure" among them it serves plain HTTP. There is one at a time.
 func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, error) {
-	const name = "replica"
+	return p.StartReplicaAs(ctx, "replica", args...)
+}
+
+// StartReplicaAs is StartReplica for one of several, each with a name of its own.
+func (p *Provider) StartReplicaAs(ctx context.Context, name string, args ...string) (*Replica, error) {
+	return p.StartReplicaOf(ctx, p.binary(), name, args...)
+}
+
+// StartReplicaOf is StartReplicaAs with another build of the provider, given by its path.
+func (p *Provider) StartReplicaOf(ctx context.Context, binary, name string, args ...string) (*Replica, error) {
 	if err := p.Stack.stop(name); err != nil {
 		return nil, err
 	}
@@ -40,9 +53,9 @@ func (p *Provider) StartReplica(ctx context.Context, args ...string) (*Replica, 
 	if slices.Contains(args, "--insecure") {
 		r.URL = "http://127.0.0.1:" + port
 	}
-	r.process, err = p.start(ctx, name, r.URL, p.binary(), append([]string{
+	r.process, err = p.start(ctx, name, r.URL, binary, append([]string{
 		"serve",
-		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
+		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp-serve.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
 		"--listen-address", "127.0.0.1:" + port, "--dataplane-metrics-address", r.metrics,
 		"--tls-cert-file", p.certs.cert, "--tls-key-file", p.certs.key,
@@ -63,6 +76,21 @@ func freePort(ctx context.Context) (string, error) {
 
 // PID is the process id of the replica.
 func (r *Replica) PID() int { return r.process.cmd.Process.Pid }
+
+// Ready returns the code that the probe of the replica answers, and what it says.
+func (r *Replica) Ready(ctx context.Context) (code int, says string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.metrics+"/readyz", nil)
+	if err != nil {
+		return 0, "", err
+	}
+	res, err := (&http.Client{Timeout: 5 * time.Second}).Do(req)
+	if err != nil {
+		return 0, "", fmt.Errorf("asking the replica's probe: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 4096)) //nolint:forbidigo // 4096
+	return res.StatusCode, strings.TrimSpace(string(body)), err
+}
 
 // Live is what lives in the memory of the replica after a collection, in bytes: heap and stacks.
 func (r *Replica) Live(ctx context.Context) (float64, error) { return live(ctx, r.metrics) }

@@ -32,6 +32,10 @@ const SuspendedField = "boolean | default=false"
 // LifecycleField is the field of every kind's spec that is Sandbar's own (sandbarv1alpha1.Lifecycle).
 const LifecycleField = "lifecycle"
 
+// RevisionField is the field of a kro instance's spec that says which revision of the graph it is
+// composed with. A tenant who could write it would choose among them.
+const RevisionField = "sandbarRevision"
+
 // StatusVerb is the verb that only the instance's own status may answer.
 const StatusVerb = "status"
 
@@ -64,9 +68,13 @@ func Check(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 		return problems
 	}
 	problems = append(problems, checkSchema(schema)...)
+	problems = append(problems, checkResources(spec.Graph.Raw)...)
 	problems = append(problems, checkDataPlane(&spec.DataPlane, schema.Status)...)
 	problems = append(problems, checkDevelopment(spec, schema)...)
 	problems = append(problems, checkPodTemplate(spec, schema)...)
+	problems = append(problems, checkImageChoice(spec, schema)...)
+	problems = append(problems, checkControlAuth(spec)...)
+	problems = append(problems, checkPodLabels(spec)...)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
 	return problems
 }
@@ -108,8 +116,10 @@ func checkSchema(schema *graphSchema) []Problem {
 	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
 		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
 	}
-	if _, ok := schema.Spec[LifecycleField]; ok {
-		add("spec."+LifecycleField, "is Sandbar's, for every kind; give the field another name")
+	for _, name := range []string{LifecycleField, RevisionField} {
+		if _, ok := schema.Spec[name]; ok {
+			add("spec."+name, "is Sandbar's, for every kind; give the field another name")
+		}
 	}
 	for _, name := range reservedStatusFields {
 		if _, ok := schema.Status[name]; ok {

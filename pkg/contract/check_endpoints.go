@@ -79,7 +79,7 @@ func checkEndpoint(e located, status map[string]any) []Problem {
 	case e.PodRef != "":
 		return append(problems, checkPodEndpoint(e, status)...)
 	default:
-		return append(problems, checkStatusEndpoint(e)...)
+		return append(problems, checkFromEndpoint(e)...)
 	}
 }
 
@@ -120,19 +120,23 @@ func checkServiceEndpoint(e located, status map[string]any) []Problem {
 	return problems
 }
 
-func checkStatusEndpoint(e located) []Problem {
+func checkFromEndpoint(e located) []Problem {
 	problems := unwanted(e, "from", map[string]bool{
 		"port": e.Port != "", "upstreamPath": e.UpstreamPath != "", "upgrade": e.Upgrade, "stream": e.Stream,
 		"podSubresource": e.PodSubresource != "", "container": e.Container != "",
 	})
-	if e.From != FromInstanceStatus {
-		problems = append(problems, Problem{e.field + ".from", "must be " + FromInstanceStatus})
-	}
-	for _, method := range e.Methods {
-		if method != "GET" && method != "HEAD" {
+	switch e.From {
+	case FromInstanceStatus:
+		if slices.ContainsFunc(e.Methods, func(m string) bool { return m != "GET" && m != "HEAD" }) {
 			problems = append(problems, Problem{e.field + ".methods", "the status can only be read: GET"})
-			break
 		}
+	case FromPassword:
+		// A right to get everything is one to look, and must not open a database.
+		if !slices.Equal(e.Methods, []string{"POST"}) {
+			problems = append(problems, Problem{e.field + ".methods", "must be [POST], for which kcp is asked for create: who may only get must not have a password"})
+		}
+	default:
+		problems = append(problems, Problem{e.field + ".from", "must be " + FromInstanceStatus + " or " + FromPassword})
 	}
 	return problems
 }

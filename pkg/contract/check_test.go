@@ -63,6 +63,11 @@ func editGraph(spec *sandbarv1alpha1.TemplateSpec, edit func(schema map[string]a
 	spec.Graph.Raw, _ = json.Marshal(graph)
 }
 
+// resources gives the good graph resources.
+func resources(spec *sandbarv1alpha1.TemplateSpec, list string) {
+	spec.Graph.Raw = []byte(strings.Replace(string(spec.Graph.Raw), `"resources": []`, `"resources": `+list, 1))
+}
+
 func endpoint(verb string, edit func(*sandbarv1alpha1.Endpoint)) func(*sandbarv1alpha1.TemplateSpec) {
 	return func(spec *sandbarv1alpha1.TemplateSpec) {
 		e := spec.DataPlane.Endpoints[verb]
@@ -94,6 +99,43 @@ var unsound = map[string]struct {
 		edit: func(s *sandbarv1alpha1.TemplateSpec) { s.Graph.Raw = []byte(`{"resources":[]}`) },
 		want: []string{"spec.graph.schema: is missing; it names the kind and its fields"},
 	},
+	"proofs and no token": {
+		edit: func(s *sandbarv1alpha1.TemplateSpec) {
+			s.DataPlane.ControlAuth, s.DataPlane.TokenSecretRef = "Proof", ""
+		},
+		want: []string{"spec.dataPlane.controlAuth: needs tokenSecretRef: a proof is one of having the token"},
+	},
+	"proofs that no pod takes": {
+		edit: func(s *sandbarv1alpha1.TemplateSpec) { s.DataPlane.ControlAuth = "Proof" },
+		want: []string{"spec.dataPlane.controlAuth: needs a container with the variable SANDBAR_POD_UID from fieldRef metadata.uid: pods without it get the token itself"},
+	},
+	"proofs that a pod takes": {
+		edit: func(s *sandbarv1alpha1.TemplateSpec) {
+			s.DataPlane.ControlAuth = "Proof"
+			resources(s, `[{"id": "a", "template": {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"env": [{"name": "SANDBAR_POD_UID"}]}]}}}]`)
+		},
+	},
+	"another way to show the token": {
+		edit: func(s *sandbarv1alpha1.TemplateSpec) { s.DataPlane.ControlAuth = "Basic" },
+		want: []string{`spec.dataPlane.controlAuth: must be Token or Proof, not "Basic"`},
+	},
+	"pods behind a Service without the label": {
+		edit: func(s *sandbarv1alpha1.TemplateSpec) {
+			resources(s, `[
+				{"id": "web", "template": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"metadata": {"labels": {"app": "web", "tier": "x"}}}}}},
+				{"id": "lone", "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"app": "web"}}}},
+				{"id": "worker", "template": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"metadata": {"labels": {"app": "worker"}}}}}},
+				{"id": "labelled", "template": {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"template": {"metadata": {"labels": {"app": "web", "sandbar.dev/instance-uid": "${x}"}}}}}},
+				{"id": "unknown", "template": {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"metadata": {"labels": "${y}"}}}}},
+				{"id": "svc", "template": {"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"app": "web"}}}},
+				{"id": "external", "template": {"apiVersion": "v1", "kind": "Service", "spec": {}}},
+				{"id": "ref", "externalRef": {"apiVersion": "v1", "kind": "ConfigMap"}}]`)
+		},
+		want: []string{
+			`spec.graph.resources[0].template.spec.template.metadata.labels: must have sandbar.dev/instance-uid: ${schema.metadata.labels["sandbar.dev/instance-uid"]}, since the Service "svc" leads to these pods: the data plane dials no others`,
+			`spec.graph.resources[1].template.metadata.labels: must have sandbar.dev/instance-uid: ${schema.metadata.labels["sandbar.dev/instance-uid"]}, since the Service "svc" leads to these pods: the data plane dials no others`,
+		},
+	},
 	"another group": {
 		edit: schemaField("group", "example.com"),
 		want: []string{`spec.graph.schema.group: must be sandbar.dev, not "example.com": the export offers no other group`},
@@ -120,6 +162,10 @@ var unsound = map[string]struct {
 	"a lifecycle of the graph's own": {
 		edit: schemaField("spec", map[string]any{"suspended": "boolean | default=false", "lifecycle": map[string]any{"ttl": "string"}}),
 		want: []string{"spec.graph.schema.spec.lifecycle: is Sandbar's, for every kind; give the field another name"},
+	},
+	"a revision of the graph's own": {
+		edit: schemaField("spec", map[string]any{"suspended": "boolean | default=false", "sandbarRevision": "string"}),
+		want: []string{"spec.graph.schema.spec.sandbarRevision: is Sandbar's, for every kind; give the field another name"},
 	},
 	"suspended has another default": {
 		edit: schemaField("spec", map[string]any{"suspended": "boolean | default=true"}),

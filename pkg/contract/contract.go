@@ -17,8 +17,13 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
-// FromInstanceStatus is the only value of an endpoint's from.
-const FromInstanceStatus = "instanceStatus"
+// What an endpoint without the runtime answers: the values of its from.
+const (
+	// FromInstanceStatus is the status of the tenant's object.
+	FromInstanceStatus = "instanceStatus"
+	// FromPassword is the password that the provider has made for what the graph runs.
+	FromPassword = "password"
+)
 
 const (
 	// ProxyVerb is the verb that leads to what the tenant runs.
@@ -26,6 +31,8 @@ const (
 	// ProxyURLVerb gives out links that open in a browser what ProxyVerb leads to. Every kind
 	// with a preview has it; no Template declares it.
 	ProxyURLVerb = "proxy-url"
+	// LogVerb answers what an instance prints; of one that is suspended, what was kept of it.
+	LogVerb = "log"
 	// RenewVerb uses the instance and moves its shutdown time. Every kind has it; no Template
 	// declares it.
 	RenewVerb = "renew"
@@ -79,6 +86,15 @@ func Find(dp *sandbarv1alpha1.DataPlane, component, verb string) (sandbarv1alpha
 func Preview(dp *sandbarv1alpha1.DataPlane, component string) (sandbarv1alpha1.Endpoint, bool) {
 	e, ok := Find(dp, component, ProxyVerb)
 	return e, ok && (e.ServiceRef != "" || AnyPort(&e))
+}
+
+// InForce is the contract of a Template that counts: that of the last generation that was accepted. A
+// Template that has just been applied, or is refused, must not change what instances are asked for.
+func InForce(t *sandbarv1alpha1.Template) *sandbarv1alpha1.DataPlane {
+	if t.Status.DataPlane != nil {
+		return t.Status.DataPlane.DeepCopy()
+	}
+	return Complete(&t.Spec)
 }
 
 // Verbs lists all verbs, sorted; those of a component as "components/<component>/<verb>".
@@ -156,4 +172,25 @@ func Resolve(runtimeInstance map[string]any, path string) (Ref, error) {
 		return Ref{}, fmt.Errorf("%w: %s has no name or no namespace yet", ErrNotReady, path)
 	}
 	return Ref{Namespace: namespace, Name: name}, nil
+}
+
+// GivesPassword reports whether an endpoint answers the instance's password.
+func GivesPassword(dp *sandbarv1alpha1.DataPlane) bool {
+	gives := func(endpoints map[string]sandbarv1alpha1.Endpoint) bool {
+		for _, e := range endpoints {
+			if e.From == FromPassword {
+				return true
+			}
+		}
+		return false
+	}
+	if gives(dp.Endpoints) {
+		return true
+	}
+	for _, component := range dp.Components {
+		if gives(component.Endpoints) {
+			return true
+		}
+	}
+	return false
 }

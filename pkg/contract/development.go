@@ -40,7 +40,9 @@ func Complete(spec *sandbarv1alpha1.TemplateSpec) *sandbarv1alpha1.DataPlane {
 		return dp
 	}
 	if dp.TokenSecretRef == "" {
+		// Then the token is for runners alone, and they take proofs.
 		dp.TokenSecretRef = developmentPrefix + ControlSecretField
+		dp.ControlAuth = sandbarv1alpha1.ControlAuthProof
 	}
 	if dp.Components == nil {
 		dp.Components = map[string]sandbarv1alpha1.Component{}

@@ -29,11 +29,12 @@ var newline = []byte("\n")
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
 
-// conn is a connection to an endpoint of one host.
+// conn is a connection to a peer behind one host.
 type conn struct {
 	net.Conn
-	transport      *Transport
-	host, endpoint string
+	transport *Transport
+	host      string
+	peer      Peer
 	// raw looks at the connection without reading from it; nil for what is no TCP, as in tests.
 	raw syscall.RawConn
 	// encrypted is set when what raw sees is not yet what Read gives.
@@ -54,8 +55,8 @@ type conn struct {
 	overrun bool
 }
 
-func newConn(t *Transport, nc net.Conn, host, endpoint string) *conn {
-	c := &conn{Conn: nc, transport: t, host: host, endpoint: endpoint}
+func newConn(t *Transport, nc net.Conn, host string, peer Peer) *conn {
+	c := &conn{Conn: nc, transport: t, host: host, peer: peer}
 	under := nc
 	if wrapped, ok := nc.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
 		under, c.encrypted = wrapped.NetConn(), true

@@ -19,13 +19,13 @@ type pool struct {
 
 // take returns a connection that can carry a request, the one that was used last; nil if there is
 // none. What it finds unusable it closes.
-func (p *pool) take(t *Transport, host string) *conn {
+func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
 		if c == nil {
 			return nil
 		}
-		if t.Upstream.Serves(host, c.endpoint) && c.quiet() {
+		if c.peer.Serves() && c.quiet() {
 			return c
 		}
 		_ = c.Close()

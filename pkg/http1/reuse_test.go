@@ -10,7 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,10 +155,67 @@ func TestAnEndpointThatServesNoMoreLosesItsConnections(t *testing.T) {
 
 type moved struct {
 	*pod
+	plain
 	serves bool
 }
 
-func (m *moved) Serves(string, string) bool { return m.serves }
+func (m *moved) Dial(ctx context.Context, host string) (net.Conn, Peer, error) {
+	c, _, err := m.pod.Dial(ctx, host)
+	return c, m, err
+}
+
+func (m *moved) Serves() bool { return m.serves }
+
+// named adds a line that has the number of its connection and of the request on it.
+type named struct {
+	*pod
+	plain
+	conn, requests int
+}
+
+func (n *named) Dial(ctx context.Context, host string) (net.Conn, Peer, error) {
+	n.conn++
+	c, _, err := n.pod.Dial(ctx, host)
+	return c, &named{conn: n.conn}, err
+}
+
+func (n *named) AppendHeader(head []byte, req *http.Request) []byte {
+	n.requests++
+	return fmt.Appendf(head, "X-Connection: %d %d %s\r\n", n.conn, n.requests, req.Method)
+}
+
+// The header that identifies the caller to a pod depends on the connection, and a request that is sent again goes over
+// another one.
+func TestAPeerAddsToTheHeaderOfEachRequestOnItsConnection(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	p := newPod(t, func(n int, c *net.TCPConn, in *bufio.Reader) {
+		for i := 0; ; i++ {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			seen = append(seen, strings.Join(req.Header["X-Connection"], ","))
+			mu.Unlock()
+			if n == 0 && i == 1 {
+				return // without an answer: it is sent again
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+		}
+	})
+	tr := newTransport(t, &named{pod: p})
+	for range 3 {
+		if _, _, err := ask(t, tr, request(t, "GET", nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"1 1 GET", "1 2 GET", "2 1 GET", "2 2 GET"}; !slices.Equal(seen, want) {
+		t.Errorf("the pod was told %q, want %q", seen, want)
+	}
+}
 
 func TestAConnectionServesOneHost(t *testing.T) {
 	p := newPod(t, answers("HTTP/1.1 204 No Content\r\n\r\n"))
@@ -176,7 +235,7 @@ func TestAConnectionServesOneHost(t *testing.T) {
 // piped dials pipes, which have no sockets and fit into a bubble of synctest.
 type piped struct{ answer string }
 
-func (p piped) Dial(context.Context, string) (net.Conn, string, error) {
+func (p piped) Dial(context.Context, string) (net.Conn, Peer, error) {
 	near, far := net.Pipe()
 	go func() {
 		in := bufio.NewReader(far)
@@ -188,10 +247,8 @@ func (p piped) Dial(context.Context, string) (net.Conn, string, error) {
 			_, _ = io.WriteString(far, p.answer)
 		}
 	}()
-	return near, "", nil
+	return near, plain{}, nil
 }
-
-func (piped) Serves(string, string) bool { return true }
 
 func TestIdleConnectionsAreBoundedInTimeAndNumber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

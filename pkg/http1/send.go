@@ -31,7 +31,7 @@ const maxPooledHead = 16 << 10
 // send writes the request's header, and starts to send its body if it has one.
 func (b *body) send(req *http.Request) error {
 	buf, _ := heads.Get().(*[]byte)
-	head, err := appendHead((*buf)[:0], req)
+	head, err := b.conn.appendHead((*buf)[:0], req)
 	if err == nil {
 		if _, failed := b.conn.Conn.Write(head); failed != nil {
 			err = ErrClosed
@@ -54,7 +54,7 @@ func (b *body) send(req *http.Request) error {
 
 // appendHead writes the request line and the header. A value that could end its line is refused,
 // whoever let it come this far: the rest of it would be headers, or a request, of their own.
-func appendHead(b []byte, req *http.Request) ([]byte, error) {
+func (c *conn) appendHead(b []byte, req *http.Request) ([]byte, error) {
 	uri := req.URL.RequestURI()
 	if !httpguts.ValidHeaderFieldName(req.Method) || !validTarget(uri) || !validTarget(req.Host) {
 		return b, ErrRequest
@@ -81,7 +81,7 @@ func appendHead(b []byte, req *http.Request) ([]byte, error) {
 	if req.Close && len(req.Header["Connection"]) == 0 {
 		b = append(b, "Connection: close\r\n"...)
 	}
-	return append(appendLength(b, req), "\r\n"...), nil
+	return append(c.peer.AppendHeader(appendLength(b, req), req), "\r\n"...), nil
 }
 
 // appendLength states the length of the body, in one way.

@@ -319,5 +319,4 @@ func TestExpectContinue(t *testing.T) {
 
 type dialer func() net.Conn
 
-func (d dialer) Dial(context.Context, string) (net.Conn, string, error) { return d(), "", nil }
-func (dialer) Serves(string, string) bool                               { return true }
+func (d dialer) Dial(context.Context, string) (net.Conn, Peer, error) { return d(), plain{}, nil }

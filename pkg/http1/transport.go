@@ -45,11 +45,18 @@ var (
 // Upstream says what stands behind the hosts of requests. Hosts are keys of the caller's; nothing
 // looks them up.
 type Upstream interface {
-	// Dial makes a connection for a host and names the endpoint to which it leads.
-	Dial(ctx context.Context, host string) (conn net.Conn, endpoint string, err error)
-	// Serves tells whether an endpoint still stands behind a host, so that a connection which
-	// was made to it may be used again.
-	Serves(host, endpoint string) bool
+	// Dial makes a connection for a host and says what it leads to.
+	Dial(ctx context.Context, host string) (net.Conn, Peer, error)
+}
+
+// Peer is what one connection leads to.
+type Peer interface {
+	// Serves reports whether the peer still stands behind the host that it was dialled for, so
+	// that its connection may be used again.
+	Serves() bool
+	// AppendHeader appends to the header of a request that is about to be sent what is the
+	// connection's own to say: whole lines, or nothing.
+	AppendHeader(head []byte, req *http.Request) []byte
 }
 
 // Transport is an http.RoundTripper. Its fields must not change once it is used.
@@ -97,15 +104,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) connect(req *http.Request, kept bool) (*conn, error) {
 	host := req.URL.Host
 	if kept && !req.Close {
-		if c := t.pool.take(t, host); c != nil {
+		if c := t.pool.take(host); c != nil {
 			return c, nil
 		}
 	}
-	nc, endpoint, err := t.Upstream.Dial(req.Context(), host)
+	nc, peer, err := t.Upstream.Dial(req.Context(), host)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}
-	c := newConn(t, nc, host, endpoint)
+	c := newConn(t, nc, host, peer)
 	if len(req.Header["Upgrade"]) > 0 {
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
 			trace.GotConn(httptrace.GotConnInfo{Conn: nc})

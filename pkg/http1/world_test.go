@@ -73,13 +73,17 @@ func (p *pod) dialled() int {
 	return len(p.conns)
 }
 
-// Dial and Serves make a pod an Upstream.
-func (p *pod) Dial(ctx context.Context, _ string) (net.Conn, string, error) {
+// Dial makes a pod an Upstream.
+func (p *pod) Dial(ctx context.Context, _ string) (net.Conn, Peer, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", p.Addr().String())
-	return c, "endpoint", err
+	return c, plain{}, err
 }
 
-func (p *pod) Serves(string, string) bool { return true }
+// plain is a Peer that serves for ever and says nothing of its own.
+type plain struct{}
+
+func (plain) Serves() bool                                     { return true }
+func (plain) AppendHeader(head []byte, _ *http.Request) []byte { return head }
 
 func newTransport(t *testing.T, u Upstream) *Transport {
 	t.Helper()

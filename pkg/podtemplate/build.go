@@ -5,11 +5,13 @@ package podtemplate
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
@@ -50,8 +52,12 @@ type Rules struct {
 	Labels map[string]string
 	// RuntimeClassName is that of sandboxes; empty means the cluster's default.
 	RuntimeClassName string
+	// PodSecurity is the level that the placement enforces.
+	PodSecurity string
 	// LabelPrefixes and AnnotationPrefixes are what a tenant's keys may begin with.
 	LabelPrefixes, AnnotationPrefixes []string
+	// Bounds are how much the pod may ask for.
+	Bounds Bounds
 }
 
 // Base is the pod template that a Template offers. It is the operator's: what it says of
@@ -65,6 +71,11 @@ type Base struct {
 type Pod struct {
 	Template             corev1.PodTemplateSpec
 	VolumeClaimTemplates []sandbarv1alpha1.VolumeClaimTemplate
+
+	// sized are the indices of the volumes whose size was filled in.
+	sized []int
+	// grouped is set if the group was filled in beside a user that the tenant names.
+	grouped bool
 }
 
 // NewSource reads what a tenant wrote. The API server has checked it against Schema.
@@ -156,7 +167,7 @@ func (p *Pod) patch(patch *runtime.RawExtension) error {
 	if err != nil {
 		return fmt.Errorf("encoding the pod template: %w", err)
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, patch.Raw, corev1.PodTemplateSpec{})
+	after, err := merge(before, patch.Raw)
 	if err != nil {
 		return refuse("patch: does not apply to the pod template: %v", err)
 	}
@@ -170,6 +181,17 @@ func (p *Pod) patch(patch *runtime.RawExtension) error {
 		return refuse("patch: does not leave a pod template: %v", err)
 	}
 	return nil
+}
+
+// merge applies a patch. The attack: a list's entry whose key is a map, {"containers": [{"name": {}}]},
+// panics in the library, and a schema does not see into a patch.
+func merge(before, patch []byte) (after []byte, err error) {
+	defer func() {
+		if recover() != nil {
+			after, err = nil, errors.New("an entry of a list is named by something that is no text")
+		}
+	}()
+	return strategicpatch.StrategicMergePatch(before, patch, corev1.PodTemplateSpec{})
 }
 
 // Fields are the pod and its volumes as a graph takes them: template and volumeClaimTemplates,
@@ -233,10 +255,14 @@ func claimFields(v *sandbarv1alpha1.VolumeClaimTemplate, labels map[string]strin
 	}
 }
 
+// sampleName is the name of every sample. A generated one would stand in the API server's refusal, and
+// make it another refusal each time.
+const sampleName = "sandbar-check"
+
 // Sample is a pod as the template's StatefulSet would make it, to ask the API server about.
 func (p *Pod) Sample(namespace string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: *p.Template.ObjectMeta.DeepCopy(), Spec: *p.Template.Spec.DeepCopy()}
-	pod.Namespace, pod.GenerateName = namespace, "sandbar-check-"
+	pod.Namespace, pod.Name = namespace, sampleName
 	for _, v := range p.VolumeClaimTemplates {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
 			Name: v.Metadata.Name,
@@ -246,17 +272,6 @@ func (p *Pod) Sample(namespace string) *corev1.Pod {
 		})
 	}
 	return pod
-}
-
-// WithoutDemands makes a pod ask for nothing, so that no quota counts it.
-func WithoutDemands(pod *corev1.Pod) {
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range containers {
-			demands := &containers[i].Resources
-			demands.Requests = corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}}
-			demands.Limits = demands.Requests.DeepCopy()
-		}
-	}
 }
 
 func (p *Pod) force(rules Rules) {
@@ -271,7 +286,30 @@ func (p *Pod) force(rules Rules) {
 	if spec.RuntimeClassName == nil && rules.RuntimeClassName != "" {
 		spec.RuntimeClassName = &rules.RuntimeClassName
 	}
-	secure(spec)
+	p.grouped = secure(spec)
+	p.sized = fillSizes(spec, &rules.Bounds)
+}
+
+// Completes reports whether former, what Fields gave for a pod before, is this pod but for the
+// sizes of volumes and the group that were filled in since. It need not be replaced for them: they are
+// bounds for its next start.
+func (p *Pod) Completes(former map[string]any) (bool, error) {
+	for _, without := range []struct{ sizes, group bool }{{true, false}, {false, p.grouped}, {true, p.grouped}} {
+		before := &Pod{Template: *p.Template.DeepCopy(), VolumeClaimTemplates: p.VolumeClaimTemplates}
+		if without.sizes {
+			for _, i := range p.sized {
+				before.Template.Spec.Volumes[i].EmptyDir.SizeLimit = nil
+			}
+		}
+		if without.group {
+			before.Template.Spec.SecurityContext.RunAsGroup = nil
+		}
+		fields, err := before.Fields()
+		if err != nil || equality.Semantic.DeepEqual(fields, former) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

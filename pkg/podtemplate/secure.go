@@ -10,8 +10,9 @@ import corev1 "k8s.io/api/core/v1"
 const defaultUser int64 = 1000
 
 // secure fills in what is left out of the security contexts, so that an ordinary pod passes the
-// pod security level restricted. What is written stays: the namespace's level judges it.
-func secure(spec *corev1.PodSpec) {
+// pod security level restricted. What is written stays: the namespace's level judges it. It reports
+// whether it has given a user that the tenant names a group.
+func secure(spec *corev1.PodSpec) (grouped bool) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
@@ -22,11 +23,15 @@ func secure(spec *corev1.PodSpec) {
 	if pod.RunAsNonRoot == nil {
 		pod.RunAsNonRoot = new(true)
 	}
-	if pod.RunAsUser == nil && *pod.RunAsNonRoot {
+	named := pod.RunAsUser != nil
+	if !named && *pod.RunAsNonRoot {
 		pod.RunAsUser = new(defaultUser)
-		if pod.RunAsGroup == nil {
-			pod.RunAsGroup = new(defaultUser)
-		}
+	}
+	// A user without a group gets the image's or, where the image knows no such user, group 0, which
+	// may write what images keep for arbitrary users.
+	if pod.RunAsGroup == nil && pod.RunAsUser != nil && *pod.RunAsUser != 0 {
+		pod.RunAsGroup = new(*pod.RunAsUser)
+		grouped = named
 	}
 	if pod.FSGroup == nil {
 		pod.FSGroup = new(defaultUser)
@@ -40,6 +45,7 @@ func secure(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
 		secureContainer(&spec.Containers[i])
 	}
+	return grouped
 }
 
 func secureContainer(container *corev1.Container) {

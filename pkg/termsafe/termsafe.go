@@ -11,6 +11,7 @@ package termsafe
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -25,6 +26,14 @@ const maxColour = 64
 func String(s string) string {
 	return string(appendText(nil, []byte(s), false))
 }
+
+// Line is String for what has to stay on one line, a file's name for example: line feeds and tabs are
+// shown as well.
+func Line(s string) string {
+	return oneLine.Replace(String(s))
+}
+
+var oneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", `\r`)
 
 // Append appends text to dst. Line feeds and tabs stay, a carriage return before a line feed
 // goes, colours stay and end with the line, or with the text.

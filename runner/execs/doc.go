@@ -9,7 +9,8 @@
 // A [Manager] starts commands and keeps a [Session] for each: its process, its
 // input, and its newest output in a bounded ring with offsets. One client at a time
 // is attached; one that attaches later takes its place, because a server notices
-// last of all that a connection is dead.
+// last of all that a connection is dead. Commands are listed, and who is not attached can
+// signal one, stop it and wait for its end.
 //
 // While a client is attached nothing is dropped: the command waits when the client
 // is slow, as it would for a pipe. While none is, the command goes on, the ring

@@ -4,6 +4,7 @@
 package execs
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,8 +80,19 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%d commands run; that is the limit", e.Limit)
 }
 
-// StartError says that a command could not be started.
-type StartError struct{ Err error }
+// What a shell exits with for a command that could not be started, and what programs exit with that
+// run others and fail themselves (env, timeout).
+const (
+	CodeOurs        = 125
+	CodeNotRunnable = 126
+	CodeNotFound    = 127
+)
+
+// StartError says that a command could not be started. Code is one of the above.
+type StartError struct {
+	Err  error
+	Code int
+}
 
 func (e *StartError) Error() string { return fmt.Sprintf("starting the command: %v", e.Err) }
 func (e *StartError) Unwrap() error { return e.Err }
@@ -111,9 +124,13 @@ func New(o Options) *Manager {
 // Start starts a command. Its errors are a [*LimitError], a [*StartError] or
 // [ErrClosed].
 func (m *Manager) Start(c Command) (*Session, error) {
+	// First, because to the kernel a directory and a program that are not there are one error.
+	if _, err := os.Stat(cmp.Or(c.Dir, ".")); err != nil {
+		return nil, &StartError{Err: fmt.Errorf("its directory: %w", err), Code: CodeOurs}
+	}
 	path, err := lookPath(c.Args[0], c.Env, c.Dir)
 	if err != nil {
-		return nil, &StartError{Err: err}
+		return nil, &StartError{Err: err, Code: startCode(err)}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,12 +149,13 @@ func (m *Manager) Start(c Command) (*Session, error) {
 	if len(m.sessions) >= 2*m.options.Running {
 		m.forgetOldest()
 	}
+	asked := c.Args
 	c.Args = append([]string{path}, c.Args[1:]...)
 	s, err := startSession(m.options.Reaper, c)
 	if err != nil {
-		return nil, &StartError{Err: err}
+		return nil, &StartError{Err: err, Code: startCode(err)}
 	}
-	s.id = rand.Text()
+	s.id, s.args = rand.Text(), asked
 	s.expire = time.AfterFunc(m.options.Detached, s.End)
 	s.detached = m.options.Detached
 	m.sessions[s.id] = s
@@ -185,6 +203,30 @@ func (m *Manager) Find(id string) (*Session, error) {
 	return nil, ErrNotFound
 }
 
+// Info is what is known of a command.
+type Info struct {
+	ID       string
+	Args     []string
+	Began    time.Time
+	Terminal bool
+	// Attached tells that it has a client.
+	Attached bool
+	// Exit is how it ended; nil while it runs.
+	Exit *Exit
+}
+
+// List returns the commands that run or are remembered, the oldest first.
+func (m *Manager) List() []Info {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]Info, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		list = append(list, s.info())
+	}
+	slices.SortFunc(list, func(a, b Info) int { return cmp.Or(a.Began.Compare(b.Began), strings.Compare(a.ID, b.ID)) })
+	return list
+}
+
 // Running counts the commands that run.
 func (m *Manager) Running() int {
 	m.mu.Lock()
@@ -222,9 +264,15 @@ func lookPath(name string, env []string, dir string) (string, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(dir, name)
 		}
-		return name, executable(name)
+		if err := executable(name); err != nil {
+			return "", fmt.Errorf("%q: %w", name, bare(err))
+		}
+		return name, nil
 	}
-	var path string
+	var (
+		path   string
+		denied error
+	)
 	for _, pair := range env {
 		if value, ok := strings.CutPrefix(pair, "PATH="); ok {
 			path = value
@@ -234,12 +282,44 @@ func lookPath(name string, env []string, dir string) (string, error) {
 		if !filepath.IsAbs(place) {
 			continue // what a project has in its directory is not what its PATH means
 		}
-		if full := filepath.Join(place, name); executable(full) == nil {
+		full := filepath.Join(place, name)
+		err := executable(full)
+		if err == nil {
 			return full, nil
 		}
+		if errors.Is(err, fs.ErrPermission) && denied == nil {
+			denied = fmt.Errorf("%q: %w", full, bare(err))
+		}
+	}
+	if denied != nil {
+		return "", denied
 	}
 	return "", fmt.Errorf("%q is not in the PATH: %w", name, fs.ErrNotExist)
 }
+
+// bare is an error without the path, which is told before it.
+func bare(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// startCode is what a shell exits with for a command that could not be started.
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return CodeNotFound
+	case slices.ContainsFunc(notRunnable, func(e unix.Errno) bool { return errors.Is(err, e) }):
+		return CodeNotRunnable
+	default:
+		return CodeOurs
+	}
+}
+
+// notRunnable are the kernel's errors that are about the program.
+var notRunnable = []unix.Errno{unix.EACCES, unix.EPERM, unix.EISDIR, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.ETXTBSY, unix.E2BIG}
 
 func executable(path string) error {
 	info, err := os.Stat(path)

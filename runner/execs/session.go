@@ -44,6 +44,7 @@ type Exit struct {
 // Session is one command.
 type Session struct {
 	id       string
+	args     []string // as they were asked for
 	began    time.Time
 	detached time.Duration
 	child    *supervise.Child
@@ -57,6 +58,8 @@ type Session struct {
 	in        *os.File // nil without input
 	input     chan []byte
 	inputDone chan struct{}
+
+	ending sync.Once
 
 	done   chan struct{} // closed when exit is set
 	exit   Exit
@@ -79,6 +82,8 @@ type Client struct {
 	// how far the client is, and how many pieces came since that it has not had.
 	catchUp, at int64
 	pieces      int
+	// replaced is set when another client took its place.
+	replaced bool
 }
 
 func startSession(reaper *supervise.Reaper, c Command) (*Session, error) {
@@ -100,9 +105,6 @@ func startSession(reaper *supervise.Reaper, c Command) (*Session, error) {
 		s.closeFiles()
 		return nil, err
 	}
-	if c.Terminal && c.Size != (Size{}) {
-		_ = resize(s.terminal, c.Size)
-	}
 	go s.feed()
 	for i, f := range s.outputs {
 		stream := ringlog.Stdout
@@ -123,6 +125,9 @@ func (s *Session) open(c Command) (theirs [3]*os.File, err error) {
 			return theirs, err
 		}
 		s.terminal, s.in, s.outputs = ours, ours, []*os.File{ours}
+		if c.Size != (Size{}) {
+			_ = resize(ours, c.Size) // before the command starts, which may ask at once
+		}
 		return [3]*os.File{peer, peer, peer}, nil
 	}
 	if c.Stdin {
@@ -269,6 +274,17 @@ func (s *Session) slowClient() bool {
 // ID names the command for [Manager.Find].
 func (s *Session) ID() string { return s.id }
 
+func (s *Session) info() Info {
+	i := Info{ID: s.id, Args: s.args, Began: s.began, Terminal: s.terminal != nil}
+	if s.over() {
+		i.Exit = &s.exit
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i.Attached = s.client != nil
+	return i
+}
+
 // over tells whether the command and its output have ended.
 func (s *Session) over() bool {
 	select {
@@ -289,22 +305,56 @@ func (s *Session) Resize(size Size) {
 	}
 }
 
-// End stops the command: HUP and TERM, then KILL. It returns at the end.
+// End stops the command as Stop does, and cuts its client off. It returns at the end.
 func (s *Session) End() {
-	s.child.Signal(unix.SIGHUP)
-	s.child.Signal(unix.SIGTERM)
+	s.Stop()
+	s.cutOff()
+	<-s.done
+}
+
+// Stop has the command stopped: HUP and TERM, then KILL. An attached client gets the rest of the
+// output, and the end. It does not wait.
+func (s *Session) Stop() {
+	s.ending.Do(func() {
+		s.child.Signal(unix.SIGHUP)
+		s.child.Signal(unix.SIGTERM)
+		go func() {
+			if s.endsWithin(endGrace) {
+				return
+			}
+			s.child.Signal(unix.SIGKILL)
+			if !s.endsWithin(endGrace) {
+				s.cutOff() // a client that takes nothing must not keep it from ending
+			}
+		}()
+	})
+}
+
+func (s *Session) endsWithin(d time.Duration) bool {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-s.done:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// cutOff ends the attachment of the client, if there is one.
+func (s *Session) cutOff() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.client != nil {
 		s.client.cancel()
 	}
-	s.mu.Unlock()
-	select {
-	case <-s.done:
-	case <-time.After(endGrace):
-		s.child.Signal(unix.SIGKILL)
-		<-s.done
-	}
 }
+
+// Done is closed when the command and its output have ended; [Session.Exit] then says how.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Exit is how the command ended. It is for after [Session.Done].
+func (s *Session) Exit() Exit { return s.exit }
 
 // Attach makes the caller the command's client, from the given offset of its
 // output. Who was it before is cut off. The caller ends it with [Client.Detach].
@@ -313,6 +363,7 @@ func (s *Session) Attach(ctx context.Context, offset int64) *Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil {
+		s.client.replaced = true
 		s.client.cancel()
 	}
 	s.expire.Stop()
@@ -345,6 +396,13 @@ func (c *Client) Detach() {
 
 // Offset is the offset of the output at which the client is.
 func (c *Client) Offset() int64 { return c.reader.Offset() }
+
+// Replaced reports whether another client took this one's place.
+func (c *Client) Replaced() bool {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return c.replaced
+}
 
 // Context ends when the client is cut off, or has detached.
 func (c *Client) Context() context.Context { return c.ctx }

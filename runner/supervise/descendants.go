@@ -22,14 +22,16 @@ type proc struct {
 func (p proc) gone() bool { return p.state == 'Z' || p.state == 'X' }
 
 // descendants returns the PIDs of the live processes that descend from root,
-// nearest first, without the processes in except, what descends from them, and
+// nearest first, without the processes that spared returns, what descends from them, and
 // what is in a session that one of them leads: a process that lost its parent there
-// has become root's child, and is theirs still.
-func descendants(root int, except map[int]bool) ([]int, error) {
+// has become root's child, and is theirs still. spared is called once the process table
+// was read, so that it knows of everything in it.
+func descendants(root int, spared func() map[int]bool) ([]int, error) {
 	table, err := processes()
 	if err != nil {
 		return nil, err
 	}
+	except := spared()
 	children := make(map[int][]proc, len(table))
 	for _, p := range table {
 		children[p.parent] = append(children[p.parent], p)

@@ -6,6 +6,7 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"syscall"
@@ -188,7 +189,14 @@ func (p *osProcess) stopAll(grace time.Duration) error {
 
 // left returns the processes of the app that are still there.
 func (p *osProcess) left() ([]int, error) {
-	return descendants(os.Getpid(), p.reaper.others(p.id))
+	before := p.reaper.others(p.id)
+	return descendants(os.Getpid(), func() map[int]bool {
+		// A command that was started since is in the process table and must be spared, and so must
+		// what one has left that has ended since.
+		others := p.reaper.others(p.id)
+		maps.Copy(others, before)
+		return others
+	})
 }
 
 // signal signals the app's group in one step, which nothing can fork past, and

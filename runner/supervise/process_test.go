@@ -99,7 +99,7 @@ func realAppWith(
 		cancel()
 		<-s.done
 		reaper.Close()
-		if left, err := descendants(os.Getpid(), nil); err != nil || len(left) > 0 {
+		if left, err := descendants(os.Getpid(), func() map[int]bool { return nil }); err != nil || len(left) > 0 {
 			t.Errorf("processes %v are left (%v)", left, err)
 		}
 	})
@@ -244,4 +244,45 @@ func TestRestartsUnderLoadLoseNoExit(t *testing.T) {
 			t.Fatalf("the last exit is %+v, want one by TERM", exit)
 		}
 	}
+}
+
+// A command that is started while the app is stopped is no process of the app's. It was taken for one when
+// it appeared between the look at the commands and that at the process table.
+func TestARestartLeavesCommandsAloneThatAreJustStarted(t *testing.T) {
+	var reaper *Reaper
+	o := &output{more: make(chan struct{}, 1)}
+	s := realAppWith(t, `echo up; exec sleep 1000`, 5*time.Second, func(r *Reaper) func(*os.File, int, uint32) {
+		reaper = r
+		return o.drain
+	})
+	o.await(t, 1)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var commands sync.WaitGroup
+	for range 4 {
+		commands.Go(func() {
+			for ctx.Err() == nil {
+				command, err := reaper.Start([]string{"/bin/sh", "-c", "true"}, os.Environ(), "/", [3]*os.File{null, null, null}, false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if status := <-command.Exited(); !status.Exited() || status.ExitStatus() != 0 {
+					t.Errorf("a command ended with %v", status)
+					return
+				}
+			}
+		})
+	}
+	for range 60 {
+		if _, err := s.Restart(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	commands.Wait()
 }

@@ -51,14 +51,18 @@ type Options struct {
 	// before. fd is 1 or 2. It runs in a goroutine of its own per pipe.
 	Drain func(pipe *os.File, fd int, attempt uint32)
 	// Logger gets what the supervisor does; the app's command and output are not
-	// part of it.
+	// part of it, but for the last lines of an app that does not stay up.
 	Logger *slog.Logger
+	// LastLines returns what the app wrote last, a few short lines. Nil: they are
+	// not logged.
+	LastLines func() []string
 }
 
 // Supervisor keeps one app running.
 type Supervisor struct {
 	options  Options
 	launch   launcher
+	reaper   *Reaper // of the real command; nil in tests of the supervisor alone
 	requests chan request
 	done     chan struct{}
 
@@ -83,7 +87,7 @@ type answer struct {
 // [Supervisor.Run].
 func New(reaper *Reaper, o Options) *Supervisor {
 	s := newSupervisor(o, nil)
-	s.launch = launch(reaper, &s.options)
+	s.launch, s.reaper = launch(reaper, &s.options), reaper
 	return s
 }
 
@@ -212,8 +216,6 @@ func (s *Supervisor) start() (Started, error) {
 func (s *Supervisor) ended(status unix.WaitStatus) {
 	before := s.Status()
 	exit := describe(status, before.Attempt, time.Now())
-	s.options.Logger.Warn("the app ended", "attempt", exit.Attempt,
-		"reason", exit.Reason, "code", exit.Code, "signal", exit.Signal)
 	quickEnds := before.QuickEnds + 1
 	if exit.Time.Sub(before.StartTime) >= healthyAfter {
 		s.delay, quickEnds = backoffLeast, 0
@@ -224,7 +226,19 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 	// What it left behind would hold its port and its files against the next one.
 	err := s.process.stop(s.options.Grace)
 	s.process = nil
+	s.logEnd(exit, quickEnds)
 	s.backOff(exit, err)
+}
+
+// logEnd logs the end of an attempt, when all that the app wrote has been read. The
+// controllers of the provider find the line in the container's log, and tell the
+// instance's owner of an app that does not stay up.
+func (s *Supervisor) logEnd(exit *Exit, quickEnds int) {
+	args := []any{"attempt", exit.Attempt, "reason", exit.Reason, "code", exit.Code, "signal", exit.Signal}
+	if quickEnds >= crashingAfter && s.options.LastLines != nil {
+		args = append(args, "explained", exit.Explain(), "lastLines", s.options.LastLines())
+	}
+	s.options.Logger.Warn("the app ended", args...)
 }
 
 // backOff waits for the next start.

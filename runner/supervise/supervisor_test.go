@@ -4,7 +4,9 @@
 package supervise
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -381,4 +383,30 @@ func TestRestartAfterTheEndIsRefused(t *testing.T) {
 			t.Errorf("the error is %v, want ErrStopped", err)
 		}
 	})
+}
+
+// What an app that does not stay up wrote last is logged, and nothing of one that has ended once: its
+// output is its own.
+func TestTheLastLinesOfACrashingAppAreLogged(t *testing.T) {
+	var logged bytes.Buffer
+	s := newSupervisor(Options{
+		Logger:    slog.New(slog.NewJSONHandler(&logged, nil)),
+		LastLines: func() []string { return []string{"no such module"} },
+	}, nil)
+	exit := describe(unix.WaitStatus(7<<8), 1, time.Now())
+	for quickEnds := 1; quickEnds <= crashingAfter; quickEnds++ {
+		logged.Reset()
+		s.logEnd(exit, quickEnds)
+		var line struct {
+			Msg, Explained string
+			LastLines      []string
+		}
+		if err := json.Unmarshal(logged.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		told := line.Explained == "the app exited with code 7" && len(line.LastLines) == 1
+		if want := quickEnds == crashingAfter; line.Msg != "the app ended" || told != want {
+			t.Errorf("after %d quick ends: %s", quickEnds, logged.String())
+		}
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // Batch collects changes. It is used by one goroutine and ends with
@@ -28,6 +28,9 @@ type Batch struct {
 	// staged counts the bytes of files, copied ones too: a batch of copies is short
 	// on the wire and would fill the volume.
 	staged int64
+	// uploads are the contents that were staged before, and are this batch's until it ends.
+	uploads []string
+	applied bool
 }
 
 // action is what an entry of a batch asks for.
@@ -86,6 +89,9 @@ func (w *Workspace) NewBatch() (*Batch, error) {
 
 // Discard removes what the batch still has on disk.
 func (b *Batch) Discard() {
+	if !b.applied {
+		b.workspace.uploads.release(b.uploads, false)
+	}
 	b.stage.close()
 	// What cannot be removed now is removed when the workspace is opened next.
 	_ = b.staging.removeTree(b.name)
@@ -111,6 +117,32 @@ func (b *Batch) Write(path string, content []byte, executable *bool) error {
 		return err
 	}
 	return f.Close()
+}
+
+// Stage is [Workspace.Stage].
+func (b *Batch) Stage(f syncwire.Frame) (*Part, error) { return b.workspace.Stage(f) }
+
+// Staged adds a file whose content was staged under its digest.
+func (b *Batch) Staged(f syncwire.Frame) error {
+	if err := b.admit(f.Path); err != nil {
+		return err
+	}
+	if err := b.workspace.uploads.take(f, b.stage, newName(len(b.entries))); err != nil {
+		return err
+	}
+	b.uploads = append(b.uploads, f.Digest)
+	b.file(f)
+	return nil
+}
+
+// file adds an entry for a file whose content lies in the stage.
+func (b *Batch) file(f syncwire.Frame) {
+	b.entries = append(b.entries, entry{
+		action: putFile, path: f.Path, expect: f.Expect, executable: f.Executable,
+		wanted: syncwire.Entry{
+			Type: syncwire.File, Size: f.Size, Digest: f.Digest, Executable: f.Executable != nil && *f.Executable,
+		},
+	})
 }
 
 // Symlink adds a symlink. What is in its place is replaced, unless it is a

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // Commit checks the batch against the tree and applies it. On an error other than
@@ -37,6 +37,7 @@ func (b *Batch) Commit() (Result, error) {
 		return Result{}, err
 	}
 	if len(p.ops) == 0 {
+		b.done()
 		return Result{Revision: revision, Unchanged: p.unchanged}, nil
 	}
 	if err := w.admit(p.growth); err != nil {
@@ -47,6 +48,7 @@ func (b *Batch) Commit() (Result, error) {
 		return Result{}, failed("", "writing the journal", err)
 	}
 	c := commit{workspace: w, stage: b.stage, ops: p.ops}
+	staged := c.large(b.entries)
 	if err := c.run(); err != nil {
 		return Result{}, b.takeBack(&c, revision, err)
 	}
@@ -60,7 +62,16 @@ func (b *Batch) Commit() (Result, error) {
 	// Failing here leaves a batch that is applied once more, which changes nothing.
 	_ = b.staging.rename(commitName, b.staging, b.name)
 	w.used.grow(p.growth)
+	b.done()
+	c.rememberLarge(b.entries, staged)
 	return c.result(b.entries, p.unchanged, revision), nil
+}
+
+// done lets go of the content that was staged before: it is in the workspace now. Its other name has
+// to go before anybody asks when the file was changed last.
+func (b *Batch) done() {
+	b.applied = true
+	b.workspace.uploads.release(b.uploads, true)
 }
 
 // decide makes the batch one that is applied whatever happens.

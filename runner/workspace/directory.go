@@ -75,10 +75,20 @@ func (d directory) openOrMakeDir(name string, mode uint32) (sub directory, made 
 	return sub, made, err
 }
 
-// openRead opens a file for comparing. O_NONBLOCK keeps a FIFO from blocking the
-// open; what is not a regular file comes back as fs.ErrInvalid.
+// openRead opens a file for comparing.
 func (d directory) openRead(name string) (*os.File, error) {
-	fd, err := d.open(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	return d.openRegular(name, unix.O_RDONLY)
+}
+
+// openWrite opens a file for reading and writing.
+func (d directory) openWrite(name string) (*os.File, error) {
+	return d.openRegular(name, unix.O_RDWR)
+}
+
+// openRegular opens a file. O_NONBLOCK keeps a FIFO from blocking the open; what is not a regular
+// file comes back as fs.ErrInvalid.
+func (d directory) openRegular(name string, access int) (*os.File, error) {
+	fd, err := d.open(name, access|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +102,25 @@ func (d directory) openRead(name string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// names returns the names in the directory, from the beginning each time.
+func (d directory) names() ([]string, error) {
+	again, err := d.openDir(".")
+	if err != nil {
+		return nil, err
+	}
+	defer again.close()
+	return again.file.Readdirnames(-1)
+}
+
+// free is how many bytes a program that is not root can still write to the volume.
+func (d directory) free() (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(d.fd(), &st); err != nil {
+		return 0, err
+	}
+	return int64(st.Bavail) * st.Bsize, nil
 }
 
 // create makes a file that did not exist. Its mode is exactly fileMode, whatever the umask.

@@ -15,6 +15,9 @@
 // runner that dies at any moment leaves the tree as before the batch, or one that
 // the next runner brings to its end before anything else: journal.go says how.
 //
+// Content that arrives over several requests waits in the staging directory by its digest
+// (uploads.go) until a batch takes it.
+//
 // # Confinement
 //
 // Whoever syncs chooses every path, and the app may change the tree at any time,

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // Code says what kind of failure an [Error] is. The values are part of the
@@ -29,13 +29,16 @@ const (
 	// CodeFileTooLarge means a file of more than [Limits.FileBytes].
 	CodeFileTooLarge Code = "FileTooLarge"
 	// CodeBatchTooLarge means more bytes of content than [Limits.BatchBytes].
-	CodeBatchTooLarge Code = "BatchTooLarge"
+	CodeBatchTooLarge Code = syncwire.CodeBatchTooLarge
 	// CodeRevisionMismatch means that the workspace is not at the revision that the
 	// batch is for; [Error.Revision] is the one it is at.
 	CodeRevisionMismatch Code = "RevisionMismatch"
 	// CodeSourceChanged means that content which the client took for known is not
 	// there, so that a copy does not give the promised file.
 	CodeSourceChanged Code = "SourceChanged"
+	// CodeOffsetMismatch means that a part of staged content does not begin where the part before
+	// ended, or that another request works with the content. Asking how much there is helps.
+	CodeOffsetMismatch Code = syncwire.CodeOffsetMismatch
 	// CodeNoSpace means that the volume is full, or its quota is, or that the
 	// workspace would exceed [Limits.TotalFiles] or [Limits.TotalBytes].
 	CodeNoSpace Code = "InsufficientStorage"

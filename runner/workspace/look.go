@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 const (
@@ -126,7 +126,8 @@ func (w *Workspace) look(d directory, name string) (syncwire.Entry, unix.Stat_t,
 // lookFile leaves the digest empty for what cannot be read, or is too large.
 func (w *Workspace) lookFile(d directory, name string, st unix.Stat_t) (syncwire.Entry, unix.Stat_t, error) {
 	e := syncwire.Entry{Type: syncwire.File, Size: st.Size, Executable: st.Mode&0o111 != 0}
-	if st.Size > w.limits.FileBytes {
+	if st.Size > w.hashed {
+		e.Digest = w.large.digest(&st)
 		return e, st, nil
 	}
 	f, err := d.openRead(name)
@@ -138,7 +139,7 @@ func (w *Workspace) lookFile(d directory, name string, st unix.Stat_t) (syncwire
 		return e, st, err
 	}
 	e.Size, e.Executable = st.Size, st.Mode&0o111 != 0
-	if st.Size > w.limits.FileBytes {
+	if st.Size > w.hashed {
 		return e, st, nil
 	}
 	e.Digest, err = w.digests.of(f, &st)

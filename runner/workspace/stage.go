@@ -4,6 +4,7 @@
 package workspace
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,18 +15,28 @@ import (
 	"os"
 	"strings"
 
-	"github.com/sandbar-dev/sandbar/runner/syncwire"
+	"golang.org/x/sys/unix"
+
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // StagedFile is a file of a batch that is being filled. It joins the batch with
 // [StagedFile.Close], whole and with the right digest, or not at all.
 type StagedFile struct {
+	filler
 	batch *Batch
 	frame syncwire.Frame
 	file  *os.File
 	hash  hash.Hash
 	left  int64
-	buf   []byte
+}
+
+// filler takes content, new or of files of the workspace, and hands it to write.
+type filler struct {
+	workspace *Workspace
+	path      string // of the file, in messages
+	buf       []byte
+	write     func([]byte) error
 }
 
 // File begins a file. Path, Size, Digest, Executable and Expect of the frame
@@ -51,14 +62,13 @@ func (b *Batch) File(f syncwire.Frame) (*StagedFile, error) {
 	if err != nil {
 		return nil, failed(f.Path, "staging the file", err)
 	}
-	return &StagedFile{
-		batch: b, frame: f, file: file, hash: sha256.New(), left: f.Size,
-		buf: make([]byte, min(hashChunk, max(f.Size, 1))),
-	}, nil
+	s := &StagedFile{batch: b, frame: f, file: file, hash: sha256.New(), left: f.Size}
+	s.filler = filler{workspace: b.workspace, path: f.Path, buf: make([]byte, min(hashChunk, max(f.Size, 1))), write: s.write}
+	return s, nil
 }
 
 // Fill adds n bytes from r. Errors of r come back as they are.
-func (s *StagedFile) Fill(r io.Reader, n int64) error {
+func (s *filler) Fill(r io.Reader, n int64) error {
 	for n > 0 {
 		read, err := r.Read(s.buf[:min(n, int64(len(s.buf)))])
 		n -= int64(read)
@@ -74,11 +84,11 @@ func (s *StagedFile) Fill(r io.Reader, n int64) error {
 
 // Copy adds a range of a file of the workspace, as it is now. One that has
 // changed since the caller learned of it is noticed by Close.
-func (s *StagedFile) Copy(path string, offset, length int64) error {
+func (s *filler) Copy(path string, offset, length int64) error {
 	if err := CheckPath(path); err != nil {
 		return err
 	}
-	from, err := s.batch.workspace.OpenFile(path)
+	from, err := s.workspace.OpenFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s.changed(path)
 	}
@@ -103,9 +113,9 @@ func (s *StagedFile) write(p []byte) error {
 }
 
 // changed says that content that the client took for known is not there.
-func (s *StagedFile) changed(source string) error {
+func (s *filler) changed(source string) error {
 	return &Error{
-		Code: CodeSourceChanged, Path: s.frame.Path,
+		Code: CodeSourceChanged, Path: s.path,
 		Message: fmt.Sprintf("the content is not the promised one: %q has changed; ask for the listing again", source),
 	}
 }
@@ -115,14 +125,7 @@ func (s *StagedFile) Close() error {
 	if s.left != 0 || hex.EncodeToString(s.hash.Sum(nil)) != s.frame.Digest {
 		return s.changed(s.frame.Path)
 	}
-	b := s.batch
-	b.entries = append(b.entries, entry{
-		action: putFile, path: s.frame.Path, expect: s.frame.Expect, executable: s.frame.Executable,
-		wanted: syncwire.Entry{
-			Type: syncwire.File, Size: s.frame.Size, Digest: s.frame.Digest,
-			Executable: s.frame.Executable != nil && *s.frame.Executable,
-		},
-	})
+	s.batch.file(s.frame)
 	return nil
 }
 
@@ -185,6 +188,15 @@ func (w *Workspace) Describe(path string) (syncwire.Entry, error) {
 	}
 	e.Path = path
 	return e, nil
+}
+
+// VersionOf names the content of a file by what the kernel says of it. It never is a digest.
+func VersionOf(f *os.File) string {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return "unknown-" + rand.Text()
+	}
+	return fmt.Sprintf("version-%x-%x-%x", st.Ino, st.Size, st.Ctim.Nano())
 }
 
 // depth counts the names of a path.

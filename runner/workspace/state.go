@@ -18,18 +18,7 @@ const privateMode = 0o600
 
 // state opens the directory in which the runner keeps what else outlives it.
 func (w *Workspace) state() (directory, error) {
-	staging, err := w.staging()
-	if err != nil {
-		return directory{}, err
-	}
-	defer staging.close()
-	d, _, err := staging.openOrMakeDir(StateName, stagingMode)
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		if err = staging.removeFile(StateName); err == nil {
-			d, _, err = staging.openOrMakeDir(StateName, stagingMode)
-		}
-	}
-	return d, err
+	return w.private(StateName)
 }
 
 // LoadState returns what SaveState kept under the name, and nothing when there is

@@ -29,6 +29,9 @@ const (
 	// StateName is a directory in the staging directory where the runner keeps what
 	// else outlives it. It is made by whoever uses it.
 	StateName = "state"
+	// CacheName is a directory in the staging directory for what the app's package managers have
+	// downloaded: it outlives the pod, and no sync, listing or limit of the workspace sees it.
+	CacheName = "cache"
 	// ignoreFile keeps git from showing the staging directory.
 	ignoreFile = ".gitignore"
 
@@ -42,11 +45,11 @@ type Limits struct {
 	// Files bounds the entries of a batch, writes and deletes together.
 	// Default 10,000.
 	Files int
-	// FileBytes bounds the content of one file; a larger one that the app made is
-	// listed without a digest. Default 1 GiB.
+	// FileBytes bounds the content of one file. Default 16 GiB. A file of more than 1 GiB, or than
+	// FileBytes, that the app made is listed without a digest.
 	FileBytes int64
-	// BatchBytes bounds the content of all files of a batch, copied content too.
-	// Default 2 GiB.
+	// BatchBytes bounds the content of all files of a batch, copied content too, and staged content
+	// not. Default 2 GiB.
 	BatchBytes int64
 	// TotalFiles and TotalBytes bound what a batch may make of the workspace. The app
 	// is not bound by them. Default 250,000 files and directories, and 64 GiB.
@@ -56,7 +59,7 @@ type Limits struct {
 // DefaultLimits returns the limits that apply unless the operator sets others.
 func DefaultLimits() Limits {
 	return Limits{
-		Files: 10_000, FileBytes: 1 << 30, BatchBytes: 2 << 30,
+		Files: 10_000, FileBytes: 16 << 30, BatchBytes: 2 << 30,
 		TotalFiles: 250_000, TotalBytes: 64 << 30,
 	}
 }
@@ -68,6 +71,10 @@ type Workspace struct {
 	top     directory
 	digests digests
 	used    used
+	uploads uploads
+	// hashed bounds a file that is read for its digest.
+	hashed int64
+	large  large
 
 	committing sync.Mutex
 	revision   atomic.Int64
@@ -87,7 +94,8 @@ func openWith(path string, limits Limits, before func(step string)) (*Workspace,
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	top.before = before
-	w := &Workspace{limits: limits, top: top, digests: digests{known: map[inode]known{}}}
+	w := &Workspace{limits: limits, top: top, digests: digests{known: map[inode]known{}}, hashed: min(hashedBytes, limits.FileBytes)}
+	w.uploads.workspace, w.uploads.known = w, map[string]*upload{}
 	if err := w.recover(); err != nil {
 		top.close()
 		return nil, fmt.Errorf("preparing the staging directory of the workspace: %w", err)
@@ -99,7 +107,10 @@ func openWith(path string, limits Limits, before func(step string)) (*Workspace,
 func (w *Workspace) Recovered() Recovery { return w.recovery }
 
 // Close releases the workspace. Batches must not be used after it.
-func (w *Workspace) Close() { w.top.close() }
+func (w *Workspace) Close() {
+	w.uploads.close()
+	w.top.close()
+}
 
 // Revision counts the batches that changed something, over all runners that
 // worked on this volume. The app can write the file that keeps it, so it is
@@ -144,12 +155,19 @@ func (w *Workspace) recover() error {
 		return err
 	}
 	for _, name := range names {
-		if name == revisionFile || name == ignoreFile || name == StateName {
+		if name == revisionFile || name == ignoreFile || name == StateName || name == CacheName || name == UploadsName {
 			continue
 		}
 		if err := staging.removeTree(name); err != nil {
 			return err
 		}
+	}
+	// Behind the batches that were not decided: what they had taken has one name again.
+	if err := w.uploads.recover(); err != nil {
+		return err
+	}
+	if there, err := staging.exists(StateName); err == nil && there {
+		w.large.load(w)
 	}
 	return nil
 }

@@ -278,9 +278,16 @@ func TestOpenRemovesWhatACrashLeftAndKeepsTheRevision(t *testing.T) {
 	must(t, err)
 	must(t, b.Write("b", []byte("staged"), nil))
 
+	// What a package manager has downloaded is no leftover.
+	tree{StagingName + "/" + CacheName + "/npm/index": "cached"}.make(t, dir)
+
 	if again := open(t, dir, DefaultLimits()); again.Revision() != 3 {
 		t.Errorf("the revision is %d, want 3", again.Revision())
 	}
+	if cached, err := os.ReadFile(filepath.Join(dir, StagingName, CacheName, "npm", "index")); err != nil || string(cached) != "cached" {
+		t.Errorf("the cache has %q, %v", cached, err)
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, StagingName, CacheName)))
 	if diff := cmp.Diff(tree{"a": "2"}, treeOf(t, dir)); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
 	}

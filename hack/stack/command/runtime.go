@@ -106,7 +106,7 @@ func (s *stack) startKind(ctx context.Context) error {
 	}
 	_, err = s.ensureUnit(ctx, unit.Spec{
 		Name: kroUnit, Dir: s.dir.Units(), LogDir: s.dir.Logs(),
-		Processes: []unit.Process{n.Kro()},
+		Processes: []unit.Process{n.Kro(s.dir.Kubeconfig("runtime-admin"))},
 	}, nil, nil)
 	return err
 }

@@ -23,15 +23,10 @@ import (
 // debianTools unpack Debian packages.
 var debianTools = []parts.Tool{{File: "apt-get", Package: "apt"}, {File: "dpkg-deb", Package: "dpkg"}}
 
-// writeDebian puts Debian packages with all that they depend on into a layer,
-// from the machine's own package sources. The packages' scripts are not run:
-// nothing here needs root, and what the few used programs would get from them
-// (users, folders) is written instead.
-func writeDebian(ctx context.Context, w *ociimage.LayerWriter, packages ...string) error {
-	return writeDebianWithout(ctx, w, nil, packages...)
-}
-
-// writeDebianWithout leaves out packages that others depend on for what is never used here.
+// writeDebianWithout puts Debian packages with all that they depend on into a layer,
+// from the machine's own package sources, but for packages that others depend on for what is
+// never used here. The packages' scripts are not run: nothing here needs root, and what the few
+// used programs would get from them (users, folders) is written instead.
 func writeDebianWithout(ctx context.Context, w *ociimage.LayerWriter, without []string, packages ...string) error {
 	if err := parts.Ensure(ctx, debianTools); err != nil {
 		return err
@@ -56,8 +51,34 @@ func writeDebianWithout(ctx context.Context, w *ociimage.LayerWriter, without []
 		if err := unpack(ctx, w, deb); err != nil {
 			return fmt.Errorf("unpacking %s: %w", filepath.Base(deb), err)
 		}
+		if name == "ca-certificates" {
+			if err := writeCertificates(ctx, w, deb); err != nil {
+				return fmt.Errorf("collecting the certificates of %s: %w", filepath.Base(deb), err)
+			}
+		}
 	}
 	return nil
+}
+
+// writeCertificates writes the file in which programs look for certificate authorities, which a script
+// of the package would make of the package's own.
+func writeCertificates(ctx context.Context, w *ociimage.LayerWriter, deb string) error {
+	var bundle strings.Builder
+	err := eachFile(ctx, deb, func(h tar.Header, content io.Reader) error {
+		if !strings.HasSuffix(h.Name, ".crt") {
+			return nil
+		}
+		_, err := io.Copy(&bundle, content)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		w.Text("etc/ssl/certs/ca-certificates.crt", bundle.String(), 0o644),
+		// Where OpenSSL looks; its own package would link it.
+		w.Symlink("usr/lib/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt"),
+	)
 }
 
 // download fetches the packages and, since apt is told that nothing is
@@ -131,6 +152,11 @@ var dropped = []string{
 // unpack adds a package's files, merged into /usr, without set-id bits: nothing
 // in a sandbox may gain rights.
 func unpack(ctx context.Context, w *ociimage.LayerWriter, deb string) error {
+	return eachFile(ctx, deb, func(h tar.Header, content io.Reader) error { return addPackaged(w, h, content) })
+}
+
+// eachFile calls use with each file of a package.
+func eachFile(ctx context.Context, deb string, use func(h tar.Header, content io.Reader) error) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -146,7 +172,7 @@ func unpack(ctx context.Context, w *ociimage.LayerWriter, deb string) error {
 			return cmd.Wait()
 		}
 		if err == nil {
-			err = addPackaged(w, *h, archive)
+			err = use(*h, archive)
 		}
 		if err != nil {
 			return errors.Join(err, cmd.Process.Kill(), cmd.Wait())

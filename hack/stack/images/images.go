@@ -54,12 +54,15 @@ var recipes = map[string]recipe{
 	"runner":  commandImage("sandbar-runner", false),
 	// On demand: on one machine the provider runs on the host, beside kcp.
 	"provider":         commandImage("sandbar-provider", true),
+	"toolchain-go":     toolchainGo(),
 	"toolchain-node":   toolchainNode(),
 	"toolchain-python": toolchainPython(),
-	"redis":            redis(),
-	"postgres":         postgres(),
-	"web-app-web":      component("web", "toolchain-node", "node", "server.mjs"),
-	"web-app-api":      component("api", "toolchain-python", "python3", "server.py"),
+	// On demand: for operators.
+	"toolchain-node-plain": toolchainNodePlain(),
+	"redis":                redis(),
+	"postgres":             postgres(),
+	"web-app-web":          component("web", "toolchain-node", "node", "server.mjs"),
+	"web-app-api":          component("api", "toolchain-python", "python3", "server.py"),
 }
 
 // Names returns the names of all images, or of those that a stack starts with.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,81 @@ func TestPackagedFilesAreMergedStrippedAndHarmless(t *testing.T) {
 	}
 	if h := found["home/app/"]; h.Uid != unprivileged {
 		t.Errorf("the home folder belongs to %d", h.Uid)
+	}
+}
+
+func TestGoIsWrittenWithoutItsTestsAndItsOwnCommands(t *testing.T) {
+	root := t.TempDir()
+	source := filepath.Join(t.TempDir(), "elsewhere") // a distribution's folder of Go is made of links
+	for _, name := range []string{
+		"VERSION", "go.env", "bin/go", "lib/time/zoneinfo.zip", "pkg/include/x.h", "pkg/tool/compile", "test/x.go",
+	} {
+		writeFile(t, filepath.Join(root, name))
+	}
+	for _, name := range []string{"net/net.go", "net/net_test.go", "net/testdata/x", "cmd/go/main.go", "vendor/x/cmd/y.go"} {
+		writeFile(t, filepath.Join(source, name))
+	}
+	if err := os.Symlink(source, filepath.Join(root, "src")); err != nil {
+		t.Fatal(err)
+	}
+	found := headersOf(t, func(w *ociimage.LayerWriter) error { return writeGo(w, root) })
+	var files []string
+	for name, h := range found {
+		if h.Typeflag == tar.TypeReg {
+			files = append(files, strings.TrimPrefix(name, "usr/local/go/"))
+		}
+	}
+	slices.Sort(files)
+	want := []string{
+		"VERSION", "bin/go", "go.env", "lib/time/zoneinfo.zip", "pkg/include/x.h", "pkg/tool/compile", "src/net/net.go", "src/vendor/x/cmd/y.go",
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func writeFile(t *testing.T, name string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A toolchain that changes its recipe without another key would be taken from the cache as it was.
+func TestAToolchainIsNamedForWhatGoesIn(t *testing.T) {
+	root := t.TempDir()
+	for _, project := range append([]string{nodePackages}, exampleApps...) {
+		writeFile(t, filepath.Join(root, project, "package-lock.json"))
+	}
+	b := &Builder{Root: root}
+	key := func() string {
+		t.Helper()
+		plain, err := toolchainNodePlain().key(t.Context(), b)
+		own, ownErr := toolchainNode().key(t.Context(), b)
+		if err := errors.Join(err, ownErr); err != nil {
+			t.Fatal(err)
+		}
+		return plain + own
+	}
+	first := key()
+	if key() != first {
+		t.Error("the same lock files give another key")
+	}
+	if err := os.WriteFile(filepath.Join(root, nodePackages, "package-lock.json"), []byte("other"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	second := key()
+	if second == first {
+		t.Error("another Node gives the same key")
+	}
+	if err := os.WriteFile(filepath.Join(root, exampleApps[0], "package-lock.json"), []byte("other"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if key() == second {
+		t.Error("other dependencies of the samples give the same key")
 	}
 }
 

@@ -8,114 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/sandbar-dev/sandbar/hack/stack/ociimage"
-	"github.com/sandbar-dev/sandbar/hack/stack/parts"
 )
-
-// shellPackages make an image in which a person can look around.
-var shellPackages = []string{"base-files", "bash", "busybox", "coreutils", "dash", "findutils", "grep", "procps", "sed", "tar"}
-
-// exampleApps are the sample projects whose dependencies the Node image carries. They must not
-// need different versions of the same package: all of it lies in one folder.
-var exampleApps = []string{"examples/web", "examples/vite"}
-
-// toolchainNode is Debian's Node.js with a shell, and with the sample projects'
-// dependencies where Node finds them from the workspace: in a folder of
-// NODE_PATH's kind that also works for ES modules, a parent of every workspace.
-func toolchainNode() recipe {
-	packages := append([]string{"nodejs"}, shellPackages...)
-	return recipe{
-		config: ociimage.Config{
-			Cmd: []string{"/bin/sh"}, WorkingDir: "/home/app", User: runAsUnprivileged,
-			Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/app", "NODE_PATH=/opt/app-deps/node_modules"},
-		},
-		key: func(_ context.Context, b *Builder) (string, error) {
-			var locks []string
-			for _, app := range exampleApps {
-				lock, err := fileHash(filepath.Join(b.Root, app, "package-lock.json"))
-				if errors.Is(err, os.ErrNotExist) {
-					return "", errAbsent
-				}
-				if err != nil {
-					return "", err
-				}
-				locks = append(locks, lock)
-			}
-			return fmt.Sprintf("%s %q %q", recipeVersion, packages, locks), nil
-		},
-		write: func(ctx context.Context, b *Builder, w *ociimage.LayerWriter) error {
-			if err := writeDebian(ctx, w, packages...); err != nil {
-				return err
-			}
-			for _, app := range exampleApps {
-				if err := writeDependencies(ctx, w, filepath.Join(b.Root, app)); err != nil {
-					return err
-				}
-			}
-			// ES modules ignore NODE_PATH and look in node_modules of every
-			// parent folder; the root is a parent of every workspace.
-			return w.Symlink("node_modules", "/opt/app-deps/node_modules")
-		},
-	}
-}
 
 // recipeVersion changes when what this package writes changes for the same
 // packages.
 const recipeVersion = "1"
-
-// npmTools install a project's dependencies from its lock file.
-var npmTools = []parts.Tool{{File: "npm", Package: "npm"}}
-
-// writeDependencies installs what a project is developed with, and runs nothing of it.
-func writeDependencies(ctx context.Context, w *ociimage.LayerWriter, project string) error {
-	if err := parts.Ensure(ctx, npmTools); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "sandbar-npm-")
-	if err != nil {
-		return fmt.Errorf("making a folder for dependencies: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join(project, name))
-		if err != nil {
-			return fmt.Errorf("reading the project: %w", err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return fmt.Errorf("copying the project: %w", err)
-		}
-	}
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm ci: %w\n%s", err, out)
-	}
-	modules := filepath.Join(dir, "node_modules")
-	// npm's own record, which names the registry.
-	if err := os.RemoveAll(filepath.Join(modules, ".package-lock.json")); err != nil {
-		return fmt.Errorf("removing npm's record: %w", err)
-	}
-	return w.Tree("opt/app-deps/node_modules", modules)
-}
-
-// toolchainPython is a shell, Python and its driver of PostgreSQL.
-func toolchainPython() recipe {
-	return recipe{
-		config: ociimage.Config{
-			Cmd: []string{"/bin/sh"}, WorkingDir: "/home/app", User: runAsUnprivileged,
-			// Sources lie on volumes and in images that nobody writes to: no folders of bytecode.
-			Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/app", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1"},
-		},
-		key:   debianKey(pythonPackages, nil),
-		write: debianOnly(pythonPackages, nil),
-	}
-}
-
-var pythonPackages = append([]string{"python3", "python3-psycopg2"}, shellPackages...)
 
 // component is what a part of examples/web-app runs from in production: its toolchain's image,
 // and its files in /app.

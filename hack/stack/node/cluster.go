@@ -20,6 +20,9 @@ import (
 //go:embed manifests/cluster.yaml
 var clusterManifest string
 
+//go:embed manifests/kro.yaml
+var kroManifest string
+
 // Kubectl runs kubectl with the kubeconfig and returns what it printed.
 func Kubectl(ctx context.Context, kubectl, kubeconfig, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, kubectl, args...)
@@ -66,7 +69,7 @@ func (n Node) Install(ctx context.Context) error {
 	return nil
 }
 
-// InstallCRDs applies the CRDs of kro and of the Gateway API.
+// InstallCRDs applies the CRDs of kro and of the Gateway API, and the identity and rights of kro.
 func (n Node) InstallCRDs(ctx context.Context) error {
 	crds := []string{
 		"apply", "--server-side", "--force-conflicts",
@@ -74,6 +77,9 @@ func (n Node) InstallCRDs(ctx context.Context) error {
 	}
 	if _, err := n.kubectl(ctx, "", crds...); err != nil {
 		return fmt.Errorf("installing the CRDs: %w", err)
+	}
+	if _, err := n.kubectl(ctx, kroManifest, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing the rights of kro: %w", err)
 	}
 	return nil
 }

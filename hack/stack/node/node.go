@@ -46,14 +46,17 @@ func (n Node) Server() string {
 func (n Node) config(name string) string { return filepath.Join(n.Dir.Node(), "etc", name) }
 
 // clients are the identities of the node's own parts: each the one that
-// Kubernetes' built-in roles expect. The administrator's is also kro's and the
-// provisioner's.
+// Kubernetes' built-in roles expect. The administrator's is also the
+// provisioner's. kro's is that of its ServiceAccount, with the rights that its
+// chart gives it (manifests/kro.yaml), so that what bounds kro is tried here.
 var clients = []pki.Subject{
 	{File: "runtime-admin", User: "runtime-admin", Groups: []string{"system:masters"}},
 	{File: "kube-controller-manager", User: "system:kube-controller-manager"},
 	{File: "kube-scheduler", User: "system:kube-scheduler"},
 	{File: "kube-proxy", User: "system:kube-proxy"},
 	{File: "kubelet", User: "system:node:node", Groups: []string{"system:nodes"}},
+	{File: "kro", User: "system:serviceaccount:kro-system:kro", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kro-system"}},
+	{File: "network-policies", User: "stack-network-policies"},
 	{File: "kubelet-client", User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
 }
 

@@ -52,17 +52,23 @@ func (n Node) processes() []unit.Process {
 		kube("kube-proxy", api, "--config="+n.config("proxy.yaml")),
 		kube("provisioner", api,
 			"--kubeconfig="+n.Dir.Kubeconfig("runtime-admin"), "--root="+n.Dir.Volumes()),
-		kroAfter(n.Kro(), api),
+		{
+			Name: "network-policies", After: api, Env: []string{systemPath},
+			Args: []string{
+				n.Bin("netpol", "netpol"), "--kubeconfig=" + n.config("network-policies.kubeconfig"),
+				"--node=node", "--services=" + n.Net.Services.String(),
+			},
+		},
+		kroAfter(n.Kro(n.config("kro.kubeconfig")), api),
 	}
 }
 
-// Kro is the process of kro, which acts as the cluster's administrator: what a
-// graph may contain is decided by Sandbar's Templates, not by kro's own rights.
-func (n Node) Kro() unit.Process {
+// Kro is the process of kro with a kubeconfig.
+func (n Node) Kro(kubeconfig string) unit.Process {
 	return unit.Process{
 		Name: "kro",
 		Args: append([]string{n.Bin("kro", "controller")}, kroArgs...),
-		Env:  []string{"KUBECONFIG=" + n.Dir.Kubeconfig("runtime-admin")},
+		Env:  []string{"KUBECONFIG=" + kubeconfig},
 	}
 }
 

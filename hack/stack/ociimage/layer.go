@@ -129,9 +129,20 @@ func (w *LayerWriter) File(name, from string, mode fs.FileMode) error {
 // Tree writes a folder of this machine with all below it, readable by everybody.
 // Only folders, files and symbolic links are taken.
 func (w *LayerWriter) Tree(name, from string) error {
+	return w.TreeWithout(name, from, func(string) bool { return false })
+}
+
+// TreeWithout is Tree without the files and folders for whose path omit returns true.
+func (w *LayerWriter) TreeWithout(name, from string, omit func(path string) bool) error {
 	return filepath.WalkDir(from, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if omit(at) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		rel, err := filepath.Rel(from, at)
 		if err != nil {

@@ -60,6 +60,7 @@ var All = []Part{
 		"github.com/containerd/containerd/v2/cmd/ctr",
 	}},
 	{Name: "coredns", Module: "coredns", Packages: []string{"."}},
+	{Name: "netpol", Module: "netpol", Packages: []string{"."}},
 	{Name: "runc", Module: "runc", Packages: []string{"github.com/opencontainers/runc"}, Tags: "seccomp", CGO: true},
 	{
 		Name: "gatewayapi", Module: "gatewayapi",

@@ -24,6 +24,7 @@ type Tool struct {
 var RunTools = []Tool{
 	{"/usr/lib/cni/ptp", "containernetworking-plugins"},
 	{"iptables", "iptables"},
+	{"ipset", "ipset"},
 	{"conntrack", "conntrack"},
 	{"ip", "iproute2"},
 	{"nsenter", "util-linux"},

@@ -16,10 +16,18 @@ import (
 
 // furnish turns the new namespaces into the unit's machine. All that it mounts
 // and configures belongs to those namespaces and ends with them.
-func furnish(m *Machine) error {
+func furnish(m *Machine, namespaces map[string]string) error {
 	// First of all, or every mount below would also appear on the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detaching the mounts from the host's: %w", err)
+	}
+	for file, namespace := range namespaces { // which the host's /proc shows and the unit's own does not
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			return fmt.Errorf("making a file for a namespace: %w", err)
+		}
+		if err := unix.Mount(namespace, file, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting %s on %s: %w", namespace, file, err)
+		}
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)

@@ -32,7 +32,7 @@ func Init(specFile string) error {
 		return fmt.Errorf("unit %s: whoever started it is gone: %w", s.Name, err)
 	}
 	gate.Close()
-	if err := furnish(s.Machine); err != nil {
+	if err := furnish(s.Machine, s.Namespaces); err != nil {
 		return fmt.Errorf("unit %s: %w", s.Name, err)
 	}
 	// Ended by SIGKILL only: a stray signal to the terminal's group must not

@@ -33,6 +33,9 @@ type Spec struct {
 	// Machine, when set, gives the unit a machine of its own: network, mounts,
 	// host name and IPC. Without it the unit shares the host's.
 	Machine *Machine `json:"machine,omitempty"`
+	// Namespaces are files that stand for namespaces of other processes while the unit runs: by the file's
+	// path, what of /proc it stands for, as the host sees it.
+	Namespaces map[string]string `json:"namespaces,omitempty"`
 	// Config stands for the content of the configuration files that the processes
 	// read: a unit whose files have changed is another unit.
 	Config string `json:"config,omitempty"`

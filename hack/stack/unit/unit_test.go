@@ -214,6 +214,34 @@ func TestAUnitHasNothingOfThePersonsEnvironment(t *testing.T) {
 
 // A unit that went on without its link would run, and fail in ways that nobody
 // would connect with the network.
+// A unit has a /proc of its own, which does not show the processes of others.
+func TestAUnitReachesANamespaceOfAnothersProcess(t *testing.T) {
+	needsRoot(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "net")
+	spec := Spec{
+		Name: "test", Dir: dir, LogDir: filepath.Join(dir, "log"),
+		Namespaces: map[string]string{file: fmt.Sprintf("/proc/%d/ns/net", os.Getpid())},
+		Processes:  []Process{{Name: "stat", Args: shell("stat -L -c %i " + file + "; sleep 100000")}},
+	}
+	running, err := Start(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Kill(running.PID, unix.SIGKILL) })
+	var own unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &own); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is this process's", func() bool {
+		return strings.TrimSpace(spec.logged(t, "stat")) == strconv.FormatUint(own.Ino, 10)
+	})
+	var outside unix.Stat_t
+	if err := unix.Stat(file, &outside); err != nil || outside.Ino == own.Ino {
+		t.Errorf("the mount is on the host too: %v", err)
+	}
+}
+
 func TestAUnitThatCannotBeConnectedIsEnded(t *testing.T) {
 	needsRoot(t)
 	dir := t.TempDir()

@@ -1,27 +1,25 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider states the rights of the provider's identity in its workspace, which
-// sandbar-provider controllers and serve share. It is no admin there. The package has markers
-// and no code; make generate makes the rules of ClusterRole and Role sandbar-provider of them.
+// Package provider states the rights of sandbar-provider controllers in the provider workspace.
+// It is no admin there. The package has markers and no code; make generate makes the rules of
+// ClusterRole and Role sandbar-provider of them. Those of serve are in package providerserve.
 package provider
 
-// Templates are read, by the controllers and for the data plane's routes (dataplane/kinds.go),
-// and get a finalizer (template/status.go); only operators make and delete them.
+// Templates are read and get a finalizer (template/status.go); only operators make and delete them.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates,verbs=get;list;watch;update;patch
 
-// Its configuration is the operator's to write (platform/controller.go, instance/kinds.go,
-// dataplane/settings.go).
+// Its configuration is the operator's to write (platform/controller.go, instance/kinds.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=infrastructureproviders,verbs=get;list;watch
 
 // What became of both (template/status.go, platform/controller.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates/status;infrastructureproviders/status,verbs=get;update;patch
 
-// Where the export offers what (template/export.go), and on which shards its virtual workspace
+// Where the export offers what (providers/infrastructure/offer), and on which shards its virtual workspace
 // is (instance/kinds.go). A list cannot be restricted by name.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports;apiexportendpointslices,verbs=get;list;watch
 
-// The export's resources and annotations follow the Templates (template/export.go) and the
+// The export's resources and annotations follow the Templates (providers/infrastructure/offer) and the
 // InfrastructureProvider (platform/publish.go). install replaces the placeholder by its name.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports,resourceNames="{{ .Export }}",verbs=update;patch
 
@@ -32,7 +30,7 @@ package provider
 // (instance/endpoint.go). How far that goes, package policyprovider states.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports/content,resourceNames="{{ .Export }}",verbs=*
 
-// The one role whose rules it writes (setPolicy in template/export.go). Those are rights that it
+// The one role whose rules it writes (package offer). Those are rights that it
 // does not have itself, which takes escalate; the name keeps it to this role.
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=sandbar-policy-tenants,verbs=get;list;watch;update;patch;escalate
 
@@ -42,3 +40,6 @@ package provider
 
 // A change of leader is told in an event, by client-go's leader election.
 // +kubebuilder:rbac:groups=core;events.k8s.io,resources=events,verbs=create;patch,namespace=sandbar-system
+
+// Its own token is renewed with the token (pkg/credential).
+// +kubebuilder:rbac:groups=core,resources=serviceaccounts/token,resourceNames=sandbar-provider,verbs=create,namespace=sandbar-system

@@ -5,11 +5,11 @@ package instance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,10 +25,10 @@ func indexOwner(obj client.Object) []string {
 	if !ok {
 		return nil
 	}
-	return []string{ownerKey(request{cluster: id.Cluster, NamespacedName: name})}
+	return []string{ownerKey(request{Cluster: id.Cluster, NamespacedName: name})}
 }
 
-func ownerKey(req request) string { return req.cluster + "|" + req.String() }
+func ownerKey(req request) string { return req.Cluster + "|" + req.String() }
 
 // placementsOf lists the placements of a request's object, former ones included.
 func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Namespace, error) {
@@ -36,31 +36,23 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 	if err := r.runtime.client.List(ctx, &list, client.MatchingFields{ownerIndex: ownerKey(req)}); err != nil {
 		return nil, fmt.Errorf("listing the placements: %w", err)
 	}
-	provider := r.settings().provider
+	provider := r.settings().Provider
 	var ours []corev1.Namespace
 	for _, ns := range list.Items {
-		if ns.Labels[placement.LabelTemplate] == r.kind.template && ns.Annotations[annotationProvider] == provider {
+		if ns.Labels[placement.LabelTemplate] == r.kind.Template && ns.Annotations[placement.AnnotationProvider] == provider {
 			ours = append(ours, ns)
 		}
 	}
 	return ours, nil
 }
 
-// removeAbandoned removes placements whose object left without its finalizer being honoured: a
-// tenant may strip it. kcp is asked first; where it gives no clear answer (the workspace or the
-// binding is gone, so that access is refused) the sweep decides.
-func (r *reconciler) removeAbandoned(ctx context.Context, req request, placements []corev1.Namespace) error {
-	live, err := r.tenants.live(ctx, req)
-	switch {
-	case apierrors.IsForbidden(err), errors.Is(err, errNoEndpoint):
-		log.FromContext(ctx).V(1).Info("leaving the placement to the sweep", "cause", err.Error())
-		return nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("asking whether the instance exists: %w", err)
-	}
+// removeFormer removes the placements that the name had before: their objects are gone, whether or not
+// their finalizer was honoured (a tenant may strip it). present is the object that kcp has just shown
+// under the name, nil if kcp has just said that there is none.
+func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *unstructured.Unstructured) error {
 	for i := range placements {
 		ns := &placements[i]
-		if live != nil && ns.Labels[placement.LabelInstanceUID] == string(live.GetUID()) {
+		if present != nil && ns.Labels[placement.LabelInstanceUID] == string(present.GetUID()) {
 			continue
 		}
 		if err := r.removeNamespace(ctx, ns); err != nil {

@@ -14,21 +14,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 func TestAnEventIsWrittenOnceForEachChangeOfThePhase(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.kroSays(kroReady(0))
+	w.kroSays(fixture.KroReady(0))
 	w.settle()
 	instance := w.kroInstance()
-	w.kroSays(kroReady(instance.GetGeneration()))
+	w.kroSays(fixture.KroReady(instance.GetGeneration()))
 	w.settle()
 	w.settle()
 	var told []string
 	for _, event := range w.events {
 		told = append(told, event.Type+" "+event.Reason)
-		if event.InvolvedObject.UID != testUID || event.InvolvedObject.Kind != "Thing" || event.Namespace != "team-a" {
+		if event.InvolvedObject.UID != fixture.UID || event.InvolvedObject.Kind != "Thing" || event.Namespace != "team-a" {
 			t.Errorf("it is about %v in %s", event.InvolvedObject, event.Namespace)
 		}
 	}
@@ -50,11 +54,11 @@ func TestTheFateOfAnEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			teller := newTeller(func(context.Context, request, *corev1.Event) error { asked++; return test.answer })
+			recorder := newEventRecorder(func(context.Context, request, *corev1.Event) error { asked++; return test.answer })
 			var got []string
 			for range 2 {
-				s := newScope()
-				got = append(got, teller.try(t.Context(), testRequest, s, buildEvent(s, "Ready", "", testNow), testNow))
+				s := fixture.NewScope()
+				got = append(got, recorder.try(t.Context(), testRequest, s, outcome.BuildEvent(s, "Ready", "", fixture.Now), fixture.Now))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -67,25 +71,25 @@ func TestTheFateOfAnEvent(t *testing.T) {
 }
 
 func TestWhatFlapsDoesNotFillItsWorkspace(t *testing.T) {
-	teller := newTeller(func(context.Context, request, *corev1.Event) error { return nil })
-	count := func(s *scope, n int, now time.Time) (written int) {
+	recorder := newEventRecorder(func(context.Context, request, *corev1.Event) error { return nil })
+	count := func(s *scope.Scope, n int, now time.Time) (written int) {
 		for range n {
-			if teller.try(t.Context(), testRequest, s, buildEvent(s, "Ready", "", now), now) == "written" {
+			if recorder.try(t.Context(), testRequest, s, outcome.BuildEvent(s, "Ready", "", now), now) == "written" {
 				written++
 			}
 		}
 		return written
 	}
-	s, other := newScope(), newScope()
-	other.id.UID = "another"
-	got := []int{count(s, 100, testNow), count(other, 1, testNow), count(s, 100, testNow.Add(2*eventInterval))}
+	s, other := fixture.NewScope(), fixture.NewScope()
+	other.ID.UID = "another"
+	got := []int{count(s, 100, fixture.Now), count(other, 1, fixture.Now), count(s, 100, fixture.Now.Add(2*eventInterval))}
 	if diff := cmp.Diff([]int{eventBurst, 1, 2}, got); diff != "" {
 		t.Errorf("written at once, of another instance, and later (-want +got):\n%s", diff)
 	}
 }
 
 func TestAnEventsNameFitsHoweverLongTheInstancesIs(t *testing.T) {
-	if got := eventNamePrefix(strings.Repeat("a", 253)); len(got) > 253-len("12345") {
+	if got := outcome.EventNamePrefix(strings.Repeat("a", 253)); len(got) > 253-len("12345") {
 		t.Errorf("%d characters", len(got))
 	}
 }

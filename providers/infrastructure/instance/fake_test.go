@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,40 +26,79 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
-// world is a tenant's object, a runtime cluster and the reconciler between them. The cache and
-// kcp are two fields, because their difference is what many tests are about.
+// world is a tenant's object, a runtime cluster and the reconciler between them.
 type world struct {
 	t          *testing.T
-	inCache    *unstructured.Unstructured
 	inKCP      *unstructured.Unstructured
+	unseen     bool   // the watch has not shown the object
+	reads      int    // of the object
+	meanwhile  func() // happens once, after the next read
 	liveErr    error
 	events     []*corev1.Event
 	patches    []string // subresource or "main", in order; "removed" for a deletion
 	runtime    client.Client
 	writes     []string // verb and kind, in order
 	failWrites func(verb string, obj runtime.Object) error
-	settings   settings
+	settings   scope.Settings
+	capacity   *capacity
 	// liveRuntime is what the API server of the runtime cluster answers; nil: what its cache holds.
 	liveRuntime client.Reader
 	now         func() time.Time
+	words       *lru.Cache[types.UID, spoken]
+	// log is the end of every container's log, readLogs how often one was read.
+	log      string
+	readLogs int
+	reading  sync.Mutex
+	// logErrs are why the logs of containers cannot be read, by their names.
+	logErrs map[string]error
+	clock   inuse.Clock
+	// turn says whether an instance that asks takes the present revision; asked and observed are
+	// what the rollout was asked and told.
+	turn     func(rollout.Request) bool
+	asked    []rollout.Request
+	observed []rollout.Observation
 }
 
-var testRequest = request{cluster: testCluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "web"}}
+func (w *world) podLogs(_ context.Context, _ string, from outcome.Speaker, _ logEnd) ([]byte, error) {
+	w.reading.Lock() // a suspension reads all at once
+	defer w.reading.Unlock()
+	w.readLogs++
+	return []byte(w.log), w.logErrs[from.Container]
+}
 
-// newWorld starts with one instance, that both the cache and kcp have, and the given objects
-// on the runtime cluster.
+// Turn implements rollouts.
+func (w *world) Turn(_ string, r rollout.Request) bool {
+	w.asked = append(w.asked, r)
+	return w.turn == nil || w.turn(r)
+}
+
+// Observe implements rollouts.
+func (w *world) Observe(_ string, o rollout.Observation) time.Duration {
+	w.observed = append(w.observed, o)
+	return 0
+}
+
+var testRequest = request{Cluster: fixture.Cluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "web"}}
+
+// newWorld starts with one instance and the given objects on the runtime cluster.
 func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	scheme.AddKnownTypeWithName(thing.gvk, &unstructured.Unstructured{})
-	scheme.AddKnownTypeWithName(thing.gvk.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, inCache: newInstance(), inKCP: newInstance(), settings: newSettings(), now: time.Now}
+	scheme.AddKnownTypeWithName(fixture.Thing.GVK, &unstructured.Unstructured{})
+	scheme.AddKnownTypeWithName(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
+	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).
@@ -102,13 +143,16 @@ func (w *world) interceptors() interceptor.Funcs {
 
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
-		kind: thing, settings: func() settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime}, teller: newTeller(w.record),
-		now: func() time.Time { return w.now() },
+		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, events: newEventRecorder(w.Record),
+		rollouts: w, wake: func(request) {},
+		words: w.words, now: func() time.Time { return w.now() },
 	}
 	if w.liveRuntime != nil {
 		r.runtime.live = w.liveRuntime
 	}
+	w.clock.Local = func() time.Time { return w.now() }
+	r.replicas = serving.New(r.runtime.client, r.runtime.live, &w.clock, logr.Discard())
 	return r
 }
 
@@ -117,11 +161,10 @@ func (w *world) reconcile() error {
 	return err
 }
 
-// settle reconciles with an up-to-date cache until nothing is written any more.
+// settle reconciles until nothing is written any more.
 func (w *world) settle() {
 	w.t.Helper()
 	for range 5 {
-		w.inCache = w.inKCP.DeepCopy()
 		w.patches, w.writes = nil, nil
 		if err := w.reconcile(); err != nil {
 			w.t.Fatal(err)
@@ -145,7 +188,7 @@ func (w *world) kroSays(status map[string]any) {
 
 func (w *world) kroInstance() *unstructured.Unstructured {
 	w.t.Helper()
-	instance := thing.newObject()
+	instance := fixture.Thing.NewObject()
 	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: "web"}
 	if err := w.runtime.Get(context.Background(), key, instance); err != nil {
 		w.t.Fatal(err)
@@ -153,36 +196,37 @@ func (w *world) kroInstance() *unstructured.Unstructured {
 	return instance
 }
 
-func (w *world) id() placement.ID { return placement.ID{Cluster: testCluster, UID: testUID} }
+func (w *world) id() placement.ID { return placement.ID{Cluster: fixture.Cluster, UID: fixture.UID} }
 
-func (w *world) cached(request) *unstructured.Unstructured {
-	if w.inCache == nil {
-		return nil
-	}
-	return w.inCache.DeepCopy()
-}
+func (w *world) Known(request) bool { return !w.unseen }
 
-func (w *world) live(context.Context, request) (*unstructured.Unstructured, error) {
+func (w *world) Live(context.Context, request) (*unstructured.Unstructured, error) {
+	w.reads++
 	if w.liveErr != nil {
 		return nil, w.liveErr
 	}
 	if w.inKCP == nil {
-		return nil, apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+		return nil, apierrors.NewNotFound(fixture.Thing.GVR().GroupResource(), "web")
 	}
-	return w.inKCP.DeepCopy(), nil
+	read := w.inKCP.DeepCopy()
+	if w.meanwhile != nil {
+		w.meanwhile()
+		w.meanwhile = nil
+	}
+	return read, nil
 }
 
-func (w *world) record(_ context.Context, _ request, event *corev1.Event) error {
+func (w *world) Record(_ context.Context, _ request, event *corev1.Event) error {
 	w.events = append(w.events, event)
 	return nil
 }
 
-func (w *world) workspacePath(context.Context, string) string { return "root:team-a" }
+func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 
-// patch does to inKCP what kcp does, including the check of the resource version.
-func (w *world) patch(_ context.Context, _ request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
+// Patch does to inKCP what kcp does, including the check of the resource version.
+func (w *world) Patch(_ context.Context, _ request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
 	if w.inKCP == nil {
-		return nil, apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+		return nil, apierrors.NewNotFound(fixture.Thing.GVR().GroupResource(), "web")
 	}
 	var patch map[string]any
 	if err := json.Unmarshal(data, &patch); err != nil {
@@ -190,7 +234,7 @@ func (w *world) patch(_ context.Context, _ request, data []byte, subresources ..
 	}
 	version, found, _ := unstructured.NestedString(patch, "metadata", "resourceVersion")
 	if found && version != w.inKCP.GetResourceVersion() {
-		return nil, apierrors.NewConflict(thing.gvr().GroupResource(), "web", nil)
+		return nil, apierrors.NewConflict(fixture.Thing.GVR().GroupResource(), "web", nil)
 	}
 	w.patches = append(w.patches, append(subresources, "main")[0])
 	mergePatch(w.inKCP.Object, patch)
@@ -205,12 +249,12 @@ func (w *world) patch(_ context.Context, _ request, data []byte, subresources ..
 }
 
 // remove does what kcp does, including the check of the preconditions.
-func (w *world) remove(_ context.Context, _ request, read *unstructured.Unstructured) error {
+func (w *world) Remove(_ context.Context, _ request, read *unstructured.Unstructured) error {
 	switch {
 	case w.inKCP == nil:
-		return apierrors.NewNotFound(thing.gvr().GroupResource(), "web")
+		return apierrors.NewNotFound(fixture.Thing.GVR().GroupResource(), "web")
 	case w.inKCP.GetUID() != read.GetUID(), w.inKCP.GetResourceVersion() != read.GetResourceVersion():
-		return apierrors.NewConflict(thing.gvr().GroupResource(), "web", nil)
+		return apierrors.NewConflict(fixture.Thing.GVR().GroupResource(), "web", nil)
 	}
 	w.patches = append(w.patches, "removed")
 	now := metav1.Now()

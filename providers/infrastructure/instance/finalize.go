@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 const (
@@ -43,15 +45,16 @@ func (r *reconciler) finalize(ctx context.Context, req request, obj *unstructure
 	if left == "" {
 		return reconcile.Result{}, ignoreGone(r.removeFinalizer(ctx, req, obj))
 	}
-	return reconcile.Result{RequeueAfter: recheck}, r.report(ctx, req, s, outcome{deleting: left})
+	_, err = r.report(ctx, req, s, outcome.Outcome{Deleting: left})
+	return reconcile.Result{RequeueAfter: recheck}, err
 }
 
 // remove takes the next step of a removal and says what it waits for; nothing means gone.
-func (r *reconciler) remove(ctx context.Context, s *scope) (left string, err error) {
+func (r *reconciler) remove(ctx context.Context, s *scope.Scope) (left string, err error) {
 	// The namespace is read live: the cache may not have seen yet what was created a moment
 	// ago, and the finalizer must not go before it.
 	ns := &corev1.Namespace{}
-	err = r.runtime.live.Get(ctx, types.NamespacedName{Name: s.id.Namespace()}, ns)
+	err = r.runtime.live.Get(ctx, types.NamespacedName{Name: s.ID.Namespace()}, ns)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}
@@ -75,15 +78,10 @@ func (r *reconciler) remove(ctx context.Context, s *scope) (left string, err err
 }
 
 // prune deletes the kro instance and tells whether to wait for kro.
-func (r *reconciler) prune(ctx context.Context, s *scope) (bool, error) {
-	instance := s.newObject()
-	key := types.NamespacedName{Namespace: s.id.Namespace(), Name: s.object.GetName()}
-	err := r.runtime.client.Get(ctx, key, instance)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading the kro instance: %w", err)
+func (r *reconciler) prune(ctx context.Context, s *scope.Scope) (bool, error) {
+	instance, err := r.runtime.composed(ctx, s)
+	if err != nil || instance == nil {
+		return false, err
 	}
 	if deleted := instance.GetDeletionTimestamp(); deleted != nil {
 		return r.now().Sub(deleted.Time) < pruneGrace, nil

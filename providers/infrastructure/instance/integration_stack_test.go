@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -36,7 +37,11 @@ import (
 
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
@@ -47,7 +52,7 @@ type provider struct {
 	config   *rest.Config
 	client   client.Client // of the workspace
 	runtime  client.Client // uncached, with an operator's rights
-	kind     kind
+	kind     scope.Kind
 	template *sandbarv1alpha1.Template
 	options  Options
 }
@@ -58,7 +63,7 @@ type tenant struct {
 	client    client.Client
 	binding   *unstructured.Unstructured
 	instances dynamic.ResourceInterface
-	kind      kind
+	kind      scope.Kind
 }
 
 func testScheme(t *testing.T) *k8sruntime.Scheme {
@@ -136,12 +141,15 @@ func newProvider(t *testing.T) *provider {
 	p.config = workspace(t, p.path)
 	p.client = clientFor(t, p.config)
 	suffix := rand.String(6)
-	p.kind = kind{
-		template: "thing-" + suffix,
-		gvk:      schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: "Thing" + suffix},
-		resource: "thing" + suffix + "s",
+	p.kind = scope.Kind{
+		Template: "thing-" + suffix,
+		Kind: export.Kind{
+			GVK:      schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: "Thing" + suffix},
+			Resource: "thing" + suffix + "s",
+		},
 	}
 	p.createCRDs(t)
+	grantKro(t, p.runtime)
 	p.createGraph(t)
 	p.createExport(t)
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
@@ -175,11 +183,23 @@ func (p *provider) createCRDs(t *testing.T) {
 	}
 }
 
+// grantKro gives kro the rights that sandbar-provider init gives it. The role stays: others use it.
+func grantKro(t *testing.T, cluster client.Client) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "install", "rbac", "kro", "zz_generated.role.yaml"))
+	mustDo(t, err)
+	role := &unstructured.Unstructured{}
+	mustDo(t, yaml.Unmarshal(data, role))
+	role.SetName("integration-test-kro")
+	role.SetLabels(map[string]string{"rbac.kro.run/aggregate-to-controller": "true"})
+	mustDo(t, client.IgnoreAlreadyExists(cluster.Create(t.Context(), role)))
+}
+
 // createGraph gives kro a graph with one Service that carries the instance's UID.
 func (p *provider) createGraph(t *testing.T) {
 	t.Helper()
 	graph := &krov1alpha1.ResourceGraphDefinition{}
-	mustDo(t, yaml.Unmarshal([]byte(strings.NewReplacer("NAME", p.kind.template, "KIND", p.kind.gvk.Kind).Replace(`
+	mustDo(t, yaml.Unmarshal([]byte(strings.NewReplacer("NAME", p.kind.Template, "KIND", p.kind.GVK.Kind).Replace(`
 metadata: {name: NAME}
 spec:
   schema:
@@ -228,11 +248,12 @@ func (p *provider) createExport(t *testing.T) {
 	t.Helper()
 	k := p.kind
 	anything := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-	apiSchema := object("apis.kcp.io/v1alpha1", "APIResourceSchema", "v1."+k.resource+".sandbar.dev")
+	apiSchema := object("apis.kcp.io/v1alpha1", "APIResourceSchema", "v1."+k.Resource+".sandbar.dev")
+	apiSchema.SetLabels(map[string]string{placement.LabelTemplate: k.Template})
 	apiSchema.Object["spec"] = map[string]any{
 		"group": "sandbar.dev", "scope": "Namespaced",
 		"names": map[string]any{
-			"kind": k.gvk.Kind, "listKind": k.gvk.Kind + "List", "plural": k.resource, "singular": strings.ToLower(k.gvk.Kind),
+			"kind": k.GVK.Kind, "listKind": k.GVK.Kind + "List", "plural": k.Resource, "singular": strings.ToLower(k.GVK.Kind),
 		},
 		"versions": []any{map[string]any{
 			"name": "v1alpha1", "served": true, "storage": true,
@@ -243,7 +264,7 @@ func (p *provider) createExport(t *testing.T) {
 	mustDo(t, p.client.Create(t.Context(), apiSchema))
 	export := object("apis.kcp.io/v1alpha2", "APIExport", "sandbar.dev")
 	export.Object["spec"] = map[string]any{"resources": []any{map[string]any{
-		"group": "sandbar.dev", "name": k.resource, "schema": apiSchema.GetName(),
+		"group": "sandbar.dev", "name": k.Resource, "schema": apiSchema.GetName(),
 		"storage": map[string]any{"crd": map[string]any{}},
 	}}}
 	mustDo(t, p.client.Create(t.Context(), export))
@@ -253,7 +274,7 @@ func (p *provider) createExport(t *testing.T) {
 func (p *provider) createTemplate(t *testing.T) {
 	t.Helper()
 	template := &sandbarv1alpha1.Template{}
-	template.Name = p.kind.template
+	template.Name = p.kind.Template
 	template.Spec = sandbarv1alpha1.TemplateSpec{
 		DisplayName: "Thing", Version: "0.1.0",
 		Graph: k8sruntime.RawExtension{Raw: []byte(`{}`)},
@@ -262,8 +283,8 @@ func (p *provider) createTemplate(t *testing.T) {
 		}},
 	}
 	mustDo(t, p.client.Create(t.Context(), template))
-	template.Status.Kind, template.Status.Group, template.Status.Version = p.kind.gvk.Kind, p.kind.gvk.Group, p.kind.gvk.Version
-	template.Status.Resource, template.Status.SchemaName = p.kind.resource, "v1."+p.kind.resource+".sandbar.dev"
+	template.Status.Kind, template.Status.Group, template.Status.Version = p.kind.GVK.Kind, p.kind.GVK.Group, p.kind.GVK.Version
+	template.Status.Resource, template.Status.SchemaName = p.kind.Resource, "v1."+p.kind.Resource+".sandbar.dev"
 	meta.SetStatusCondition(&template.Status.Conditions, metav1.Condition{
 		Type: sandbarv1alpha1.TemplateExported, Status: metav1.ConditionTrue, Reason: "Exported",
 	})
@@ -291,6 +312,9 @@ func (p *provider) run(t *testing.T) func() {
 	cluster, err := runtimecluster.New(kubeconfig(t, "STACK_RUNTIME_KUBECONFIG"))
 	mustDo(t, err)
 	mustDo(t, mgr.Add(cluster))
+	rollouts, err := rollout.Register(mgr, cluster, &inuse.Clock{})
+	mustDo(t, err)
+	p.options.Rollouts = rollouts
 	mustDo(t, Register(mgr, cluster, p.options))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -317,7 +341,7 @@ func (p *provider) removePlacements(t *testing.T) {
 	t.Helper()
 	eventually(t, "the removal of what the test left", func() error {
 		var list corev1.NamespaceList
-		err := p.runtime.List(context.Background(), &list, client.MatchingLabels{placement.LabelTemplate: p.kind.template})
+		err := p.runtime.List(context.Background(), &list, client.MatchingLabels{placement.LabelTemplate: p.kind.Template})
 		if err != nil || len(list.Items) == 0 {
 			return err
 		}
@@ -328,12 +352,14 @@ func (p *provider) removePlacements(t *testing.T) {
 	})
 }
 
-// removeCRD removes the CRD that kro made and leaves behind.
+// removeCRD removes the CRD that kro made and leaves behind. Its annotation says that its instances may go.
 func (p *provider) removeCRD() {
 	var list apiextensionsv1.CustomResourceDefinitionList
 	_ = p.runtime.List(context.Background(), &list, client.MatchingLabels{"kro.run/owned": "true"})
 	for i := range list.Items {
-		if list.Items[i].Spec.Names.Kind == p.kind.gvk.Kind {
+		if list.Items[i].Spec.Names.Kind == p.kind.GVK.Kind {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, placement.AnnotationAllowDeletion)
+			_ = p.runtime.Patch(context.Background(), &list.Items[i], client.RawPatch(types.MergePatchType, patch))
 			_ = p.runtime.Delete(context.Background(), &list.Items[i])
 		}
 	}
@@ -349,7 +375,7 @@ func (p *provider) newTenant(t *testing.T) *tenant {
 	eventually(t, "the binding", func() error { return tn.client.Create(t.Context(), binding) })
 	all, err := dynamic.NewForConfig(config)
 	mustDo(t, err)
-	tn.instances = all.Resource(p.kind.gvr()).Namespace("default")
+	tn.instances = all.Resource(p.kind.GVR()).Namespace("default")
 	eventually(t, "the bound API", func() error {
 		_, err := tn.instances.List(t.Context(), metav1.ListOptions{})
 		return err
@@ -359,7 +385,7 @@ func (p *provider) newTenant(t *testing.T) *tenant {
 
 func (tn *tenant) create(t *testing.T, name, color string) {
 	t.Helper()
-	obj := tn.kind.newObject()
+	obj := tn.kind.NewObject()
 	obj.SetName(name)
 	obj.SetNamespace("default")
 	obj.Object["spec"] = map[string]any{"color": color, "suspended": false}

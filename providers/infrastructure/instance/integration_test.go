@@ -33,6 +33,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
 
 func TestMain(m *testing.M) {
@@ -84,7 +86,7 @@ func TestTwoTenantsGetPlacementsOfTheirOwn(t *testing.T) {
 		}
 		url, _, _ := unstructured.NestedString(instance.Object, "status", "dataPlane", "url")
 		want := "https://sandbar.example.test/dataplane/clusters/" + logicalcluster.From(instance).String() +
-			"/namespaces/default/" + p.kind.resource + "/web"
+			"/namespaces/default/" + p.kind.Resource + "/web"
 		if url != want {
 			t.Errorf("dataPlane.url = %q, want %q", url, want)
 		}
@@ -141,14 +143,14 @@ func TestWhatSomebodyChangesInAPlacementIsMadeRightAgain(t *testing.T) {
 	token := p.token(t, ns.Name)
 
 	policy := &networkingv1.NetworkPolicy{}
-	p.getRuntime(t, ns.Name, ingressPolicy, policy)
+	p.getRuntime(t, ns.Name, place.IngressPolicy, policy)
 	mustDo(t, p.runtime.Delete(t.Context(), policy))
 	eventually(t, "the deleted policy", func() error {
-		return p.runtime.Get(t.Context(), types.NamespacedName{Namespace: ns.Name, Name: ingressPolicy}, &networkingv1.NetworkPolicy{})
+		return p.runtime.Get(t.Context(), types.NamespacedName{Namespace: ns.Name, Name: place.IngressPolicy}, &networkingv1.NetworkPolicy{})
 	})
 
 	quota := &corev1.ResourceQuota{}
-	p.getRuntime(t, ns.Name, nameOfBounds, quota)
+	p.getRuntime(t, ns.Name, place.NameOfBounds, quota)
 	want := quota.Spec.DeepCopy()
 	quota.Spec.Hard[corev1.ResourcePods] = *quota.Spec.Hard.Pods()
 	before := quota.DeepCopy()
@@ -157,7 +159,7 @@ func TestWhatSomebodyChangesInAPlacementIsMadeRightAgain(t *testing.T) {
 	quota.Spec.Hard[corev1.ResourcePods] = raised
 	mustDo(t, p.runtime.Patch(t.Context(), quota, client.MergeFrom(before)))
 	eventually(t, "the changed quota", func() error {
-		p.getRuntime(t, ns.Name, nameOfBounds, quota)
+		p.getRuntime(t, ns.Name, place.NameOfBounds, quota)
 		if !equality.Semantic.DeepEqual(*want, quota.Spec) {
 			return fmt.Errorf("hard is %v", quota.Spec.Hard)
 		}
@@ -314,6 +316,60 @@ func TestTheSweepRemovesAPlacementWithoutAnInstanceAndNoOther(t *testing.T) {
 	}
 }
 
+// An operator who loses a Template, with its finalizer, has not asked for its tenants' instances to go.
+func TestTheSweepKeepsLivePlacementsWhenTheirTemplateIsGone(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	p.options.SweepInterval, p.options.SweepSecondLook, p.options.SweepGrace = 500*time.Millisecond, 300*time.Millisecond, time.Second
+	p.run(t)
+	alice := p.newTenant(t)
+	alice.create(t, "web", "red")
+	instance := alice.waitReady(t, "web")
+	p.deleteTemplate(t)
+	p.sweeps(t, 5)
+	if ns := p.namespaceOf(t, instance); ns.DeletionTimestamp != nil {
+		t.Error("the sweep took a placement whose instance lives, because its Template is gone")
+	}
+	// And when nobody can say any more what kind it was.
+	export := object("apis.kcp.io/v1alpha2", "APIExport", "sandbar.dev")
+	mustDo(t, p.client.Get(t.Context(), client.ObjectKeyFromObject(export), export))
+	withdrawn := export.DeepCopy()
+	unstructured.RemoveNestedField(withdrawn.Object, "spec", "resources")
+	mustDo(t, p.client.Patch(t.Context(), withdrawn, client.MergeFrom(export)))
+	p.sweeps(t, 5)
+	if ns := p.namespaceOf(t, instance); ns.DeletionTimestamp != nil {
+		t.Error("the sweep took a placement that kcp cannot be asked about")
+	}
+	eventually(t, "the count of what kcp cannot be asked about", func() error { // another test's sweep begins it anew
+		var metric dto.Metric
+		_ = sweepUnknown.WithLabelValues(p.template.Name).Write(&metric)
+		if got := metric.GetGauge().GetValue(); got != 1 {
+			return fmt.Errorf("it is %v", got)
+		}
+		return nil
+	})
+}
+
+// sweeps waits until that many more sweeps have had a complete look; other tests' count, too.
+func (p *provider) sweeps(t *testing.T, n float64) {
+	t.Helper()
+	rounds := func() (sum float64) {
+		for _, result := range []string{sweepClean, sweepDeleted, sweepRefused} {
+			var metric dto.Metric
+			_ = sweepRoundsTotal.WithLabelValues(result).Write(&metric)
+			sum += metric.GetCounter().GetValue()
+		}
+		return sum
+	}
+	before := rounds()
+	eventually(t, "sweeps", func() error {
+		if now := rounds(); now < before+n {
+			return fmt.Errorf("%v rounds, want %v", now, before+n)
+		}
+		return nil
+	})
+}
+
 func TestTheProvidersSettingsReachEveryPlacement(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -329,7 +385,7 @@ func TestTheProvidersSettingsReachEveryPlacement(t *testing.T) {
 	mustDo(t, p.client.Patch(t.Context(), infrastructure, client.MergeFrom(before)))
 	eventually(t, "the new isolation", func() error {
 		policy := &networkingv1.NetworkPolicy{}
-		p.getRuntime(t, ns.Name, ingressPolicy, policy)
+		p.getRuntime(t, ns.Name, place.IngressPolicy, policy)
 		for _, peer := range policy.Spec.Ingress[0].From {
 			if peer.IPBlock != nil && peer.IPBlock.CIDR == "192.0.2.7/32" {
 				return nil
@@ -347,7 +403,7 @@ func TestTheProvidersSettingsReachEveryPlacement(t *testing.T) {
 }
 
 func isReady(instance *unstructured.Unstructured) bool {
-	status, err := readStatus(instance)
+	status, err := outcome.ReadStatus(instance)
 	return err == nil && meta.IsStatusConditionTrue(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 }
 
@@ -406,10 +462,10 @@ func (p *provider) checkPlacement(t *testing.T, instance *unstructured.Unstructu
 	ns := id.Namespace()
 	for name, obj := range map[string]client.Object{
 		placement.ControlSecret: &corev1.Secret{},
-		nameOfBounds:            &corev1.ResourceQuota{},
-		ingressPolicy:           &networkingv1.NetworkPolicy{},
-		egressPolicy:            &networkingv1.NetworkPolicy{},
-		instance.GetName():      p.kind.newObject(),
+		place.NameOfBounds:      &corev1.ResourceQuota{},
+		place.IngressPolicy:     &networkingv1.NetworkPolicy{},
+		place.EgressPolicy:      &networkingv1.NetworkPolicy{},
+		instance.GetName():      p.kind.NewObject(),
 	} {
 		p.getRuntime(t, ns, name, obj)
 		if err := id.Locate().Check(obj); err != nil {
@@ -417,7 +473,7 @@ func (p *provider) checkPlacement(t *testing.T, instance *unstructured.Unstructu
 		}
 	}
 	limits := &corev1.LimitRange{}
-	p.getRuntime(t, ns, nameOfBounds, limits)
+	p.getRuntime(t, ns, place.NameOfBounds, limits)
 	if diff := cmp.Diff("restricted", p.namespaceOf(t, instance).Labels["pod-security.kubernetes.io/enforce"]); diff != "" {
 		t.Errorf("pod security (-want +got):\n%s", diff)
 	}

@@ -7,11 +7,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,7 +21,10 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 )
 
 // kinds runs one runner per exported Template. Its reconciles compare what runs with what
@@ -36,7 +38,7 @@ type kinds struct {
 	started chan struct{} // closed when base is set
 	base    context.Context
 
-	mu      sync.Mutex
+	mu      sync.RWMutex
 	running map[string]*runner
 }
 
@@ -44,6 +46,13 @@ type kinds struct {
 // ends when they have ended.
 func (k *kinds) Start(ctx context.Context) error {
 	k.base = ctx
+	namespaces, err := k.config.runtime.GetCache().GetInformer(ctx, &corev1.Namespace{})
+	if err == nil {
+		err = k.config.capacity.watch(ctx, namespaces)
+	}
+	if err != nil {
+		return err
+	}
 	close(k.started)
 	<-ctx.Done()
 	k.mu.Lock()
@@ -73,51 +82,65 @@ func (k *kinds) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	urls, err := endpointURLs(ctx, k.client, k.exportName)
-	if err != nil {
+	// Without a slice nobody has bound the export yet.
+	endpoints, err := export.ReadEndpoints(ctx, k.client, k.exportName)
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
-	r, err := k.ensure(ctx, template, s)
+	r, fresh, err := k.ensure(ctx, template, s)
 	if err != nil || r == nil {
 		return reconcile.Result{}, err
 	}
 	r.configure(s)
-	return reconcile.Result{}, r.follow(ctx, urls)
+	if err := r.Objects.Follow(endpoints.URLs); err != nil || !fresh {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.wakePlaced(ctx)
 }
 
-// ensure returns the Template's runner, started if need be, or nil while nothing is exported.
+// wake has the runner of a Template look at an instance. Of a Template that has none yet, all are
+// looked at when it starts.
+func (k *kinds) wake(template string, req request, mayWait bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if r := k.running[template]; r != nil {
+		r.Wake(req, mayWait)
+	}
+}
+
+// ensure returns the Template's runner, started if need be (fresh), or nil while nothing is exported.
 // A runner goes on although its Template is no longer accepted or is being deleted: instances
 // that exist need their controller until the Template is gone.
-func (k *kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, s settings) (*runner, error) {
+func (k *kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, s scope.Settings) (r *runner, fresh bool, err error) {
 	wanted, exported := kindOf(template)
-	k.mu.Lock()
-	r := k.running[template.Name]
-	k.mu.Unlock()
-	if r != nil && r.ended() {
+	k.mu.RLock()
+	r = k.running[template.Name]
+	k.mu.RUnlock()
+	if r != nil && r.Ended() {
 		kindRestartsTotal.WithLabelValues(template.Name).Inc()
 		k.stop(ctx, template.Name)
 		r = nil
 	}
 	if r != nil && (!exported || r.kind == wanted) {
-		return r, nil
+		return r, false, nil
 	}
 	k.stop(ctx, template.Name)
 	if !exported {
-		return nil, nil
+		return nil, false, nil
 	}
-	r, err := startRunner(k.base, k.config, wanted, s)
+	r, err = startRunner(k.base, k.config, wanted, s)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.base.Err() != nil { // Start has closed the others already
 		r.close(ctx)
-		return nil, nil
+		return nil, false, nil
 	}
 	k.running[template.Name] = r
-	k.config.log.Info("following a kind", "template", template.Name, "kind", wanted.gvk.Kind)
-	return r, nil
+	k.config.log.Info("following a kind", "template", template.Name, "kind", wanted.GVK.Kind)
+	return r, true, nil
 }
 
 func (k *kinds) stop(ctx context.Context, template string) {
@@ -127,7 +150,7 @@ func (k *kinds) stop(ctx context.Context, template string) {
 	k.mu.Unlock()
 	if r != nil {
 		r.close(ctx)
-		k.config.log.Info("stopped following a kind", "template", template, "kind", r.kind.gvk.Kind)
+		k.config.log.Info("stopped following a kind", "template", template, "kind", r.kind.GVK.Kind)
 	}
 }
 
@@ -142,55 +165,40 @@ func (k *kinds) failed(template string) {
 }
 
 // kindOf tells which kind a Template has exported, if any.
-func kindOf(template *sandbarv1alpha1.Template) (kind, bool) {
+func kindOf(template *sandbarv1alpha1.Template) (scope.Kind, bool) {
 	status := template.Status
 	exported := status.SchemaName != "" || meta.IsStatusConditionTrue(status.Conditions, sandbarv1alpha1.TemplateExported)
 	gvk := schema.GroupVersionKind{Group: status.Group, Version: status.Version, Kind: status.Kind}
 	complete := gvk.Group != "" && gvk.Version != "" && gvk.Kind != "" && status.Resource != ""
-	return kind{template: template.Name, gvk: gvk, resource: status.Resource}, exported && complete
+	return scope.Kind{Template: template.Name, Kind: export.Kind{GVK: gvk, Resource: status.Resource}}, exported && complete
 }
 
-func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (settings, error) {
-	s := settings{
-		provider:  logicalcluster.From(template).String(),
-		dataPlane: *contract.Complete(&template.Spec),
+func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (scope.Settings, error) {
+	s := scope.Settings{
+		Provider:  logicalcluster.From(template).String(),
+		DataPlane: *contract.InForce(template),
 		// A Secret in every placement would be one object more for each, used or not.
-		wantsPassword: bytes.Contains(template.Spec.Graph.Raw, []byte(placement.PasswordSecret)),
+		WantsPassword: bytes.Contains(template.Spec.Graph.Raw, []byte(placement.PasswordSecret)) || contract.GivesPassword(&template.Spec.DataPlane),
+		RunsPods:      contract.RunsPods(template.Spec.Graph.Raw),
+		Choice:        template.Spec.ImageChoice,
 	}
 	if fields := template.Spec.PodTemplate; fields != nil {
 		var list sandbarv1alpha1.TemplateList
 		if err := k.client.List(ctx, &list); err != nil {
 			return s, fmt.Errorf("listing the Templates: %w", err)
 		}
-		s.pod = &podWords{Fields: *fields, Offers: podOffers(list.Items)}
+		s.Pod = &scope.PodWords{Fields: *fields, Offers: podOffers(list.Items)}
 	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {
-		s.infrastructure = &infrastructure.Spec
+		s.Infrastructure, err = platform.Settings(ctx, k.config.runtime.GetClient(), infrastructure)
+		s.Revisions = revisionsOf(template, infrastructure)
+	}
+	if err == nil {
+		return s, nil
 	} else if !apierrors.IsNotFound(err) {
 		return s, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 	}
 	return s, nil
-}
-
-// endpointURLs lists the virtual workspaces of the export, one per shard that has a consumer.
-// None is an answer too: nobody has bound the export yet.
-func endpointURLs(ctx context.Context, reader client.Reader, exportName string) ([]string, error) {
-	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
-	err := reader.Get(ctx, types.NamespacedName{Name: exportName}, slice)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the APIExportEndpointSlice: %w", err)
-	}
-	var urls []string
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		if endpoint.URL != "" {
-			urls = append(urls, endpoint.URL)
-		}
-	}
-	slices.Sort(urls)
-	return slices.Compact(urls), nil
 }

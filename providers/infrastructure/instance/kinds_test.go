@@ -6,13 +6,11 @@ package instance
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 func TestAKindIsFollowedFromItsExportOn(t *testing.T) {
@@ -37,51 +35,29 @@ func TestAKindIsFollowedFromItsExportOn(t *testing.T) {
 			template.Name = "thing"
 			test.change(&template.Status)
 			got, ok := kindOf(template)
-			if ok != test.want || (ok && got != thing) {
+			if ok != test.want || (ok && got != fixture.Thing) {
 				t.Errorf("kindOf = %v, %v", got, ok)
 			}
 		})
 	}
 }
 
-func TestTheSliceNamesTheEndpointsOnce(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := kcpapisv1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
-	slice.Name = "sandbar.dev"
-	for _, url := range []string{"https://b", "https://a", "", "https://b"} {
-		slice.Status.APIExportEndpoints = append(slice.Status.APIExportEndpoints, kcpapisv1alpha1.APIExportEndpoint{URL: url})
-	}
-	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(slice).Build()
-	for name, want := range map[string][]string{"sandbar.dev": {"https://a", "https://b"}, "missing": nil} {
-		got, err := endpointURLs(t.Context(), reader, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 func TestOnlyAChangeOfTheSettingsWakesTheInstances(t *testing.T) {
-	a := newSettings()
+	a := fixture.NewSettings()
 	for name, test := range map[string]struct {
-		change func(*settings)
+		change func(*scope.Settings)
 		equal  bool
 	}{
-		"the same":            {change: func(*settings) {}, equal: true},
-		"another contract":    {change: func(s *settings) { s.dataPlane.TokenSecretRef = "" }},
-		"another isolation":   {change: func(s *settings) { s.infrastructure.Isolation.RuntimeClassName = "gvisor" }},
-		"no longer set up":    {change: func(s *settings) { s.infrastructure = nil }},
-		"another workspace":   {change: func(s *settings) { s.provider = "another" }},
-		"nil and empty lists": {change: func(s *settings) { s.infrastructure.Isolation.ProviderCIDRs = []string{} }, equal: true},
+		"the same":            {change: func(*scope.Settings) {}, equal: true},
+		"another contract":    {change: func(s *scope.Settings) { s.DataPlane.TokenSecretRef = "" }},
+		"another isolation":   {change: func(s *scope.Settings) { s.Infrastructure.Isolation.RuntimeClassName = "gvisor" }},
+		"no longer set up":    {change: func(s *scope.Settings) { s.Infrastructure = nil }},
+		"another workspace":   {change: func(s *scope.Settings) { s.Provider = "another" }},
+		"nil and empty lists": {change: func(s *scope.Settings) { s.Infrastructure.Isolation.ProviderCIDRs = []string{} }, equal: true},
 	} {
-		b := newSettings()
+		b := fixture.NewSettings()
 		test.change(&b)
-		if got := a.equal(b); got != test.equal {
+		if got := a.Equal(b); got != test.equal {
 			t.Errorf("%s: equal is %v", name, got)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // Labels are enumerations that the operator decides (Templates) or this file; a label per
@@ -28,10 +30,26 @@ var (
 		Name: "sandbar_instance_kind_restarts_total",
 		Help: "How often the controller of a Template's kind was started again after it failed.",
 	}, []string{"template"})
+	endpointRetriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_endpoint_retries_total",
+		Help: "How often a shard could not be followed for a Template's kind and was tried again.",
+	}, []string{"template"})
+	limitRefusalsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_limit_refusals_total",
+		Help: "How often an instance was told to wait for a place, by reason (WorkspaceLimit, PlacementsLimit).",
+	}, []string{"reason"})
 	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lifecycle_total",
 		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
 	}, []string{"template", "change"})
+	lostTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_lost_total",
+		Help: "How often what an instance had on the runtime cluster was deleted under the provider, by reason (PlacementLost, ResourcesLost).",
+	}, []string{"reason"})
+	logsKeptTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_instance_logs_kept_total",
+		Help: "How often the end of an instance's log was kept before a suspension, by outcome (kept, failed).",
+	}, []string{"outcome"})
 	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_events_total",
 		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed).",
@@ -44,6 +62,10 @@ var (
 		Name: "sandbar_sweep_orphans",
 		Help: "Placements without an instance, as the last complete sweep found them.",
 	})
+	sweepUnknown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sandbar_sweep_unknown_placements",
+		Help: "Placements whose instance kcp cannot be asked about, by Template, as the last complete sweep found them. They are kept.",
+	}, []string{"template"})
 	sweepDeletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sandbar_sweep_deleted_total",
 		Help: "Placements that sweeps have deleted.",
@@ -51,26 +73,39 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, lifecycleTotal, kindRestartsTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
 }
 
-func countReconcile(k kind, err error) {
+func init() {
+	// An alert reads the increase of these: the first event must find them at zero.
+	for _, result := range []string{sweepClean, sweepDeleted, sweepSkipped, sweepRefused} {
+		sweepRoundsTotal.WithLabelValues(result)
+	}
+	for _, reason := range []string{outcome.ReasonWorkspaceLimit, outcome.ReasonPlacementsLimit} {
+		limitRefusalsTotal.WithLabelValues(reason)
+	}
+	for _, reason := range outcome.LossReasons {
+		lostTotal.WithLabelValues(reason)
+	}
+}
+
+func countReconcile(k scope.Kind, err error) {
 	outcome := "ok"
 	if err != nil {
 		outcome = "error"
 	}
-	reconcilesTotal.WithLabelValues(k.template, outcome).Inc()
+	reconcilesTotal.WithLabelValues(k.Template, outcome).Inc()
 }
 
 // countLifecycle counts a change that has been written.
-func countLifecycle(s *scope) {
+func countLifecycle(k scope.Kind, p outcome.Plan) {
 	switch {
-	case s.decision.deleted != "":
-		lifecycleTotal.WithLabelValues(s.template, "deleted").Inc()
-	case s.decision.rests && !s.wasResting:
-		lifecycleTotal.WithLabelValues(s.template, "slept").Inc()
-	case s.wasResting && !s.decision.rests && s.decision.suspended == "":
-		lifecycleTotal.WithLabelValues(s.template, "woke").Inc()
+	case p.Deleted != "":
+		lifecycleTotal.WithLabelValues(k.Template, "deleted").Inc()
+	case p.Rests && !p.WasResting:
+		lifecycleTotal.WithLabelValues(k.Template, "slept").Inc()
+	case p.WasResting && !p.Rests && p.Suspended == "":
+		lifecycleTotal.WithLabelValues(k.Template, "woke").Inc()
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 )
 
 // Clocks that differ make the heartbeat look old, and nothing sleeps: the age says so.
@@ -49,5 +51,29 @@ func TestTheAgeOfTheHeartbeatIsToldByTheClockOfTheControllers(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// increase() sees nothing of a series that appears with its first event.
+func TestWhatAnAlertReadsIsThereBeforeTheFirst(t *testing.T) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]bool{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				there[f.GetName()+" "+label.GetValue()] = true
+			}
+		}
+	}
+	for _, want := range []string{
+		"sandbar_instance_lost_total " + outcome.ReasonPlacementLost, "sandbar_instance_lost_total " + outcome.ReasonResourcesLost,
+		"sandbar_sweep_rounds_total " + sweepRefused, "sandbar_instance_limit_refusals_total " + outcome.ReasonPlacementsLimit,
+	} {
+		if !there[want] {
+			t.Errorf("no series %s", want)
+		}
 	}
 }

@@ -11,22 +11,24 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 )
 
 // fieldOwner owns what the provider writes, on both sides.
 const fieldOwner = "sandbar"
-
-// errTerminating means that the placement's namespace is being deleted although its instance
-// lives. Its end is an event; until then nothing can be made in it.
-var errTerminating = errors.New("the placement is being removed")
 
 // runtimeCluster is what the reconciler needs of the runtime cluster.
 type runtimeCluster struct {
@@ -34,116 +36,194 @@ type runtimeCluster struct {
 	client client.Client
 	// live reads from the API server.
 	live client.Reader
+	// logs reads the end of a container's log.
+	logs podLogs
 }
 
 // place makes the namespace with everything that isolates it. Nothing of a tenant's may run
 // before all of it exists: the kro instance is made afterwards.
-func (r *reconciler) place(ctx context.Context, s *scope) error {
-	ingress, err := buildIngress(s)
+//
+// It returns what the instance's Lease says of its use; zero until that has been read.
+func (r *reconciler) place(ctx context.Context, s *scope.Scope) (used inuse.Record, err error) {
+	ingress, err := place.BuildIngress(s)
 	if err != nil {
-		return err
+		return used, err
 	}
-	egress, err := buildEgress(s)
+	egress, err := place.BuildEgress(s)
 	if err != nil {
-		return err
+		return used, err
 	}
-	if _, err := r.runtime.apply(ctx, buildNamespace(s), &corev1.Namespace{}); err != nil {
-		return err
+	bounds, err := place.BoundsOf(s)
+	if err != nil {
+		return used, err
+	}
+	if err := r.placeNamespace(ctx, s); err != nil {
+		return used, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	apply := func(desired, current client.Object) {
-		group.Go(func() error {
-			_, err := r.runtime.apply(ctx, desired, current)
-			return err
-		})
+		group.Go(func() error { return r.runtime.apply(ctx, desired, current) })
 	}
-	apply(buildQuota(s), &corev1.ResourceQuota{})
-	apply(buildLimits(s), &corev1.LimitRange{})
+	apply(place.BuildQuota(s, bounds), &corev1.ResourceQuota{})
+	apply(place.BuildLimits(s, bounds), &corev1.LimitRange{})
 	apply(ingress, &networkingv1.NetworkPolicy{})
 	apply(egress, &networkingv1.NetworkPolicy{})
-	group.Go(func() error { return r.ensureLease(ctx, s) })
-	group.Go(func() error { return r.runtime.ensureSecret(ctx, s, controlToken) })
-	if s.wantsPassword {
-		group.Go(func() error { return r.runtime.ensureSecret(ctx, s, password) })
+	group.Go(func() (err error) {
+		used, err = r.ensureLease(ctx, s)
+		return err
+	})
+	group.Go(func() error { return r.runtime.ensureControlToken(ctx, s) })
+	if s.WantsPassword {
+		group.Go(func() error { return r.runtime.ensureSecret(ctx, s, place.Password) })
 	}
-	return group.Wait()
+	err = group.Wait() // used is written by then
+	return used, err
 }
 
-// compose makes the kro instance and returns it as it now is. A refused pod leaves the pod that
-// the instance has, if it has one, and the rest of the spec holds: suspended above all.
-func (r *reconciler) compose(ctx context.Context, s *scope) (*unstructured.Unstructured, error) {
-	desired, current := buildInstance(s), s.newObject()
-	var refused error
-	if s.pod != nil {
-		var complete bool
-		if complete, refused = r.composePod(ctx, s, desired); !complete {
-			return nil, refused
+// composed reads the kro instance from the API server; nil if there is none. A cache would hold it as
+// the schema has it under which the cache's watch began, and that may not be the kind's any more.
+func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstructured.Unstructured, error) {
+	instance := s.NewObject()
+	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.ID.Namespace(), Name: s.Object.GetName()}, instance)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kro instance: %w", err)
+	}
+	return instance, nil
+}
+
+// placeNamespace makes the namespace, with the pod security level that it enforces. The admission
+// policy of the runtime cluster knows the levels that an administrator of that cluster has allowed.
+// A placement that exists keeps the level that it has: one edit in the provider workspace must not
+// make every tenant's instance fail.
+func (r *reconciler) placeNamespace(ctx context.Context, s *scope.Scope) error {
+	current := &corev1.Namespace{}
+	err := r.runtime.apply(ctx, place.BuildNamespace(s), current)
+	if !platform.LevelRefused(err) {
+		return err
+	}
+	if current.ResourceVersion != "" {
+		return nil
+	}
+	return &outcome.LevelError{Level: s.PodSecurity()}
+}
+
+// compose makes the kro instance and returns it as it now is. A refused pod, or image, leaves the one
+// that the instance has, if it has one, and the rest of the spec holds: suspended above all.
+//
+// current is the kro instance that there is, or nil. The turn says whether the instance takes
+// a change of the operator, also with an error.
+func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured, d lifecycle.Decision) (*unstructured.Unstructured, outcome.Turn, error) {
+	desired, t := place.BuildInstance(s, d), outcome.Turn{}
+	complete, refused := place.ChooseImage(s, current, desired)
+	if complete && s.Pod != nil {
+		var err error
+		if t, complete, err = r.composePod(ctx, s, current, desired); err != nil {
+			refused = err // it may be one that a retry mends
 		}
 	}
-	written, err := r.runtime.apply(ctx, desired, current)
-	if err != nil || written != nil {
-		return written, errors.Join(err, refused)
+	if !complete {
+		return nil, t, refused
 	}
-	return current, refused
+	t = r.revise(s, t, current, desired)
+	if refused != nil {
+		markRefused(s, desired)
+	}
+	switch {
+	case current == nil:
+	case current.GetDeletionTimestamp() != nil:
+		return nil, t, fmt.Errorf("applying %s: %w", describe(desired), outcome.ErrTerminating)
+	case !place.Differs(desired, current):
+		return current, t, refused
+	}
+	written, err := r.runtime.write(ctx, desired)
+	if err != nil {
+		return nil, t, err // it goes first: a refused pod needs no retry, and this does
+	}
+	return written, t, refused
 }
 
-// apply makes an object what it should be. It compares with the cache, reading into current,
-// and writes only a difference; it returns the API server's answer, or nil when nothing was
-// written.
-func (c runtimeCluster) apply(ctx context.Context, desired, current client.Object) (*unstructured.Unstructured, error) {
-	what := fmt.Sprintf("%s %s", desired.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(desired))
+// apply makes an object what it should be. It compares with the cache, reading into current, and
+// writes only a difference.
+func (c runtimeCluster) apply(ctx context.Context, desired, current client.Object) error {
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
 	switch {
 	case err == nil && current.GetDeletionTimestamp() != nil:
-		return nil, fmt.Errorf("applying %s: %w", what, errTerminating)
-	case err == nil && !differs(desired, current):
-		return nil, nil
+		return fmt.Errorf("applying %s: %w", describe(desired), outcome.ErrTerminating)
+	case err == nil && !place.Differs(desired, current):
+		return nil
 	case err != nil && !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading %s: %w", what, err)
+		return fmt.Errorf("reading %s: %w", describe(desired), err)
 	}
-	config, err := applyConfiguration(desired)
+	_, err = c.write(ctx, desired)
+	return err
+}
+
+// write applies an object and returns the API server's answer.
+func (c runtimeCluster) write(ctx context.Context, desired client.Object) (*unstructured.Unstructured, error) {
+	config, err := place.ApplyConfiguration(desired)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", what, err)
+		return nil, fmt.Errorf("encoding %s: %w", describe(desired), err)
 	}
 	err = c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
 		client.FieldOwner(fieldOwner), client.ForceOwnership)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil, fmt.Errorf("applying %s: %w", what, errTerminating)
+		return nil, fmt.Errorf("applying %s: %w", describe(desired), outcome.ErrTerminating)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("applying %s: %w", what, err)
+		return nil, fmt.Errorf("applying %s: %w", describe(desired), err)
 	}
 	return config, nil
 }
 
+// describe names an object in an error.
+func describe(obj client.Object) string {
+	return obj.GetObjectKind().GroupVersionKind().Kind + " " + client.ObjectKeyFromObject(obj).String()
+}
+
+// ensureControlToken makes the Secret by which the data plane and the placement's pods know each other.
+func (c runtimeCluster) ensureControlToken(ctx context.Context, s *scope.Scope) error {
+	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.ID)
+	if errors.Is(err, control.ErrTerminating) {
+		return fmt.Errorf("%w: %w", outcome.ErrTerminating, err)
+	}
+	return err
+}
+
 // ensureSecret makes a Secret with a value of the provider's once and never changes a value that
 // is there.
-func (c runtimeCluster) ensureSecret(ctx context.Context, s *scope, g generated) error {
-	secret, current := g.build(s), &corev1.Secret{}
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(secret), current)
+func (c runtimeCluster) ensureSecret(ctx context.Context, s *scope.Scope, g place.Generated) error {
+	secret, current := g.Build(s), &corev1.Secret{}
+	reader := client.Reader(c.client)
+	if g == place.Password {
+		reader = c.live // the cache may hold the Secrets of one name, see package runtimecluster
+	}
+	err := reader.Get(ctx, client.ObjectKeyFromObject(secret), current)
 	if apierrors.IsNotFound(err) {
 		err = c.client.Create(ctx, secret, client.FieldOwner(fieldOwner))
 		switch {
 		case err == nil:
 			return nil
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			return fmt.Errorf("creating Secret %s: %w", g.secret, errTerminating)
+			return fmt.Errorf("creating Secret %s: %w", g.Secret, outcome.ErrTerminating)
 		case !apierrors.IsAlreadyExists(err):
-			return fmt.Errorf("creating Secret %s: %w", g.secret, err)
+			return fmt.Errorf("creating Secret %s: %w", g.Secret, err)
 		}
 		// The cache sees labelled Secrets only, and it may lag: ask for what there is.
 		err = c.live.Get(ctx, client.ObjectKeyFromObject(secret), current)
 	}
 	if err != nil {
-		return fmt.Errorf("reading Secret %s: %w", g.secret, err)
+		return fmt.Errorf("reading Secret %s: %w", g.Secret, err)
 	}
 	return c.repairSecret(ctx, g, secret, current)
 }
 
 // repairSecret gives a Secret its labels back, and a value if it has none.
-func (c runtimeCluster) repairSecret(ctx context.Context, g generated, desired, current *corev1.Secret) error {
-	hasValue := len(current.Data[g.key]) > 0
-	if hasValue && !differs(desired, current) {
+func (c runtimeCluster) repairSecret(ctx context.Context, g place.Generated, desired, current *corev1.Secret) error {
+	hasValue := len(current.Data[g.Key]) > 0
+	if hasValue && !place.Differs(desired, current) {
 		return nil
 	}
 	repaired := current.DeepCopy()
@@ -153,57 +233,7 @@ func (c runtimeCluster) repairSecret(ctx context.Context, g generated, desired, 
 		repaired.Data = desired.Data
 	}
 	if err := c.client.Patch(ctx, repaired, client.MergeFrom(current), client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("repairing Secret %s: %w", g.secret, err)
+		return fmt.Errorf("repairing Secret %s: %w", g.Secret, err)
 	}
 	return nil
-}
-
-// differs tells whether an object lacks one of the desired labels or annotations or has another
-// spec. What others added to its metadata, kro's labels and finalizer above all, is theirs.
-func differs(desired, current client.Object) bool {
-	if !contains(current.GetLabels(), desired.GetLabels()) || !contains(current.GetAnnotations(), desired.GetAnnotations()) {
-		return true
-	}
-	switch d := desired.(type) {
-	case *corev1.ResourceQuota:
-		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.ResourceQuota).Spec)
-	case *corev1.LimitRange:
-		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.LimitRange).Spec)
-	case *networkingv1.NetworkPolicy:
-		return !equality.Semantic.DeepEqual(d.Spec, current.(*networkingv1.NetworkPolicy).Spec)
-	case *unstructured.Unstructured:
-		// Why an instance is suspended may change, and end, without another change.
-		const suspension = placement.AnnotationSuspension
-		if d.GetAnnotations()[suspension] != current.GetAnnotations()[suspension] {
-			return true
-		}
-		return !equality.Semantic.DeepEqual(d.Object["spec"], current.(*unstructured.Unstructured).Object["spec"])
-	}
-	return false
-}
-
-func contains(all, some map[string]string) bool {
-	for key, value := range some {
-		if got, ok := all[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-// applyConfiguration is an object without the fields that only its Go type brings along.
-func applyConfiguration(obj client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return nil, err
-	}
-	config := &unstructured.Unstructured{Object: content}
-	unstructured.RemoveNestedField(config.Object, "metadata", "creationTimestamp")
-	if _, isInstance := obj.(*unstructured.Unstructured); !isInstance {
-		unstructured.RemoveNestedField(config.Object, "status")
-		if spec, ok := config.Object["spec"].(map[string]any); ok && len(spec) == 0 {
-			delete(config.Object, "spec")
-		}
-	}
-	return config, nil
 }

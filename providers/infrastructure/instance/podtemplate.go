@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,36 +20,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
-// reasonTemplateRef is a reason of Composed: spec.….templateRef leads to nothing that can be used.
-const reasonTemplateRef = "TemplateNotUsable"
-
-// triedAgain is how often a pod is tried that the API server refuses: neither a RuntimeClass
-// that comes nor another quota tells an instance of it.
+// triedAgain is how soon a pod is tried again that the API server refuses: neither a RuntimeClass that
+// comes nor another quota wakes an instance. See later for what follows.
 const triedAgain = 10 * time.Second
-
-// podWords are what the operator says of a kind whose tenants write a pod template.
-type podWords struct {
-	// Fields say where tenants write it and where the graph takes it from.
-	Fields sandbarv1alpha1.PodTemplateFields
-	// Offers are the Templates that offer a pod template, by name.
-	Offers map[string]podOffer
-}
-
-// podOffer is a pod template that a Template offers.
-type podOffer struct {
-	Base sandbarv1alpha1.PodTemplateBase
-	// Usable tells whether tenants may create instances of that Template now.
-	Usable bool
-}
 
 // podOffers gathers what Templates offer. A change of one is a change of the settings of every
 // kind with a pod template, so that all instances are looked at again.
-func podOffers(list []sandbarv1alpha1.Template) map[string]podOffer {
-	offers := map[string]podOffer{}
+func podOffers(list []sandbarv1alpha1.Template) map[string]scope.PodOffer {
+	offers := map[string]scope.PodOffer{}
 	for i := range list {
 		t := &list[i]
 		if t.Spec.Base == nil {
@@ -56,7 +42,7 @@ func podOffers(list []sandbarv1alpha1.Template) map[string]podOffer {
 		}
 		_, exported := kindOf(t)
 		usable := exported && t.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(t.Status.Conditions, sandbarv1alpha1.TemplateReady)
-		offers[t.Name] = podOffer{Base: *t.Spec.Base.DeepCopy(), Usable: usable}
+		offers[t.Name] = scope.PodOffer{Base: *t.Spec.Base.DeepCopy(), Usable: usable}
 	}
 	return offers
 }
@@ -64,118 +50,105 @@ func podOffers(list []sandbarv1alpha1.Template) map[string]podOffer {
 // composePod puts the pod into the desired kro instance, checked and tried, in the place of the
 // tenant's words. After a refusal it puts in the pod that there is; complete is false when there
 // is none.
-func (r *reconciler) composePod(ctx context.Context, s *scope, desired *unstructured.Unstructured) (complete bool, err error) {
-	spec, fields := desired.Object["spec"].(map[string]any), s.pod.Fields
+//
+// The turn says whether the instance takes what the operator says now, if that was asked.
+func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, desired *unstructured.Unstructured) (t outcome.Turn, complete bool, err error) {
+	spec, fields := desired.Object["spec"].(map[string]any), s.Pod.Fields
 	source, _ := spec[fields.From].(map[string]any)
 	delete(spec, fields.From)
-	current := s.newObject()
-	err = r.runtime.client.Get(ctx, client.ObjectKeyFromObject(desired), current)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the instance: %w", err)
+	var former map[string]any
+	exists := false
+	if current != nil {
+		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
-	former, exists, _ := unstructured.NestedMap(current.Object, "spec", fields.To)
-	pod, err := buildPod(s, source, former)
+	runs := exists && !lifecycle.Suspended(current)
+	pod, err := place.BuildPod(s, source, former)
+	keeps, t := r.keepsPod(s, current, desired, former, pod, err)
+	if keeps {
+		spec[fields.To] = former
+		return t, true, nil
+	}
 	if err == nil {
-		if spec[fields.To], err = pod.Fields(); err == nil {
+		if spec[fields.To], err = place.PodFields(pod, former, runs); err == nil {
 			// What the pod is now has been tried.
 			if !exists || !equality.Semantic.DeepEqual(spec[fields.To], any(former)) {
-				err = r.tryPod(ctx, s, pod, exists && !suspended(current))
+				err = r.tryPod(ctx, s, pod, runs)
 			}
 		}
 	}
-	var refused *refusal
+	var refused *outcome.RefusalError
 	if errors.As(err, &refused) && exists {
 		spec[fields.To] = former
-		return true, err
-	}
-	return err == nil, err
-}
-
-// buildPod makes the pod of what the tenant wrote.
-func buildPod(s *scope, field, former map[string]any) (*podtemplate.Pod, error) {
-	pod, err := func() (*podtemplate.Pod, error) {
-		source, err := podtemplate.NewSource(field)
-		if err != nil {
-			return nil, err
+		if t.Asked {
+			// The operator's change is refused, and the tenant has changed nothing; see keepsPod.
+			t.Refused, err = refused, nil
 		}
-		base, err := s.baseOf(source)
-		if err != nil {
-			return nil, err
-		}
-		kept, err := podtemplate.FormerVolumes(former)
-		if err != nil {
-			return nil, err
-		}
-		return podtemplate.Build(source, base, kept, podtemplate.Rules{
-			Labels:             map[string]string{placement.LabelInstanceUID: string(s.id.UID)},
-			RuntimeClassName:   s.infrastructure.Isolation.RuntimeClassName,
-			LabelPrefixes:      s.infrastructure.InstanceMetadata.LabelPrefixes,
-			AnnotationPrefixes: s.infrastructure.InstanceMetadata.AnnotationPrefixes,
-		})
-	}()
-	var wrong *podtemplate.RefusedError
-	if errors.As(err, &wrong) {
-		return nil, &refusal{reason: reasonSpecRefused, message: "correct spec." + s.pod.Fields.From + ": " + wrong.Error()}
+		return t, true, err
 	}
-	return pod, err
-}
-
-// baseOf is the pod template that the source refers to, nil if it refers to none.
-func (s *scope) baseOf(source *sandbarv1alpha1.PodTemplateSource) (*podtemplate.Base, error) {
-	if source.TemplateRef == nil {
-		return nil, nil
-	}
-	name := source.TemplateRef.Name
-	offer, ok := s.pod.Offers[name]
-	field := "spec." + s.pod.Fields.From + ".templateRef"
-	switch {
-	case !ok:
-		return nil, &refusal{reason: reasonTemplateRef, message: fmt.Sprintf(
-			"%s: no Template %q of the provider offers a pod template; name another, or write podTemplate", field, name)}
-	case !offer.Usable:
-		return nil, &refusal{reason: reasonTemplateRef, message: fmt.Sprintf(
-			"%s: Template %q is not Ready, so nothing can be made of it; this goes on by itself when the operator has mended it", field, name)}
-	}
-	base, err := podtemplate.NewBase(&offer.Base)
-	if err != nil {
-		return nil, &refusal{reason: reasonTemplateRef, message: fmt.Sprintf(
-			"%s: the operator has to correct spec.base of Template %q: %v", field, name, err)}
-	}
-	return base, nil
+	return t, err == nil, err
 }
 
 // tryPod asks the API server what it would say of the pod: its admission knows what no schema
 // says, the pod security level, runtime classes, quota and every rule of a pod's fields. Without
 // it, a StatefulSet would be made whose pod never comes.
-func (r *reconciler) tryPod(ctx context.Context, s *scope, pod *podtemplate.Pod, replaces bool) error {
-	sample := pod.Sample(s.id.Namespace())
-	if replaces {
-		// The pod that is to be replaced is in the quota still.
-		podtemplate.WithoutDemands(sample)
-	}
+func (r *reconciler) tryPod(ctx context.Context, s *scope.Scope, pod *podtemplate.Pod, replaces bool) error {
+	sample := pod.Sample(s.ID.Namespace())
+	wanted := sample.Spec.HostUsers
 	err := r.runtime.client.Create(ctx, sample, client.DryRunAll, client.FieldOwner(fieldOwner))
 	switch {
 	case err == nil:
+		return honoured(s, wanted, sample.Spec.HostUsers)
+	case replaces && apierrors.IsForbidden(err) && outcome.ExceedsQuota(err.Error()):
+		// The pod that is to be replaced is in the quota still. The quota is the last that the
+		// API server asks, so the rest has passed.
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return fmt.Errorf("trying the pod: %w", errTerminating)
+		return fmt.Errorf("trying the pod: %w", outcome.ErrTerminating)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return r.refusedPod(ctx, s, sample, err)
 	}
 	return fmt.Errorf("trying the pod: %w", err)
 }
 
-func (r *reconciler) refusedPod(ctx context.Context, s *scope, sample *corev1.Pod, refused error) error {
+// honoured refuses a pod whose user namespace the API server would drop without a word: what the
+// pod may do as root or in group 0 relies on it.
+func honoured(s *scope.Scope, wanted, given *bool) error {
+	if wanted == nil || *wanted || given != nil && !*given {
+		return nil
+	}
+	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from spec." + s.Pod.Fields.From}
+}
+
+func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *corev1.Pod, refused error) error {
+	if outcome.IsOwnRight(whyRefused(refused)) {
+		return fmt.Errorf("trying the pod: %w", refused)
+	}
+	if why := whyRefused(refused); apierrors.IsForbidden(refused) && outcome.ExceedsQuota(why) {
+		// The same as when kro's pod is refused, which is the first to be where the quota is so new
+		// that the API server has not seen it at the dry run.
+		return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonQuota, Message: outcome.OutOfQuota(why).Message}
+	}
 	if class := sample.Spec.RuntimeClassName; class != nil {
 		err := r.runtime.live.Get(ctx, types.NamespacedName{Name: *class}, &nodev1.RuntimeClass{})
 		if apierrors.IsNotFound(err) {
-			return &refusal{recheck: triedAgain, reason: reasonRuntimeClass, message: fmt.Sprintf(
+			return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonRuntimeClass, Message: fmt.Sprintf(
 				"the runtime cluster has no RuntimeClass %q; the operator has to create it or to set another in spec.isolation.runtimeClassName of the InfrastructureProvider", *class)}
 		}
 		if err != nil {
 			return fmt.Errorf("looking for RuntimeClass %s: %w", *class, err)
 		}
 	}
-	return &refusal{recheck: triedAgain, reason: reasonPodRefused, message: fmt.Sprintf(
-		"the runtime cluster refuses the pod; correct spec.%s: %v", s.pod.Fields.From, refused)}
+	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: fmt.Sprintf(
+		"the runtime cluster refuses the pod; correct spec.%s: %s", s.Pod.Fields.From, whyRefused(refused))}
+}
+
+// whyRefused is the API server's reason without the name of the object that it refused, which is the
+// provider's and says nothing to a tenant.
+func whyRefused(err error) string {
+	for _, words := range []string{" is forbidden: ", " is invalid: "} {
+		if _, why, found := strings.Cut(err.Error(), words); found {
+			return why
+		}
+	}
+	return err.Error()
 }

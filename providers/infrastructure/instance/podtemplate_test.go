@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,13 +20,16 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // newPodWorld is a world of a kind whose tenants write a pod template.
 func newPodWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
-	w.settings.pod = &podWords{Fields: sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}}
+	w.settings.Pod = &scope.PodWords{Fields: sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}}
 	w.inKCP.Object["spec"] = map[string]any{}
 	w.writeSource(map[string]any{"podTemplate": podTemplateOf("a")})
 	return w
@@ -52,7 +57,7 @@ func (w *world) image() (image string, suspended bool) {
 }
 
 func (w *world) composed() string {
-	status, err := readStatus(w.inKCP)
+	status, err := outcome.ReadStatus(w.inKCP)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -78,7 +83,7 @@ func TestAPodIsTriedBeforeAnythingIsMadeOfItAndNeverMade(t *testing.T) {
 	w := newPodWorld(t)
 	w.refusePods("violates PodSecurity")
 	w.refused()
-	if said := w.composed(); !strings.HasPrefix(said, reasonPodRefused) || !strings.Contains(said, "violates PodSecurity") {
+	if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonPodRefused) || !strings.Contains(said, "violates PodSecurity") {
 		t.Errorf("it says %q", said)
 	}
 	if slices.Contains(w.writes, "apply Thing") {
@@ -132,13 +137,150 @@ func TestAPodThatHasBeenTriedIsNotTriedAgain(t *testing.T) {
 	}
 }
 
+// The pod that is to be replaced is in the quota still: what does not fit beside it may fit in
+// its place, and that is for the StatefulSet to find out.
+func TestAPodThatReplacesAnotherIsNotRefusedForItsQuota(t *testing.T) {
+	const exceeded = "exceeded quota: sandbar, requested: limits.cpu=8, used: limits.cpu=8, limited: limits.cpu=8"
+	w := newPodWorld(t)
+	w.refusePods(exceeded)
+	w.refused()
+	if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonQuota) {
+		t.Errorf("a first pod that exceeds the quota: %q", said)
+	}
+	w.failWrites = nil
+	w.settle()
+	w.writeSource(map[string]any{"podTemplate": podTemplateOf("b")})
+	w.refusePods(exceeded)
+	w.refused()
+	if image, _ := w.image(); image != "b" {
+		t.Errorf("kro gets the image %q", image)
+	}
+	w.writeSource(map[string]any{"podTemplate": podTemplateOf("c")})
+	w.refusePods("maximum cpu usage per Pod is 8, but limit is 9")
+	w.refused()
+	if image, _ := w.image(); image != "b" {
+		t.Errorf("what is refused for another reason is taken: kro gets the image %q", image)
+	}
+}
+
+// Before Kubernetes 1.33 an API server may drop hostUsers without a word, and root in the pod
+// would be root on the node.
+func TestAUserNamespaceThatIsNotGivenIsARefusal(t *testing.T) {
+	w := newPodWorld(t)
+	alone := podTemplateOf("a")
+	alone["spec"].(map[string]any)["hostUsers"] = false
+	w.writeSource(map[string]any{"podTemplate": alone})
+	dropped := true
+	w.failWrites = func(_ string, obj runtime.Object) error {
+		if pod, isPod := obj.(*corev1.Pod); isPod && dropped {
+			pod.Spec.HostUsers = nil
+		}
+		return nil
+	}
+	w.refused()
+	if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonPodRefused) || !strings.Contains(said, "user namespaces") {
+		t.Errorf("it says %q", said)
+	}
+	dropped = false
+	w.settle()
+	if image, _ := w.image(); image != "a" {
+		t.Errorf("kro gets the image %q", image)
+	}
+}
+
+// An operator who upgrades must not replace every tenant's pod at once.
+func TestBoundsThatComeLaterDoNotReplaceAPodThatRuns(t *testing.T) {
+	size := func(w *world) any {
+		volumes, _, _ := unstructured.NestedSlice(w.kroInstance().Object, "spec", "pod", "template", "spec", "volumes")
+		return volumes[0].(map[string]any)["emptyDir"].(map[string]any)["sizeLimit"]
+	}
+	w := newPodWorld(t)
+	template := podTemplateOf("a")
+	template["spec"].(map[string]any)["volumes"] = []any{map[string]any{"name": "tmp", "emptyDir": map[string]any{}}}
+	w.writeSource(map[string]any{"podTemplate": template})
+	w.settle()
+	if size(w) != "4Gi" {
+		t.Fatalf("a new pod's volume has the size %v", size(w))
+	}
+	// The instance as an earlier Sandbar has made it.
+	instance := w.kroInstance()
+	volumes := []any{map[string]any{"name": "tmp", "emptyDir": map[string]any{}}}
+	if err := unstructured.SetNestedSlice(instance.Object, volumes, "spec", "pod", "template", "spec", "volumes"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.runtime.Update(t.Context(), instance); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if size(w) != nil {
+		t.Errorf("the pod that runs is replaced: its volume gets the size %v", size(w))
+	}
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
+	w.settle()
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = false
+	w.settle()
+	if size(w) != "4Gi" {
+		t.Errorf("after its next start its volume has the size %v", size(w))
+	}
+}
+
+func TestAQuotaThatContradictsItselfIsTheOperatorsToCorrect(t *testing.T) {
+	w := newWorld(t)
+	w.settings.Infrastructure = w.settings.Infrastructure.DeepCopy()
+	w.settings.Infrastructure.Quota.Min = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0")}
+	w.settle()
+	status, err := outcome.ReadStatus(w.inKCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := status.Conditions[0]; c.Type != sandbarv1alpha1.InstancePlaced || c.Reason != outcome.ReasonMisconfigured ||
+		!strings.HasPrefix(c.Message, "the operator has to correct the InfrastructureProvider spec.quota.min[memory]: 0 is not above zero") {
+		t.Errorf("it says %+v", c)
+	}
+}
+
+// One edit of the operator must not make every tenant's instance fail, and a new one says why it
+// cannot be placed.
+func TestALevelThatTheRuntimeClusterRefusesStopsNewPlacementsOnly(t *testing.T) {
+	refuse := func(_ string, obj runtime.Object) error {
+		o, ok := obj.(client.Object)
+		if ok && obj.GetObjectKind().GroupVersionKind().Kind == "Namespace" && o.GetLabels()["pod-security.kubernetes.io/enforce"] != "restricted" {
+			return apierrors.NewForbidden(corev1.Resource("namespaces"), "", errors.New("… (spec.isolation.podSecurity) …"))
+		}
+		return nil
+	}
+	for name, placed := range map[string]bool{"a new instance": false, "one that is placed": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if placed {
+				w.settle()
+			}
+			w.settings.Infrastructure = w.settings.Infrastructure.DeepCopy()
+			w.settings.Infrastructure.Isolation.PodSecurity = "privileged"
+			w.failWrites = refuse
+			err := w.reconcile()
+			status, readErr := outcome.ReadStatus(w.inKCP)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			c := status.Conditions[0]
+			if placed && (err != nil || c.Reason != outcome.ReasonPlaced) {
+				t.Errorf("%v, %+v", err, c)
+			}
+			if !placed && (err == nil || c.Reason != outcome.ReasonMisconfigured || !strings.Contains(c.Message, "run sandbar-provider init again")) {
+				t.Errorf("%v, %+v", err, c)
+			}
+		})
+	}
+}
+
 func TestAMissingRuntimeClassIsNamed(t *testing.T) {
 	w := newPodWorld(t)
-	w.settings.infrastructure = w.settings.infrastructure.DeepCopy()
-	w.settings.infrastructure.Isolation.RuntimeClassName = "gvisor"
+	w.settings.Infrastructure = w.settings.Infrastructure.DeepCopy()
+	w.settings.Infrastructure.Isolation.RuntimeClassName = "gvisor"
 	w.refusePods("pod rejected")
 	w.refused()
-	if said := w.composed(); !strings.HasPrefix(said, reasonRuntimeClass) || !strings.Contains(said, `"gvisor"`) {
+	if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonRuntimeClass) || !strings.Contains(said, `"gvisor"`) {
 		t.Errorf("it says %q", said)
 	}
 }
@@ -164,7 +306,7 @@ func TestOnlyAReadyTemplateOffersItsPod(t *testing.T) {
 	for name, want := range map[string]string{"good": "", "none": "offers a pod template", "unready": "not Ready", "going": "not Ready"} {
 		t.Run(name, func(t *testing.T) {
 			w := newPodWorld(t)
-			w.settings.pod.Offers = offers
+			w.settings.Pod.Offers = offers
 			w.writeSource(map[string]any{"templateRef": map[string]any{"name": name}})
 			w.refused()
 			if want == "" {
@@ -173,7 +315,7 @@ func TestOnlyAReadyTemplateOffersItsPod(t *testing.T) {
 				}
 				return
 			}
-			if said := w.composed(); !strings.HasPrefix(said, reasonTemplateRef) || !strings.Contains(said, want) {
+			if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonTemplateRef) || !strings.Contains(said, want) {
 				t.Errorf("it says %q, want %q", said, want)
 			}
 		})
@@ -184,7 +326,7 @@ func TestATenantsPodIsLabelledAsItsOwn(t *testing.T) {
 	w := newPodWorld(t)
 	w.settle()
 	label, _, _ := unstructured.NestedString(w.kroInstance().Object, "spec", "pod", "template", "metadata", "labels", placement.LabelInstanceUID)
-	if label != testUID {
+	if label != fixture.UID {
 		t.Errorf("the pod belongs to %q", label)
 	}
 }
@@ -193,10 +335,60 @@ func TestATenantsPodIsLabelledAsItsOwn(t *testing.T) {
 func (w *world) refused() {
 	w.t.Helper()
 	for range 3 {
-		w.inCache = w.inKCP.DeepCopy()
 		w.writes = nil
 		if err := w.reconcile(); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+}
+
+// The API server quotes the name of what it refuses; a generated one made each refusal another, and each
+// status write led to the next try: 145 writes in six seconds for one object.
+func TestARefusalIsTheSameEachTime(t *testing.T) {
+	w := newPodWorld(t)
+	names := map[string]bool{}
+	w.failWrites = func(verb string, obj runtime.Object) error {
+		pod, isPod := obj.(*corev1.Pod)
+		if !isPod || verb != "create" {
+			return nil
+		}
+		names[pod.Name+pod.GenerateName] = true
+		return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, errors.New("exceeded quota: sandbar"))
+	}
+	for range 3 {
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(names) != 1 {
+		t.Errorf("tried under the names %v", names)
+	}
+	if got, want := w.composed(), "QuotaExceeded: the instance's quota has no room: exceeded quota: sandbar; ask for less, or ask the operator for a larger quota. It starts as soon as there is room"; got != want {
+		t.Errorf("Composed says %q, want %q", got, want)
+	}
+	if statuses := slices.DeleteFunc(w.patches, func(p string) bool { return p != "status" }); len(statuses) != 1 {
+		t.Errorf("%d status writes for one refusal", len(statuses))
+	}
+}
+
+func TestWhatIsRefusedForEverIsTriedMoreAndMoreRarely(t *testing.T) {
+	now := time.Now()
+	for refusedFor, want := range map[time.Duration]time.Duration{
+		0:                triedAgain,
+		time.Second:      triedAgain,
+		40 * time.Second: 40 * time.Second,
+		time.Hour:        outcome.RefusedMost,
+	} {
+		s := fixture.NewScope()
+		s.Object.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+			"type": "Composed", "status": "False", "reason": "PodRefused", "lastTransitionTime": now.Add(-refusedFor).UTC().Format(time.RFC3339Nano),
+		}}}
+		got, err := triedLater(s, &outcome.RefusalError{Recheck: triedAgain}, now)
+		if err != nil || (got-want).Abs() > time.Second {
+			t.Errorf("refused for %v: tried again after %v, want %v (%v)", refusedFor, got, want, err)
+		}
+	}
+	if got, _ := triedLater(fixture.NewScope(), &outcome.RefusalError{}, now); got != 0 {
+		t.Errorf("what only another spec mends is tried again after %v", got)
 	}
 }

@@ -9,56 +9,113 @@ import (
 	"fmt"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
-// tenantObjects reads and writes tenants' objects of one kind; tenants does it against kcp.
+// tenantObjects reads and writes tenants' objects of one kind; *export.Objects does it against kcp.
 type tenantObjects interface {
-	// cached returns a copy of what the cache holds, or nil. It may be stale for long: kcp's
-	// informers can miss a deletion (kcp#4364), so nothing is created on its word alone.
-	cached(req request) *unstructured.Unstructured
-	// live asks kcp; a NotFound means that the object is gone for certain.
-	live(ctx context.Context, req request) (*unstructured.Unstructured, error)
-	// patch writes a JSON merge patch and returns the object as it then is.
-	patch(ctx context.Context, req request, data []byte, subresources ...string) (*unstructured.Unstructured, error)
-	// remove deletes the object if it still is as it was read.
-	remove(ctx context.Context, req request, read *unstructured.Unstructured) error
-	// record writes an event beside the object.
-	record(ctx context.Context, req request, event *corev1.Event) error
-	// workspacePath is the path of a workspace, for people; empty when it is not known.
-	workspacePath(ctx context.Context, cluster string) string
+	// Known reports whether the watch has shown the object. It holds no more than metadata, and may
+	// be stale for long: kcp's informers can miss a deletion (kcp#4364).
+	Known(req request) bool
+	// Live asks kcp, in the object's own workspace. export.IsGone recognizes the answer that the object is
+	// gone for certain; any other error leaves that open.
+	Live(ctx context.Context, req request) (*unstructured.Unstructured, error)
+	// Patch writes a JSON merge patch and returns the object as it then is.
+	Patch(ctx context.Context, req request, data []byte, subresources ...string) (*unstructured.Unstructured, error)
+	// Remove deletes the object if it still is as it was read.
+	Remove(ctx context.Context, req request, read *unstructured.Unstructured) error
+	// Record writes an event beside the object.
+	Record(ctx context.Context, req request, event *corev1.Event) error
+	// WorkspacePath is the path of a workspace, for people; empty when it is not known.
+	WorkspacePath(ctx context.Context, cluster string) string
 }
+
+// request names a tenant's object: the unit of work of a kind's controller.
+type request = export.Key
 
 // reconciler brings the placements of one kind in line with tenants' objects.
 type reconciler struct {
-	kind     kind
-	settings func() settings
+	kind     scope.Kind
+	settings func() scope.Settings
 	tenants  tenantObjects
 	runtime  runtimeCluster
-	teller   *teller
-	now      func() time.Time
+	capacity *capacity
+	events   *eventRecorder
+	rollouts rollouts
+	// wake has an instance reconciled.
+	wake func(request)
+	// words are the last words of instances that fail.
+	words    *lru.Cache[types.UID, spoken]
+	replicas *serving.Replicas
+	// now is the time to judge by: no clock that is ahead makes an instance unused, or ends its time.
+	now func() time.Time
+}
+
+// maxWords bounds the instances whose last words are remembered; those of others are read again.
+const maxWords = 4096
+
+func newWords() *lru.Cache[types.UID, spoken] {
+	words, _ := lru.New[types.UID, spoken](maxWords) // fails only for a size below one
+	return words
 }
 
 // Reconcile handles one tenant's object.
+//
+// The object is read from kcp itself, and not from a watch's cache. A cache that lists all workspaces
+// at once reads them through the schema of any one of them, and goes on with that schema for as long
+// as the watch lasts: a tenant's value of a new field never came, and the status said that it had
+// (ADR 2). In its own workspace an object is read as its tenant reads it.
 func (r *reconciler) Reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
 	if ctx.Err() != nil {
-		return result, nil // the kind is being stopped; its queue is only drained
+		return result, nil //nolint:nilerr // the kind is being stopped; its queue is only drained
 	}
-	defer func() { countReconcile(r.kind, err) }()
-	obj := r.tenants.cached(req)
-	if obj == nil {
-		return result, r.reconcileMissing(ctx, req)
+	result, err = r.reconcile(ctx, req)
+	if errors.Is(err, errChanged) {
+		result, err = reconcile.Result{RequeueAfter: changedAgain}, nil
+	}
+	countReconcile(r.kind, err)
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, req request) (result reconcile.Result, err error) {
+	placements, err := r.placementsOf(ctx, req)
+	if err != nil {
+		return result, err
+	}
+	if !r.tenants.Known(req) && len(placements) == 0 {
+		// One that waited for a place may have gone, and the next in line comes up.
+		r.capacity.freed(req.Cluster)
+		return result, nil // gone, and nothing of it is left
+	}
+	obj, err := r.tenants.Live(ctx, req)
+	switch {
+	case export.IsGone(err):
+		r.capacity.lost(r.kind.Template, req)
+		return result, r.removeFormer(ctx, placements, nil)
+	case err != nil:
+		return result, fmt.Errorf("reading the instance: %w", err)
+	}
+	if err := r.removeFormer(ctx, placements, obj); err != nil {
+		return result, err
 	}
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, obj)
@@ -66,106 +123,102 @@ func (r *reconciler) Reconcile(ctx context.Context, req request) (result reconci
 	return r.converge(ctx, req, obj)
 }
 
-// reconcileMissing handles an object that the cache does not hold: it is gone, or so new that
-// only kcp knows of it.
-func (r *reconciler) reconcileMissing(ctx context.Context, req request) error {
-	abandoned, err := r.placementsOf(ctx, req)
-	if err != nil || len(abandoned) == 0 {
-		return err
-	}
-	return r.removeAbandoned(ctx, req, abandoned)
-}
-
-// converge makes the placement what the object says and reports what became of it.
+// converge makes the placement as the object says and reports how the instance is. Each phase returns its
+// result, and each takes what it needs of the earlier ones' results.
 func (r *reconciler) converge(ctx context.Context, req request, obj *unstructured.Unstructured) (reconcile.Result, error) {
 	s := r.scopeOf(req, obj)
-	if s.infrastructure == nil {
-		return reconcile.Result{}, r.report(ctx, req, s, outcome{placing: errNotConfigured})
+	// First of all: what comes after it may write a status by which nobody knows any more what there was.
+	if err := r.placementLost(ctx, s); err != nil {
+		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
 	}
-	if err := r.confirm(ctx, req, s); err != nil {
+	if err := r.admit(s); err != nil {
+		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})
+		return reconcile.Result{}, reporting
+	}
+	s, err := r.protect(ctx, req, s)
+	if err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
-	s.workspacePath = r.tenants.workspacePath(ctx, req.cluster)
-	var o outcome
-	if o.placing = r.place(ctx, s); o.placing == nil {
-		o.composing = r.schedule(ctx, s)
+	o, current := outcome.Outcome{}, (*unstructured.Unstructured)(nil)
+	if o.Plan.Used, o.Placing = r.place(ctx, s); o.Placing == nil {
+		current, o.Composing = r.look(ctx, s)
 	}
-	if s.decision.deleted != "" {
-		return r.expire(ctx, req, s)
+	if lost := outcome.LossOf(o.Composing); lost != nil && lost.First {
+		return r.tellLoss(ctx, req, s, o.Plan.Used, lost)
 	}
-	if o.placing == nil && o.composing == nil {
-		if o.instance, o.composing = r.compose(ctx, s); o.composing == nil {
-			countLifecycle(s)
-		}
+	if o.GoesOn() {
+		o.Plan, o.Composing = r.schedule(ctx, s, current, o.Plan.Used)
 	}
-	recheck, looking := r.observe(ctx, s, &o)
-	if err := r.report(ctx, req, s, o); err != nil {
-		return reconcile.Result{}, err
+	if o.Plan.Deleted != "" {
+		return r.expire(ctx, req, s, o.Plan)
 	}
-	if err := retried(errors.Join(o.placing, o.composing, looking)); err != nil {
-		return reconcile.Result{}, err
+	if o.GoesOn() {
+		r.keepLogs(ctx, s, current, o.Plan.Decision)
+		o.Instance, o.Turn, o.Composing = r.compose(ctx, s, current, o.Plan.Decision)
 	}
-	again := s.decision.again(r.now())
-	again.RequeueAfter = sooner(again.RequeueAfter, recheck)
-	return again, nil
-}
-
-func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured) *scope {
-	return &scope{
-		kind:     r.kind,
-		settings: r.settings(),
-		id:       placement.ID{Cluster: req.cluster, UID: obj.GetUID()},
-		object:   obj,
+	if o.GoesOn() {
+		countLifecycle(s.Kind, o.Plan)
 	}
-}
-
-// confirm makes sure, before anything is created for it, that the object exists and carries
-// the finalizer. A cached object is not enough: after a missed deletion it would be placed
-// again and again, as often as the sweep removes it. Writing the finalizer is proof, and so is
-// an existing placement, which others guard.
-func (r *reconciler) confirm(ctx context.Context, req request, s *scope) error {
-	placements, err := r.placementsOf(ctx, req)
+	seen, looking := r.observe(ctx, s, o)
+	o.Observation = seen
+	updating, err := r.report(ctx, req, s, o)
 	if err != nil {
-		return err
+		return reconcile.Result{}, err
 	}
-	mine := false
-	for _, p := range placements {
-		mine = mine || p.GetName() == s.id.Namespace()
+	if err := errors.Join(retried(o.Placing), retried(correctable(o.Composing)), looking); err != nil {
+		return reconcile.Result{}, err
 	}
-	hasFinalizer := controllerutil.ContainsFinalizer(s.object, placement.Finalizer)
-	if hasFinalizer && mine && len(placements) == 1 {
-		return nil
-	}
-	if !hasFinalizer {
-		if s.object, err = r.addFinalizer(ctx, req, s.object); err != nil {
-			return err
-		}
-	} else {
-		live, err := r.tenants.live(ctx, req)
-		if apierrors.IsForbidden(err) {
-			return errStale // its workspace or its binding is gone
-		}
-		if err != nil {
-			return fmt.Errorf("confirming the instance: %w", err)
-		}
-		if live.GetUID() != s.object.GetUID() || live.GetDeletionTimestamp() != nil {
-			return errStale
-		}
-	}
-	// The name was used before: the object that stands now was just confirmed, so the former
-	// one is gone.
-	for i := range placements {
-		if placements[i].GetName() != s.id.Namespace() {
-			if err := r.removeNamespace(ctx, &placements[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return r.again(o, updating), nil
 }
 
-// errStale means that the cache is behind kcp; the event that brings it up to date comes.
-var errStale = errors.New("the cached instance is out of date")
+// again is when to look at the instance again although nothing wakes it; updating is after which time the
+// rollout asks for that.
+func (r *reconciler) again(o outcome.Outcome, updating time.Duration) reconcile.Result {
+	again := o.Plan.Again(r.now())
+	again.RequeueAfter = outcome.Sooner(outcome.Sooner(again.RequeueAfter, o.Recheck), updating)
+	return again
+}
+
+// admit refuses an instance that the provider has no settings for, or no room.
+func (r *reconciler) admit(s *scope.Scope) error {
+	if s.Infrastructure == nil {
+		return outcome.ErrNotConfigured
+	}
+	me := candidate{id: s.ID, created: s.Object.GetCreationTimestamp().Time}
+	return r.capacity.admit(me, s.Infrastructure.Limits)
+}
+
+// look reads the kro instance that there is; nil if there is none. It returns a loss if somebody has
+// deleted it.
+func (r *reconciler) look(ctx context.Context, s *scope.Scope) (*unstructured.Unstructured, error) {
+	current, err := r.runtime.composed(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return current, r.resourcesLost(ctx, s, current)
+}
+
+func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured) *scope.Scope {
+	return &scope.Scope{
+		Kind:     r.kind,
+		Settings: r.settings(),
+		ID:       placement.ID{Cluster: req.Cluster, UID: obj.GetUID()},
+		Object:   obj,
+	}
+}
+
+// protect puts the finalizer on an object before anything is made for it, so that its deletion waits
+// for the placement's. It returns the scope of the protected object.
+func (r *reconciler) protect(ctx context.Context, req request, s *scope.Scope) (*scope.Scope, error) {
+	obj := s.Object
+	if !controllerutil.ContainsFinalizer(obj, placement.Finalizer) {
+		var err error
+		if obj, err = r.addFinalizer(ctx, req, obj); err != nil {
+			return nil, err
+		}
+	}
+	return s.Protected(obj, r.tenants.WorkspacePath(ctx, req.Cluster)), nil
+}
 
 func (r *reconciler) addFinalizer(ctx context.Context, req request, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	changed := obj.DeepCopy()
@@ -180,75 +233,117 @@ func (r *reconciler) patchMetadata(ctx context.Context, req request, before, aft
 	if err != nil {
 		return nil, fmt.Errorf("encoding the finalizers: %w", err)
 	}
-	obj, err := r.tenants.patch(ctx, req, data)
+	obj, err := r.tenants.Patch(ctx, req, data)
 	if err != nil {
 		return nil, fmt.Errorf("writing the finalizers: %w", err)
 	}
 	return obj, nil
 }
 
-// report writes the status if it differs. After an error that mends itself, an instance that
+// report says how the instance is: in its status, to the rollout and with an event. It returns after
+// which time the rollout asks for another look. After an error that mends itself, an instance that
 // was placed keeps its status: its sandbox runs on, whatever the API server answers just now.
-func (r *reconciler) report(ctx context.Context, req request, s *scope, o outcome) error {
-	o.now = r.now()
-	status, err := buildStatus(s, o)
+func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o outcome.Outcome) (updating time.Duration, err error) {
+	o.Now = r.now()
+	status, err := outcome.BuildStatus(s, o)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	old, err := readStatus(s.object)
-	if err != nil || keepStatus(old, o) {
-		return err
+	old, err := outcome.ReadStatus(s.Object)
+	if err != nil || keepStatus(s, old, o) {
+		return 0, err
 	}
-	before, _ := s.object.Object["status"].(map[string]any)
+	if updating, err = r.observeRollout(s, o, status); err != nil {
+		return 0, err
+	}
+	return updating, r.writeStatus(ctx, req, s, o, old, status)
+}
+
+// writeStatus writes the status if it differs from the one that the object has.
+func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scope, o outcome.Outcome, old sandbarv1alpha1.InstanceStatus, status map[string]any) error {
+	before, _ := s.Object.Object["status"].(map[string]any)
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	changed := s.object.DeepCopy()
+	changed := s.Object.DeepCopy()
 	changed.Object["status"] = status
 	// Under the version that was read: a cache that is behind would give a condition that
 	// changed a moment ago the time of a second change.
-	data, err := client.MergeFromWithOptions(s.object, client.MergeFromWithOptimisticLock{}).Data(changed)
+	data, err := client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}).Data(changed)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
-	if _, err := r.tenants.patch(ctx, req, data, "status"); err != nil {
+	if _, err := r.tenants.Patch(ctx, req, data, "status"); err != nil {
 		return ignoreGone(fmt.Errorf("writing the status: %w", err))
 	}
-	written, err := readStatus(changed)
+	written, err := outcome.ReadStatus(changed)
 	if err != nil {
 		return err
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
+	logGraphFailure(ctx, o, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil
 }
 
-func keepStatus(old sandbarv1alpha1.InstanceStatus, o outcome) bool {
-	placed, composed := placedVerdict(o), verdict{}
-	if placed.ok {
-		composed = composedVerdict(placed, o)
+// logGraphFailure logs kro's own words about a graph that cannot be composed, which its tenant is not
+// told, when that begins.
+func logGraphFailure(ctx context.Context, o outcome.Outcome, old, written sandbarv1alpha1.InstanceStatus) {
+	failed := func(status sandbarv1alpha1.InstanceStatus) bool {
+		c := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceComposed)
+		return c != nil && c.Reason == outcome.ReasonGraphFailed
 	}
-	mendsItself := placed.reason == reasonRuntimeError || composed.reason == reasonRuntimeError
+	if failed(written) && !failed(old) && o.Instance != nil {
+		log.FromContext(ctx).Info("kro cannot compose an instance", "cause", revision.Plain(outcome.GraphMessage(o.Instance)))
+	}
+}
+
+func keepStatus(s *scope.Scope, old sandbarv1alpha1.InstanceStatus, o outcome.Outcome) bool {
+	placed, composed := outcome.PlacedVerdict(o), outcome.Verdict{}
+	if placed.OK {
+		composed = outcome.ComposedVerdict(s, placed, o)
+	}
+	mendsItself := placed.Reason == outcome.ReasonRuntimeError || composed.Reason == outcome.ReasonRuntimeError
 	return mendsItself && meta.IsStatusConditionTrue(old.Conditions, sandbarv1alpha1.InstancePlaced)
 }
 
-// retried drops the errors that an event or a person mends and a retry does not.
+// retried drops the errors that an event or the operator mends and a retry does not.
 func retried(err error) error {
-	var configuration *configurationError
-	var refused *refusal
-	switch {
-	case errors.Is(err, errTerminating), errors.As(err, &configuration), errors.As(err, &refused), apierrors.IsInvalid(err):
+	var configuration *outcome.ConfigurationError
+	var lost *outcome.LossError
+	if errors.Is(err, outcome.ErrTerminating) || errors.As(err, &configuration) || errors.As(err, &lost) {
 		return nil
 	}
 	return err
 }
 
-// ignoreGone drops what a tenant's object that is gone or has changed answers: its own event
-// follows, or, where a deletion was missed, the sweep. The runtime cluster's answers are tried
-// again: its quota says Conflict, too, and a kind that is not served yet NotFound.
-func ignoreGone(err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || errors.Is(err, errStale) {
+// correctable drops the errors of composing that another spec mends and a retry does not. Of what makes
+// the placement nothing is the tenant's: that is tried again, as the status says.
+func correctable(err error) error {
+	var refused *outcome.RefusalError
+	if errors.As(err, &refused) || apierrors.IsInvalid(err) {
 		return nil
+	}
+	return err
+}
+
+// errChanged means that a tenant's object was written by somebody else between a reconcile's look at it
+// and its own write.
+var errChanged = errors.New("the instance has changed meanwhile")
+
+// changedAgain is when to look at such an object again. Its event does not do: a write that changes
+// nothing which matters here leads to no look (export.Objects).
+const changedAgain = 100 * time.Millisecond
+
+// ignoreGone drops what a tenant's object that is gone answers: its own event follows. One that has
+// changed is errChanged. The runtime cluster's answers are tried again as errors: its quota says
+// Conflict, too, and a kind that is not served yet NotFound.
+func ignoreGone(err error) error {
+	switch {
+	case export.IsGone(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%w: %w", errChanged, err)
 	}
 	return err
 }

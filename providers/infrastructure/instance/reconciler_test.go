@@ -6,6 +6,7 @@ package instance
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -13,13 +14,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
 
 func TestANewInstanceIsPlacedInOneReconcileAndThenNothingIsWritten(t *testing.T) {
@@ -73,7 +79,7 @@ func TestTheKroInstanceIsMadeAfterItsIsolation(t *testing.T) {
 			if slices.Contains(w.writes, "apply Thing") {
 				t.Error("the kro instance was made")
 			}
-			if got := conditionOf(t, w.inKCP, "Placed"); got.Reason != reasonRuntimeError {
+			if got := fixture.ConditionOf(t, w.inKCP, "Placed"); got.Reason != outcome.ReasonRuntimeError {
 				t.Errorf("Placed has reason %q", got.Reason)
 			}
 		})
@@ -86,12 +92,12 @@ func TestWhateverTheRuntimeClusterRefusesInPassingIsTriedAgain(t *testing.T) {
 	quota := corev1.Resource("resourcequotas")
 	for name, refused := range map[string]error{
 		"a quota that just changed":        apierrors.NewConflict(quota, "sandbar", errors.New("the object has been modified")),
-		"a kind that is not served by all": apierrors.NewNotFound(thing.gvr().GroupResource(), "web"),
+		"a kind that is not served by all": apierrors.NewNotFound(fixture.Thing.GVR().GroupResource(), "web"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.failWrites = func(_ string, obj runtime.Object) error {
-				if obj.GetObjectKind().GroupVersionKind().Kind == thing.gvk.Kind {
+				if obj.GetObjectKind().GroupVersionKind().Kind == fixture.Thing.GVK.Kind {
 					return refused
 				}
 				return nil
@@ -103,33 +109,60 @@ func TestWhateverTheRuntimeClusterRefusesInPassingIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestACachedObjectThatIsGoneIsNotPlaced(t *testing.T) {
-	for name, gone := range map[string]func(*world){
-		"gone from kcp": func(w *world) { w.inKCP = nil },
-		"in a workspace that is gone": func(w *world) {
-			w.liveErr = apierrors.NewForbidden(thing.gvr().GroupResource(), "web", nil)
-		},
-		"replaced under its name":    func(w *world) { w.inKCP.SetUID("another"); w.inKCP.SetResourceVersion("9") },
-		"being deleted in the cache": func(w *world) { now := metav1.Now(); w.inKCP.SetDeletionTimestamp(&now) },
+func TestAnObjectThatTheWatchGoesOnShowingIsNotPlacedWhenItIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.capacity.follow(fixture.Thing.Template, func(string) []candidate { return []candidate{{id: w.id(), req: testRequest}} })
+	w.inKCP = nil
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.writes) != 0 {
+		t.Errorf("wrote %v for an object that is gone", w.writes)
+	}
+	if !w.capacity.ghosts[w.id()] {
+		t.Error("it is still one of those that may want a place")
+	}
+}
+
+// While kcp starts it answers 403 and 404 to questions that it cannot answer yet; no event follows when
+// it can.
+func TestAnAnswerThatSaysNothingOfTheObjectIsAskedForAgain(t *testing.T) {
+	for name, answer := range map[string]error{
+		"kcp refuses to say":        apierrors.NewForbidden(fixture.Thing.GVR().GroupResource(), "web", nil),
+		"kcp does not know the API": notServed(),
+		"no shard can be asked":     export.ErrNoEndpoint,
+		"kcp is away":               errors.New("connection refused"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.inCache.SetFinalizers([]string{placement.Finalizer})
-			w.inKCP.SetFinalizers([]string{placement.Finalizer})
-			gone(w)
-			if err := w.reconcile(); err != nil {
-				t.Fatal(err)
+			w.settle()
+			w.liveErr = answer
+			if err := w.reconcile(); !errors.Is(err, answer) {
+				t.Errorf("error %v", err)
 			}
-			if len(w.writes) != 0 {
-				t.Errorf("wrote %v for an object that is gone", w.writes)
+			if len(w.writes)+len(w.patches) != 0 {
+				t.Errorf("wrote %v %v", w.writes, w.patches)
 			}
 		})
 	}
 }
 
+// notServed is what client-go makes of an answer that comes from no API: the path leads nowhere.
+func notServed() error {
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", fixture.Thing.GVR().GroupResource(), "web", "404 page not found", 0, true)
+}
+
+func TestNothingIsAskedOfKcpForWhatIsGoneAndHasNoPlacement(t *testing.T) {
+	w := newWorld(t)
+	w.unseen = true
+	if err := w.reconcile(); err != nil || w.reads != 0 {
+		t.Errorf("%d reads, error %v", w.reads, err)
+	}
+}
+
 func TestASecretOfTheProvidersOutlivesEverything(t *testing.T) {
-	for _, g := range []generated{controlToken, password} {
-		t.Run(g.secret, func(t *testing.T) { outlives(t, g) })
+	for _, g := range []place.Generated{{Secret: placement.ControlSecret, Key: placement.ControlTokenKey}, place.Password} {
+		t.Run(g.Secret, func(t *testing.T) { outlives(t, g) })
 	}
 }
 
@@ -142,16 +175,16 @@ func TestAPasswordIsMadeForGraphsThatUseItOnly(t *testing.T) {
 	}
 }
 
-func outlives(t *testing.T, g generated) {
+func outlives(t *testing.T, g place.Generated) {
 	w := newWorld(t)
-	w.settings.wantsPassword = true
+	w.settings.WantsPassword = true
 	w.settle()
-	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: g.secret}
+	key := types.NamespacedName{Namespace: w.id().Namespace(), Name: g.Secret}
 	secret := &corev1.Secret{}
 	if err := w.runtime.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	value := string(secret.Data[g.key])
+	value := string(secret.Data[g.Key])
 	if value == "" {
 		t.Fatal("there is none")
 	}
@@ -163,10 +196,10 @@ func outlives(t *testing.T, g generated) {
 	if err := w.runtime.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	if string(secret.Data[g.key]) != value {
+	if string(secret.Data[g.Key]) != value {
 		t.Error("the value changed")
 	}
-	if secret.Labels[placement.LabelInstanceUID] != testUID {
+	if secret.Labels[placement.LabelInstanceUID] != fixture.UID {
 		t.Error("the label is not back")
 	}
 }
@@ -188,17 +221,18 @@ func TestAPlacementWhoseInstanceVanishedIsRemoved(t *testing.T) {
 	}{
 		"when kcp says it is gone":                 {change: func(w *world) { w.inKCP = nil }, removed: true},
 		"when its name is another's now":           {change: func(w *world) { w.inKCP.SetUID("another") }, removed: true},
-		"not when only the cache lost it":          {change: func(*world) {}},
-		"not when kcp refuses to say":              {change: func(w *world) { w.liveErr = apierrors.NewForbidden(thing.gvr().GroupResource(), "web", nil) }},
-		"not when no endpoint is open":             {change: func(w *world) { w.liveErr = errNoEndpoint }},
-		"not when the placement is of another one": {change: func(w *world) { w.inKCP = nil; w.settings.provider = "another" }},
+		"not when only the watch lost it":          {change: func(*world) {}},
+		"not when kcp refuses to say":              {change: func(w *world) { w.liveErr = apierrors.NewForbidden(fixture.Thing.GVR().GroupResource(), "web", nil) }},
+		"not when kcp does not serve the kind":     {change: func(w *world) { w.liveErr = notServed() }},
+		"not when no endpoint is there":            {change: func(w *world) { w.liveErr = export.ErrNoEndpoint }},
+		"not when the placement is of another one": {change: func(w *world) { w.inKCP = nil; w.settings.Provider = "another" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.settle()
-			w.inCache = nil
+			w.unseen = true
 			test.change(w)
-			if err := w.reconcile(); err != nil {
+			if err := w.reconcile(); err != nil && w.liveErr == nil {
 				t.Fatal(err)
 			}
 			err := w.runtime.Get(t.Context(), types.NamespacedName{Name: w.id().Namespace()}, &corev1.Namespace{})
@@ -212,13 +246,12 @@ func TestAPlacementWhoseInstanceVanishedIsRemoved(t *testing.T) {
 func TestANameUsedAgainGetsAPlacementOfItsOwnAndTheFormerOneGoes(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.inKCP = newInstance()
+	w.inKCP = fixture.NewInstance()
 	w.inKCP.SetUID("young")
-	w.inCache = w.inKCP.DeepCopy()
 	if err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	young := placement.ID{Cluster: testCluster, UID: "young"}
+	young := placement.ID{Cluster: fixture.Cluster, UID: "young"}
 	if err := w.runtime.Get(t.Context(), types.NamespacedName{Name: young.Namespace()}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the new placement: %v", err)
 	}
@@ -277,19 +310,19 @@ func TestKroThatDoesNotPruneIsNotWaitedForForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.deleteInKCP()
-	pruning, err := w.reconciler().prune(t.Context(), newScope())
+	pruning, err := w.reconciler().prune(t.Context(), fixture.NewScope())
 	if err != nil || !pruning {
 		t.Fatalf("pruning: %v %v", pruning, err)
 	}
 	r := w.reconciler()
 	r.now = func() time.Time { return time.Now().Add(pruneGrace + time.Second) }
-	if pruning, err = r.prune(t.Context(), newScope()); err != nil || pruning {
+	if pruning, err = r.prune(t.Context(), fixture.NewScope()); err != nil || pruning {
 		t.Errorf("after the grace: pruning %v %v", pruning, err)
 	}
 }
 
 func TestAHangingDeletionTellsWhatIsLeft(t *testing.T) {
-	ns := buildNamespace(newScope())
+	ns := place.BuildNamespace(fixture.NewScope())
 	ns.Finalizers = []string{"example.com/hangs"}
 	w := newWorld(t, ns)
 	if err := w.runtime.Delete(t.Context(), ns); err != nil {
@@ -309,7 +342,7 @@ func TestAHangingDeletionTellsWhatIsLeft(t *testing.T) {
 	w.deleteInKCP()
 	w.step(t)
 	want := "waiting for the placement to be removed: " + ns.Status.Conditions[0].Message
-	if got := conditionOf(t, w.inKCP, "Ready"); got.Message != want || got.Reason != reasonDeleting {
+	if got := fixture.ConditionOf(t, w.inKCP, "Ready"); got.Message != want || got.Reason != outcome.ReasonDeleting {
 		t.Errorf("Ready says %q, %q", got.Reason, got.Message)
 	}
 }
@@ -336,8 +369,8 @@ func TestAnotherControllersFinalizerIsNotOurConcern(t *testing.T) {
 
 func TestWithoutAnInfrastructureProviderNothingIsPlacedAndTheStatusSaysWhy(t *testing.T) {
 	w := newWorld(t)
-	w.settings.infrastructure = nil
-	if err := w.reconcile(); err == nil || !errors.Is(err, errNotConfigured) {
+	w.settings.Infrastructure = nil
+	if err := w.reconcile(); err == nil || !errors.Is(err, outcome.ErrNotConfigured) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +378,7 @@ func TestWithoutAnInfrastructureProviderNothingIsPlacedAndTheStatusSaysWhy(t *te
 	if len(w.writes) != 0 {
 		t.Errorf("wrote %v", w.writes)
 	}
-	if got := conditionOf(t, w.inKCP, "Placed"); got.Reason != reasonNotConfigured {
+	if got := fixture.ConditionOf(t, w.inKCP, "Placed"); got.Reason != outcome.ReasonNotConfigured {
 		t.Errorf("Placed has reason %q", got.Reason)
 	}
 }
@@ -353,12 +386,12 @@ func TestWithoutAnInfrastructureProviderNothingIsPlacedAndTheStatusSaysWhy(t *te
 func TestAnOutageOfTheRuntimeClusterDoesNotCallARunningInstanceUnready(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
-	w.kroSays(kroReady(w.kroInstance().GetGeneration()))
+	w.kroSays(fixture.KroReady(w.kroInstance().GetGeneration()))
 	w.settle()
-	if got := conditionOf(t, w.inKCP, "Ready"); got.Status != metav1.ConditionTrue {
+	if got := fixture.ConditionOf(t, w.inKCP, "Ready"); got.Status != metav1.ConditionTrue {
 		t.Fatalf("Ready is %s: %s", got.Status, got.Message)
 	}
-	w.settings.infrastructure.Quota.Hard = corev1.ResourceList{corev1.ResourcePods: *newQuantity("3")}
+	w.settings.Infrastructure.Quota.Hard = corev1.ResourceList{corev1.ResourcePods: *newQuantity("3")}
 	w.failWrites = func(string, runtime.Object) error { return errors.New("connection refused") }
 	w.patches = nil
 	if err := w.reconcile(); err == nil {
@@ -371,15 +404,100 @@ func TestAnOutageOfTheRuntimeClusterDoesNotCallARunningInstanceUnready(t *testin
 
 func TestAMisconfiguredIsolationClosesAndIsNotRetried(t *testing.T) {
 	w := newWorld(t)
-	w.settings.infrastructure.Isolation.Egress.DeniedCIDRs = []string{"10.0.0/8"}
+	w.settings.Infrastructure.Isolation.Egress.DeniedCIDRs = []string{"10.0.0/8"}
 	if err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.writes) != 0 {
 		t.Errorf("wrote %v", w.writes)
 	}
-	if got := conditionOf(t, w.inKCP, "Placed"); got.Reason != reasonMisconfigured {
+	if got := fixture.ConditionOf(t, w.inKCP, "Placed"); got.Reason != outcome.ReasonMisconfigured {
 		t.Errorf("Placed says %q, %q", got.Reason, got.Message)
+	}
+}
+
+// Somebody writes a tenant's object between the look at it and our own write, and changes nothing that
+// matters: no event leads to another look. A finalizer stayed for ever, and so did an instance without one.
+// blind is a runtime cluster that does not list pods.
+type blind struct{ client.Client }
+
+func (b blind) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, ok := list.(*corev1.PodList); ok {
+		return apierrors.NewServiceUnavailable("not now")
+	}
+	return b.Client.List(ctx, list, opts...)
+}
+
+// A refused spec needs no retry; what else failed in the same reconcile does.
+func TestWhatARetryMendsIsRetriedBesideARefusedSpec(t *testing.T) {
+	w := newWorld(t)
+	invalid := func(kind string) func(string, runtime.Object) error {
+		return func(_ string, obj runtime.Object) error {
+			if obj.GetObjectKind().GroupVersionKind().Kind == kind {
+				return apierrors.NewInvalid(fixture.Thing.GVK.GroupKind(), "web", nil)
+			}
+			return nil
+		}
+	}
+	w.failWrites = invalid("Thing")
+	if err := w.reconcile(); err != nil {
+		t.Errorf("a refused spec is retried: %v", err)
+	}
+	served := w.runtime
+	w.runtime = blind{served}
+	if err := w.reconcile(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("the pods could not be listed, and the error is %v", err)
+	}
+	w = newWorld(t)
+	w.failWrites = invalid("ResourceQuota")
+	if err := w.reconcile(); !apierrors.IsInvalid(err) {
+		t.Errorf("the status says that the placement is tried again, and the error is %v", err)
+	}
+}
+
+func TestAWriteThatFailsIsRetriedAlthoughThePodIsRefused(t *testing.T) {
+	w := newPodWorld(t)
+	w.settle()
+	w.writeSource(map[string]any{"templateRef": map[string]any{"name": "nosuch"}})
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
+	w.failWrites = func(_ string, obj runtime.Object) error {
+		if obj.GetObjectKind().GroupVersionKind().Kind == "Thing" {
+			return apierrors.NewServiceUnavailable("not now")
+		}
+		return nil
+	}
+	if err := w.reconcile(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("the instance is not suspended yet, and the error is %v", err)
+	}
+}
+
+func TestAWriteOfSomebodyElseIsLookedAtAgain(t *testing.T) {
+	w := newWorld(t)
+	written := func() { w.inKCP.SetResourceVersion("98") }
+	again := func(what string) {
+		t.Helper()
+		w.meanwhile = written
+		result, err := w.reconciler().Reconcile(t.Context(), testRequest)
+		if err != nil || result.RequeueAfter != changedAgain {
+			t.Errorf("%s: again in %v, error %v", what, result.RequeueAfter, err)
+		}
+	}
+	again("the first finalizer")
+	w.settle()
+	if len(w.inKCP.GetFinalizers()) == 0 {
+		t.Error("it has no finalizer")
+	}
+	w.change("x", "color")
+	w.inKCP.SetGeneration(2)
+	again("a status")
+	w.settle()
+	bare := newWorld(t)
+	bare.inKCP.SetFinalizers([]string{placement.Finalizer})
+	bare.deleteInKCP()
+	w, written = bare, func() { bare.inKCP.SetResourceVersion("98") }
+	again("the last finalizer")
+	if bare.step(t); bare.inKCP != nil {
+		t.Error("it is still there")
 	}
 }
 
@@ -389,10 +507,9 @@ func (w *world) deleteInKCP() {
 	w.inKCP.SetDeletionTimestamp(&now)
 }
 
-// step reconciles once with an up-to-date cache.
+// step reconciles once.
 func (w *world) step(t *testing.T) {
 	t.Helper()
-	w.inCache = w.inKCP.DeepCopy()
 	w.patches = nil
 	if err := w.reconcile(); err != nil {
 		t.Fatal(err)
@@ -404,4 +521,9 @@ func mustUpdate(t *testing.T, c client.Client, obj client.Object) {
 	if err := c.Update(context.Background(), obj); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func newQuantity(s string) *resource.Quantity {
+	q := resource.MustParse(s)
+	return &q
 }

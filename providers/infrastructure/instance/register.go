@@ -11,6 +11,7 @@ import (
 	"time"
 
 	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
 const (
@@ -36,9 +40,7 @@ const (
 	defaultSweepGrace    = 2 * time.Minute
 	defaultSecondLook    = 30 * time.Second
 
-	// kindRetryFirst and kindRetryMost bound the backoff of a kind that cannot be followed
-	// yet: right after its export the virtual workspace answers 404 for a moment, and after a
-	// restart of kcp nobody should wait long.
+	// kindRetryFirst and kindRetryMost bound the backoff of a kind whose controller cannot be started.
 	kindRetryFirst = 100 * time.Millisecond
 	kindRetryMost  = 10 * time.Second
 
@@ -57,9 +59,15 @@ type Options struct {
 	// workspace. Defaults to "sandbar.dev".
 	ExportName string
 
+	// Replicas says whether instances may be taken for being unused. Defaults to one of its own.
+	Replicas *serving.Replicas
+
 	// MaxConcurrentReconciles is how many instances of one kind are reconciled at once.
 	// Defaults to 10.
 	MaxConcurrentReconciles int
+
+	// Rollouts grants instances the turn to take a change of the operator.
+	Rollouts *rollout.Tracker
 
 	// SweepInterval is the time between two sweeps for placements without an instance.
 	// Defaults to 10 minutes.
@@ -95,9 +103,16 @@ func (o Options) withDefaults(mgr ctrl.Manager) Options {
 // workspace. The runtime cluster (package runtimecluster) must be added to the same manager.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	opts = opts.withDefaults(mgr)
+	if opts.Replicas == nil {
+		var err error
+		if opts.Replicas, err = serving.Register(mgr, runtime, &inuse.Clock{}); err != nil {
+			return err
+		}
+	}
 	for _, add := range []func() error{
 		func() error { return sandbarv1alpha1.AddToScheme(mgr.GetScheme()) },
 		func() error { return kcpapisv1alpha1.AddToScheme(mgr.GetScheme()) },
+		func() error { return kcpapisv1alpha2.AddToScheme(mgr.GetScheme()) },
 		func() error {
 			return runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, ownerIndex, indexOwner)
 		},
@@ -120,14 +135,25 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		started:    make(chan struct{}),
 		running:    map[string]*runner{},
 	}
+	logs, err := logsOf(runtime.GetConfig())
+	if err != nil {
+		return err
+	}
 	k.config = runnerConfig{
+		logs:        logs,
+		capacity:    newCapacity(),
 		kcp:         opts.KCPConfig,
 		runtime:     runtime,
+		replicas:    opts.Replicas,
 		concurrency: opts.MaxConcurrentReconciles,
+		rollouts:    opts.Rollouts,
 		log:         mgr.GetLogger().WithName("instance"),
 		failed:      k.failed,
 	}
 	if err := mgr.Add(k); err != nil {
+		return err
+	}
+	if err := newDispatcher(k.wake).watch(context.Background(), runtime.GetCache()); err != nil {
 		return err
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -137,6 +163,8 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(k.everyPodKind)).
 		// Its address, isolation and quota are part of every placement.
 		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
+		// Those of its settings that count are in a ConfigMap on the runtime cluster.
+		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate))).
 		// Shards come and go with the first and the last binding on them.
 		Watches(&kcpapisv1alpha1.APIExportEndpointSlice{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
 		// A controller that ended by itself is started again.
@@ -144,7 +172,7 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		WithOptions(controller.Options{
 			// One at a time: runners share the runtime cluster's informers.
 			MaxConcurrentReconciles: 1,
-			// The priority queue may hang at its shutdown, see lanes.
+			// The priority queue may hang at its shutdown, see pkg/export.
 			UsePriorityQueue: new(bool),
 			RateLimiter:      workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](kindRetryFirst, kindRetryMost),
 		}).

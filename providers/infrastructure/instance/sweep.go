@@ -5,30 +5,19 @@ package instance
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/kcp-dev/logicalcluster/v3"
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-const (
-	// sweepPage is how many instances one answer of kcp holds.
-	sweepPage = 500
-	// fewPlacements is the number below which a sweep may delete any share of them.
-	fewPlacements = 10
-)
+// fewPlacements is the number below which a sweep may delete any share of a group's placements.
+const fewPlacements = 10
 
 // Results of a sweep, as the metric names them.
 const (
@@ -38,191 +27,210 @@ const (
 	sweepRefused = "refused"
 )
 
-// sweep deletes placements that no instance stands for any more. It is the last resort behind
-// the finalizer: a tenant may strip that, and kcp's caches may miss a deletion. It trusts live,
-// complete answers only.
+// sweep deletes placements whose instance is gone. It is the last resort behind the finalizer: a
+// tenant may strip that while the provider is away.
+//
+// What a sweep deletes is lost, so it needs proof: kcp was asked for this very object, twice, and said
+// each time that it is gone. A placement that kcp cannot be asked about is kept, and counted: its
+// Template may be gone by an operator's mistake, its shard may be missing from the endpoint slice, its
+// workspace may be unbound.
 type sweep struct {
-	provider client.Reader // of the provider workspace
-	runtime  runtimeCluster
-	options  Options
-	log      logr.Logger
-	// instances lists the IDs of all instances of all kinds; a variable for tests.
-	instances func(context.Context) (map[placement.ID]bool, error)
+	runtime runtimeCluster
+	options Options
+	log     logr.Logger
+	// census tells of instances; a variable for tests.
+	census census
 }
 
+// census is what a sweep asks kcp.
+type census interface {
+	// begin returns the provider's logical cluster and a look at kcp as it is now.
+	begin(ctx context.Context) (provider string, look look, err error)
+}
+
+// look answers for one round, from live answers.
+type look interface {
+	// listed reports whether the instance of a placement was in a list of all instances.
+	listed(ns *corev1.Namespace) bool
+	// ask asks for the one instance.
+	ask(ctx context.Context, ns *corev1.Namespace) fate
+}
+
+// fate is what kcp says of the instance of a placement.
+type fate int
+
+const (
+	// unknown: kcp cannot be asked, or says nothing that is sure.
+	unknown fate = iota
+	alive
+	gone
+)
+
 func newSweep(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) *sweep {
-	s := &sweep{
-		provider: mgr.GetClient(),
-		runtime:  runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()},
-		options:  opts,
-		log:      mgr.GetLogger().WithName("sweep"),
+	return &sweep{
+		runtime: runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()},
+		options: opts,
+		log:     mgr.GetLogger().WithName("sweep"),
+		census:  &kcpCensus{provider: mgr.GetAPIReader(), config: opts.KCPConfig, exportName: opts.ExportName},
 	}
-	s.instances = s.listInstances
-	return s
 }
 
 // Start implements manager.Runnable: it sweeps at once and then at each interval.
 func (s *sweep) Start(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		sweepRoundsTotal.WithLabelValues(s.round(ctx)).Inc()
-		if !wait(ctx, s.options.SweepInterval) {
-			return nil
-		}
+		_ = pause.For(ctx, s.options.SweepInterval)
 	}
+	return nil
 }
 
-// wait tells whether the time went by before the end.
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// round looks twice and deletes what was missing both times.
+// round looks twice and deletes what was gone both times.
 func (s *sweep) round(ctx context.Context) string {
-	first, _, err := s.orphans(ctx)
+	first, err := s.look(ctx)
 	if err != nil {
-		s.log.Info("sweep skipped: the instances could not be listed completely", "cause", err.Error())
+		s.log.Info("sweep skipped: kcp does not say what the export offers", "cause", err.Error())
 		return sweepSkipped
 	}
-	if len(first) == 0 {
-		sweepOrphans.Set(0)
+	if len(first.orphans) == 0 {
+		first.publish()
 		return sweepClean
 	}
-	if !wait(ctx, s.options.SweepSecondLook) {
+	if pause.For(ctx, s.options.SweepSecondLook) != nil {
 		return sweepSkipped
 	}
-	second, total, err := s.orphans(ctx)
+	second, err := s.look(ctx)
 	if err != nil {
-		s.log.Info("sweep skipped: the instances could not be listed completely", "cause", err.Error())
+		s.log.Info("sweep skipped: kcp does not say what the export offers", "cause", err.Error())
 		return sweepSkipped
 	}
-	var confirmed []corev1.Namespace
-	for name, ns := range second {
-		if was, ok := first[name]; ok && was.UID == ns.UID {
-			confirmed = append(confirmed, ns)
+	for name, ns := range second.orphans {
+		if was, ok := first.orphans[name]; !ok || was.UID != ns.UID {
+			delete(second.orphans, name)
 		}
 	}
-	sweepOrphans.Set(float64(len(confirmed)))
-	return s.delete(ctx, confirmed, total)
+	second.publish()
+	return s.delete(ctx, second)
 }
 
-func (s *sweep) delete(ctx context.Context, orphans []corev1.Namespace, total int) string {
-	if len(orphans) == 0 {
-		return sweepClean
-	}
-	if total >= fewPlacements && len(orphans)*2 > total && !s.options.SweepMayDeleteMost {
-		s.log.Error(nil, "sweep refused: it would delete more than half of the placements; check that their instances are "+
-			"gone, then start once with the option that lets a sweep delete most placements",
-			"orphans", len(orphans), "placements", total)
-		return sweepRefused
-	}
-	for i := range orphans {
-		ns := &orphans[i]
-		s.log.Info("deleting a placement without an instance", "placement", ns.Name, "template", ns.Labels[placement.LabelTemplate])
-		if err := s.runtime.delete(ctx, ns); err != nil {
-			s.log.Error(err, "could not delete a placement", "placement", ns.Name)
-			continue
-		}
-		sweepDeletedTotal.Inc()
-	}
-	return sweepDeleted
+// findings are what one look found.
+type findings struct {
+	// placements are all of the provider's; orphans those whose instance is gone, by name.
+	placements []corev1.Namespace
+	orphans    map[string]corev1.Namespace
+	// unknown counts the placements that kcp cannot be asked about, by Template.
+	unknown map[string]int
 }
 
-// orphans returns the placements of this provider that no instance stands for, and how many
-// placements there are. Placements are listed before instances: an instance is always there
-// before its placement, so none can be missed that way around.
-func (s *sweep) orphans(ctx context.Context) (orphans map[string]corev1.Namespace, total int, err error) {
-	provider, err := s.providerCluster(ctx)
+// look asks about every placement of this provider. Placements are listed before instances: an
+// instance is always there before its placement, so none can be missed that way around.
+func (s *sweep) look(ctx context.Context) (findings, error) {
+	found := findings{orphans: map[string]corev1.Namespace{}, unknown: map[string]int{}}
+	var list corev1.NamespaceList
+	if err := s.runtime.client.List(ctx, &list); err != nil {
+		return found, err
+	}
+	provider, look, err := s.census.begin(ctx)
 	if err != nil {
-		return nil, 0, err
+		return found, err
 	}
-	var placements corev1.NamespaceList
-	if err := s.runtime.client.List(ctx, &placements); err != nil {
-		return nil, 0, fmt.Errorf("listing the placements: %w", err)
-	}
-	instances, err := s.instances(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	orphans = map[string]corev1.Namespace{}
-	for _, ns := range placements.Items {
+	for _, ns := range list.Items {
 		id, _, ok := placement.Owner(&ns)
-		if !ok || id.Namespace() != ns.Name || ns.Annotations[annotationProvider] != provider {
+		if !ok || id.Namespace() != ns.Name || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue // not a placement, or another provider's
 		}
-		total++
-		if ns.DeletionTimestamp == nil && !instances[id] && time.Since(ns.CreationTimestamp.Time) > s.options.SweepGrace {
-			orphans[ns.Name] = ns
+		found.placements = append(found.placements, ns)
+		if ns.DeletionTimestamp != nil || time.Since(ns.CreationTimestamp.Time) <= s.options.SweepGrace || look.listed(&ns) {
+			continue
 		}
-	}
-	return orphans, total, nil
-}
-
-// errNoSlice means that the endpoint slice is missing, so that it is not known which shards
-// hold instances.
-var errNoSlice = errors.New("the APIExportEndpointSlice is missing")
-
-func (s *sweep) providerCluster(ctx context.Context) (string, error) {
-	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
-	if err := s.provider.Get(ctx, client.ObjectKey{Name: s.options.ExportName}, slice); err != nil {
-		return "", errors.Join(errNoSlice, err)
-	}
-	return logicalcluster.From(slice).String(), nil
-}
-
-// listInstances lists all instances of all exported kinds, live, through every endpoint. One
-// that does not answer fails the whole list: its instances must not look gone.
-func (s *sweep) listInstances(ctx context.Context) (map[placement.ID]bool, error) {
-	var templates sandbarv1alpha1.TemplateList
-	if err := s.provider.List(ctx, &templates); err != nil {
-		return nil, fmt.Errorf("listing the Templates: %w", err)
-	}
-	urls, err := endpointURLs(ctx, s.provider, s.options.ExportName)
-	if err != nil {
-		return nil, err
-	}
-	found := map[placement.ID]bool{}
-	for i := range templates.Items {
-		k, exported := kindOf(&templates.Items[i])
-		if !exported {
-			continue // never exported: it cannot have instances
-		}
-		for _, url := range urls {
-			if err := listKind(ctx, s.options.KCPConfig, url, k, found); err != nil {
-				return nil, fmt.Errorf("listing %s at %s: %w", k.resource, url, err)
-			}
+		switch look.ask(ctx, &ns) {
+		case gone:
+			found.orphans[ns.Name] = ns
+		case unknown:
+			found.unknown[ns.Labels[placement.LabelTemplate]]++
+			s.log.Info("keeping a placement whose instance kcp cannot be asked about: is its Template there, its workspace bound, its shard in the endpoint slice?",
+				"placement", ns.Name, "template", ns.Labels[placement.LabelTemplate], "cluster", id.Cluster,
+				"workspace", ns.Annotations[placement.AnnotationWorkspacePath])
+		case alive:
 		}
 	}
 	return found, nil
 }
 
-func listKind(ctx context.Context, config *rest.Config, url string, k kind, found map[placement.ID]bool) error {
-	e, err := newEndpoint(config, url, k)
-	if err != nil {
-		return err
+// publish sets the gauges.
+func (f findings) publish() {
+	sweepOrphans.Set(float64(len(f.orphans)))
+	sweepUnknown.Reset()
+	for template, n := range f.unknown {
+		sweepUnknown.WithLabelValues(template).Set(float64(n))
 	}
-	all, err := e.in(everyCluster)
-	if err != nil {
-		return err
+}
+
+// delete deletes the orphans, but for those of a group that would lose most of what it has: all
+// placements are one, those of each Template and those of each workspace. Whatever makes kcp forget
+// many instances at once is more likely a mistake than what their owners wanted.
+func (s *sweep) delete(ctx context.Context, found findings) string {
+	if len(found.orphans) == 0 {
+		return sweepClean
 	}
-	options := metav1.ListOptions{Limit: sweepPage}
-	for {
-		page, err := all.List(ctx, options)
-		if err != nil {
-			return err
+	refused := s.losses(found)
+	result := sweepDeleted
+	for _, ns := range found.orphans {
+		if group := refusedFor(&ns, refused); group != "" {
+			result = sweepRefused
+			continue
 		}
-		for i := range page.Items {
-			item := &page.Items[i]
-			found[placement.ID{Cluster: logicalcluster.From(item).String(), UID: item.GetUID()}] = true
+		s.log.Info("deleting a placement whose instance is gone", "placement", ns.Name, "template", ns.Labels[placement.LabelTemplate])
+		if err := s.runtime.delete(ctx, &ns); err != nil {
+			s.log.Error(err, "could not delete a placement", "placement", ns.Name)
+			continue
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
+		sweepDeletedTotal.Inc()
+	}
+	return result
+}
+
+// groupsOf are the groups of which a placement is one.
+func groupsOf(ns *corev1.Namespace) []string {
+	return []string{
+		"all placements",
+		"Template " + ns.Labels[placement.LabelTemplate],
+		"workspace " + ns.Labels[placement.LabelCluster],
+	}
+}
+
+func refusedFor(ns *corev1.Namespace, refused map[string]bool) string {
+	for _, group := range groupsOf(ns) {
+		if refused[group] {
+			return group
 		}
 	}
+	return ""
+}
+
+// losses are the groups of ten or more placements that would lose more than half of them.
+func (s *sweep) losses(found findings) map[string]bool {
+	refused := map[string]bool{}
+	if s.options.SweepMayDeleteMost {
+		return refused
+	}
+	all, lost := map[string]int{}, map[string]int{}
+	for i := range found.placements {
+		for _, group := range groupsOf(&found.placements[i]) {
+			all[group]++
+		}
+	}
+	for _, ns := range found.orphans {
+		for _, group := range groupsOf(&ns) {
+			lost[group]++
+		}
+	}
+	for group, n := range lost {
+		if all[group] >= fewPlacements && n*2 > all[group] {
+			refused[group] = true
+			s.log.Error(nil, "sweep refused: it would delete more than half of the placements of a group; check that their instances are "+
+				"gone, then start once with the option that lets a sweep delete most placements",
+				"group", group, "orphans", n, "placements", all[group])
+		}
+	}
+	return refused
 }

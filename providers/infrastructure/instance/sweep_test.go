@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,26 +24,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
 
-// sweepWorld is a sweep over placements named by number; instances says which of them have an
-// instance at each look, and fails to say if it has an error.
+// sweepWorld is a sweep over placements named by number. kcp says what became of each one's instance,
+// at each look; what it says nothing of is listed.
 type sweepWorld struct {
-	sweep     *sweep
-	runtime   client.Client
-	instances func(look int) (numbers []int, err error)
-	looks     atomic.Int32
+	sweep   *sweep
+	runtime client.Client
+	kcp     func(look, number int) fate
+	failing error
+	looks   atomic.Int32
+	asked   atomic.Int32
+}
+
+func (w *sweepWorld) begin(context.Context) (string, look, error) {
+	w.looks.Add(1)
+	return fixture.Provider, w, w.failing
+}
+
+func (w *sweepWorld) fateOf(ns *corev1.Namespace) fate {
+	var number int
+	if _, err := fmt.Sscanf(ns.Labels[placement.LabelInstanceUID], "uid-%d", &number); err != nil {
+		return unknown
+	}
+	return w.kcp(int(w.looks.Load()), number)
+}
+
+func (w *sweepWorld) listed(ns *corev1.Namespace) bool { return w.fateOf(ns) == alive }
+
+func (w *sweepWorld) ask(_ context.Context, ns *corev1.Namespace) fate {
+	w.asked.Add(1)
+	return w.fateOf(ns)
 }
 
 func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number)) }
 
 func placementOf(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
-	s := newScope()
-	s.object.SetUID(uidOf(number))
-	s.id.UID = uidOf(number)
-	ns := buildNamespace(s)
+	s := fixture.NewScope()
+	s.Object.SetUID(uidOf(number))
+	s.ID.UID = uidOf(number)
+	ns := place.BuildNamespace(s)
 	ns.UID = types.UID("ns-" + ns.Name)
 	ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	for _, f := range change {
@@ -52,43 +75,25 @@ func placementOf(number int, change ...func(*corev1.Namespace)) *corev1.Namespac
 	return ns
 }
 
-func newSweepWorld(t *testing.T, instances func(look int) ([]int, error), placements ...*corev1.Namespace) *sweepWorld {
+func newSweepWorld(t *testing.T, kcp func(look, number int) fate, placements ...*corev1.Namespace) *sweepWorld {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, kcpapisv1alpha1.AddToScheme, sandbarv1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
 	}
-	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
-	slice.Name = defaultExportName
-	slice.Annotations = map[string]string{"kcp.io/cluster": testProvider}
 	objects := []client.Object{}
 	for _, ns := range placements {
 		objects = append(objects, ns)
 	}
-	w := &sweepWorld{
-		runtime:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
-		instances: instances,
-	}
+	w := &sweepWorld{runtime: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), kcp: kcp}
 	w.sweep = &sweep{
-		provider: fake.NewClientBuilder().WithScheme(scheme).WithObjects(slice).Build(),
-		runtime:  runtimeCluster{client: w.runtime, live: w.runtime},
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime},
 		options: Options{
 			ExportName: defaultExportName, SweepInterval: defaultSweepInterval,
 			SweepGrace: defaultSweepGrace, SweepSecondLook: defaultSecondLook,
 		},
-		log: logr.Discard(),
-		instances: func(context.Context) (map[placement.ID]bool, error) {
-			numbers, err := w.instances(int(w.looks.Add(1)))
-			found := map[placement.ID]bool{}
-			for _, number := range numbers {
-				found[placement.ID{Cluster: testCluster, UID: uidOf(number)}] = true
-			}
-			return found, err
-		},
+		log:    logr.Discard(),
+		census: w,
 	}
 	return w
 }
@@ -112,79 +117,88 @@ func (w *sweepWorld) left(t *testing.T) []int {
 	return numbers
 }
 
-func TestASweepDeletesWhatHasNoInstanceAndNothingElse(t *testing.T) {
-	always := func(numbers ...int) func(int) ([]int, error) {
-		return func(int) ([]int, error) { return numbers, nil }
+// living says that the instances of these numbers live, and that all others are gone.
+func living(numbers ...int) func(int, int) fate {
+	return func(_, number int) fate {
+		if slices.Contains(numbers, number) {
+			return alive
+		}
+		return gone
 	}
-	many := func(n int) (all []*corev1.Namespace) {
+}
+
+func numbers(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+func TestASweepDeletesWhatKcpSaysIsGoneAndNothingElse(t *testing.T) {
+	many := func(n int, change ...func(*corev1.Namespace)) (all []*corev1.Namespace) {
 		for i := range n {
-			all = append(all, placementOf(i))
+			all = append(all, placementOf(i, change...))
 		}
 		return all
 	}
-	unclear := errors.New("503")
+	in := func(label, value string) func(*corev1.Namespace) {
+		return func(ns *corev1.Namespace) { ns.Labels[label] = value }
+	}
 	for name, test := range map[string]struct {
 		placements []*corev1.Namespace
-		instances  func(int) ([]int, error)
+		kcp        func(look, number int) fate
+		failing    error
 		mayMost    bool
 		left       []int
 		result     string
 	}{
-		"all have instances": {
-			placements: many(3), instances: always(0, 1, 2), left: []int{0, 1, 2}, result: sweepClean,
+		"all live":    {placements: many(3), kcp: living(0, 1, 2), left: numbers(3), result: sweepClean},
+		"one is gone": {placements: many(3), kcp: living(0, 2), left: []int{0, 2}, result: sweepDeleted},
+		"one shows at the second look": {
+			placements: many(2), left: numbers(2), result: sweepClean,
+			kcp: func(look, number int) fate { return living(0, look-1)(look, number) },
 		},
-		"one has none": {
-			placements: many(3), instances: always(0, 2), left: []int{0, 2}, result: sweepDeleted,
+		"kcp cannot be asked": {
+			placements: many(2), left: numbers(2), result: sweepClean,
+			kcp: func(int, int) fate { return unknown },
 		},
-		"the instance shows at the second look": {
-			placements: many(2), left: []int{0, 1}, result: sweepClean,
-			instances: func(look int) ([]int, error) {
+		"kcp cannot be asked a second time": {
+			placements: many(2), left: numbers(2), result: sweepClean,
+			kcp: func(look, number int) fate {
 				if look == 1 {
-					return []int{0}, nil
+					return gone
 				}
-				return []int{0, 1}, nil
+				return unknown
 			},
 		},
-		"the list is not complete": {
-			placements: many(2), left: []int{0, 1}, result: sweepSkipped,
-			instances: func(int) ([]int, error) { return []int{0}, unclear },
-		},
-		"the second list is not complete": {
-			placements: many(2), left: []int{0, 1}, result: sweepSkipped,
-			instances: func(look int) ([]int, error) {
-				if look == 1 {
-					return []int{0}, nil
-				}
-				return nil, unclear
-			},
+		"kcp does not say what the export offers": {
+			placements: many(2), kcp: living(), failing: errors.New("503"), left: numbers(2), result: sweepSkipped,
 		},
 		"a young placement may be ahead of the list": {
 			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.CreationTimestamp = metav1.Time{} })},
-			instances:  always(), left: []int{0}, result: sweepClean,
+			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
 		"another provider's placement": {
-			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Annotations[annotationProvider] = "another" })},
-			instances:  always(), left: []int{0}, result: sweepClean,
+			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Annotations[placement.AnnotationProvider] = "another" })},
+			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
 		"a namespace whose name is not the computed one": {
 			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Name = "kube-system" })},
-			instances:  always(), left: []int{0}, result: sweepClean,
+			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
-		"a Template's placements after the Template": {
-			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Labels[placement.LabelTemplate] = "gone" })},
-			instances:  always(), left: []int{}, result: sweepDeleted,
-		},
-		"more than half of ten": {
-			placements: many(10), instances: always(0, 1, 2, 3), left: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, result: sweepRefused,
-		},
+		"more than half of ten": {placements: many(10), kcp: living(0, 1, 2, 3), left: numbers(10), result: sweepRefused},
 		"more than half of ten, allowed": {
-			placements: many(10), instances: always(0, 1, 2, 3), mayMost: true, left: []int{0, 1, 2, 3}, result: sweepDeleted,
+			placements: many(10), kcp: living(0, 1, 2, 3), mayMost: true, left: numbers(4), result: sweepDeleted,
 		},
-		"half of ten": {
-			placements: many(10), instances: always(0, 1, 2, 3, 4), left: []int{0, 1, 2, 3, 4}, result: sweepDeleted,
+		"half of ten": {placements: many(10), kcp: living(0, 1, 2, 3, 4), left: numbers(5), result: sweepDeleted},
+		"all of nine": {placements: many(9), kcp: living(), left: []int{}, result: sweepDeleted},
+		"most of one Template's, few of all": {
+			placements: append(many(10, in(placement.LabelTemplate, "lost")), fromTwenty(20)...),
+			kcp:        living(append([]int{0, 1, 2, 3}, upTo(20, 40)...)...), left: append(numbers(10), upTo(20, 40)...), result: sweepRefused,
 		},
-		"all of nine": {
-			placements: many(9), instances: always(), left: []int{}, result: sweepDeleted,
+		"most of one workspace's, few of all, and one of another's": {
+			placements: append(many(10), append(fromTwenty(20, elsewhere), placementOf(50, elsewhere))...),
+			kcp:        living(append([]int{0, 1, 2, 3}, upTo(20, 40)...)...), left: append(numbers(10), upTo(20, 40)...), result: sweepRefused,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +211,8 @@ func TestASweepDeletesWhatHasNoInstanceAndNothingElse(t *testing.T) {
 						ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-defaultSweepGrace - time.Minute))
 					}
 				}
-				w := newSweepWorld(t, test.instances, test.placements...)
+				w := newSweepWorld(t, test.kcp, test.placements...)
+				w.failing = test.failing
 				w.sweep.options.SweepMayDeleteMost = test.mayMost
 				if got := w.sweep.round(t.Context()); got != test.result {
 					t.Errorf("result %q, want %q", got, test.result)
@@ -210,9 +225,57 @@ func TestASweepDeletesWhatHasNoInstanceAndNothingElse(t *testing.T) {
 	}
 }
 
+func upTo(from, to int) (all []int) {
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// fromTwenty are placements with numbers from 20 on.
+func fromTwenty(n int, change ...func(*corev1.Namespace)) (all []*corev1.Namespace) {
+	for i := range n {
+		all = append(all, placementOf(20+i, change...))
+	}
+	return all
+}
+
+// elsewhere puts a placement into another workspace; its name follows.
+func elsewhere(ns *corev1.Namespace) {
+	ns.Labels[placement.LabelCluster] = "elsewhere"
+	id, _, _ := placement.Owner(ns)
+	ns.Name = id.Namespace()
+	ns.UID = types.UID("ns-" + ns.Name)
+}
+
+func TestPlacementsThatKcpCannotBeAskedAboutAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := placementOf(0)
+		old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		answer := unknown
+		w := newSweepWorld(t, func(int, int) fate { return answer }, old)
+		for _, want := range []float64{1, 0} {
+			w.sweep.round(t.Context())
+			var metric dto.Metric
+			_ = sweepUnknown.WithLabelValues("thing").Write(&metric)
+			if got := metric.GetGauge().GetValue(); got != want {
+				t.Errorf("counted %v, want %v", got, want)
+			}
+			answer = alive
+		}
+	})
+}
+
+func TestOnlyWhatIsNotListedIsAskedFor(t *testing.T) {
+	w := newSweepWorld(t, living(0, 1, 2), placementOf(0), placementOf(1), placementOf(2))
+	if got := w.sweep.round(t.Context()); got != sweepClean || w.asked.Load() != 0 {
+		t.Errorf("result %q after %d questions", got, w.asked.Load())
+	}
+}
+
 func TestTheSweepRunsAtTheStartAndAtEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSweepWorld(t, func(int) ([]int, error) { return nil, nil })
+		w := newSweepWorld(t, living())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.sweep.Start(ctx) }()
@@ -229,15 +292,4 @@ func TestTheSweepRunsAtTheStartAndAtEachInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-func TestWithoutAnEndpointSliceNothingIsSwept(t *testing.T) {
-	w := newSweepWorld(t, func(int) ([]int, error) { return nil, nil }, placementOf(0))
-	w.sweep.options.ExportName = "missing"
-	if got := w.sweep.round(t.Context()); got != sweepSkipped {
-		t.Errorf("result %q", got)
-	}
-	if diff := cmp.Diff([]int{0}, w.left(t)); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
 }

@@ -16,12 +16,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
+
+// noon is when the tests of the lifecycle begin.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // newLife is a world at noon with a data plane and an instance of the given lifecycle.
 func newLife(t *testing.T, lifecycle map[string]any, onRuntime ...client.Object) *world {
@@ -91,8 +99,8 @@ func (w *world) cause() string {
 	w.t.Helper()
 	instance := w.kroInstance()
 	cause := instance.GetAnnotations()[placement.AnnotationSuspension]
-	if suspended(instance) != (cause != "") {
-		w.t.Errorf("spec.suspended is %v and the cause is %q", suspended(instance), cause)
+	if lifecycle.Suspended(instance) != (cause != "") {
+		w.t.Errorf("spec.suspended is %v and the cause is %q", lifecycle.Suspended(instance), cause)
 	}
 	return cause
 }
@@ -136,7 +144,7 @@ func TestAnUnusedInstanceSleepsUntilItIsUsed(t *testing.T) {
 func changes(t *testing.T, change string) float64 {
 	t.Helper()
 	var metric dto.Metric
-	if err := lifecycleTotal.WithLabelValues(thing.template, change).Write(&metric); err != nil {
+	if err := lifecycleTotal.WithLabelValues(fixture.Thing.Template, change).Write(&metric); err != nil {
 		t.Fatal(err)
 	}
 	return metric.GetCounter().GetValue()
@@ -149,7 +157,7 @@ func TestAnInstanceIsLookedAtAgainAtItsDeadlineOnly(t *testing.T) {
 	}{{0, 61 * time.Minute}, {21 * time.Minute, 40 * time.Minute}, {40 * time.Minute, 0}, {time.Hour, 0}} {
 		w.pass(step.passes)
 		w.settle()
-		w.kroSays(kroReady(w.kroInstance().GetGeneration())) // what is not ready is looked at more often
+		w.kroSays(fixture.KroReady(w.kroInstance().GetGeneration())) // what is not ready is looked at more often
 		w.settle()
 		result, err := w.reconciler().Reconcile(t.Context(), testRequest)
 		if err != nil || result.RequeueAfter != step.want {
@@ -166,10 +174,10 @@ func TestADataPlaneThatIsSeenLateIsSeenAtTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.settle()
-	w.kroSays(kroReady(w.kroInstance().GetGeneration()))
+	w.kroSays(fixture.KroReady(w.kroInstance().GetGeneration()))
 	w.settle()
 	result, err := w.reconciler().Reconcile(t.Context(), testRequest)
-	if want := time.Hour + defaultActivityInterval; err != nil || result.RequeueAfter != want {
+	if want := time.Hour + scope.DefaultActivityInterval; err != nil || result.RequeueAfter != want {
 		t.Fatalf("again in %v, want %v; error %v", result.RequeueAfter, want, err)
 	}
 	w.pass(result.RequeueAfter)
@@ -330,7 +338,7 @@ func TestTheLeaseIsRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.settle()
-			if got := w.lease(); !got.Spec.RenewTime.Equal(&metav1.MicroTime{Time: w.now().Add(tc.used)}) || got.Labels[placement.LabelInstanceUID] != testUID {
+			if got := w.lease(); !got.Spec.RenewTime.Equal(&metav1.MicroTime{Time: w.now().Add(tc.used)}) || got.Labels[placement.LabelInstanceUID] != fixture.UID {
 				t.Errorf("the Lease is %+v", got)
 			}
 		})
@@ -365,14 +373,13 @@ func TestAnInstanceIsDeletedAtItsEndAndNotWhenItChanged(t *testing.T) {
 		"gone meanwhile":        {lifecycle: map[string]any{"deleteAfterUnused": "1h"}, meanwhile: func(w *world) { w.inKCP = nil }},
 		"kcp answers that nothing may be read there": {
 			lifecycle: map[string]any{"deleteAfterUnused": "1h"},
-			meanwhile: func(w *world) { w.liveErr = apierrors.NewForbidden(thing.gvr().GroupResource(), "web", nil) },
+			meanwhile: func(w *world) { w.liveErr = apierrors.NewForbidden(fixture.Thing.GVR().GroupResource(), "web", nil) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newLife(t, tc.lifecycle)
 			w.settle()
 			w.pass(3 * time.Hour)
-			w.inCache = w.inKCP.DeepCopy()
 			if tc.meanwhile != nil {
 				tc.meanwhile(w)
 			}
@@ -394,7 +401,7 @@ func TestADeletionThatKcpRefusesBecauseOfAChangeIsLeft(t *testing.T) {
 	read := w.inKCP.DeepCopy()
 	w.change("24h", "lifecycle", "deleteAfterUnused")
 	w.inKCP.SetResourceVersion("99")
-	if err := ignoreGone(w.remove(t.Context(), testRequest, read)); err != nil {
+	if err := ignoreGone(w.Remove(t.Context(), testRequest, read)); !errors.Is(err, errChanged) {
 		t.Error(err)
 	}
 	if w.inKCP.GetDeletionTimestamp() != nil {
@@ -408,7 +415,7 @@ func TestAnUnusedInstanceWithMinReplicasShrinksAndGrows(t *testing.T) {
 	count := func(what string, want int64) {
 		t.Helper()
 		w.expect(what, "")
-		if got, _ := replicas(w.kroInstance()); got != want {
+		if got, _ := lifecycle.Replicas(w.kroInstance()); got != want {
 			t.Errorf("%s: %d replicas, want %d", what, got, want)
 		}
 	}
@@ -449,12 +456,39 @@ func TestTheTenantSeesTheLastUseAtMostOnceAMinute(t *testing.T) {
 }
 
 func TestTheOperatorSaysHowOftenUseIsWritten(t *testing.T) {
-	s := &scope{settings: newSettings()}
-	if got := s.activityInterval(); got != time.Minute {
+	s := &scope.Scope{Settings: fixture.NewSettings()}
+	if got := s.ActivityInterval(); got != time.Minute {
 		t.Errorf("by default it is %v", got)
 	}
-	s.infrastructure.Limits = &sandbarv1alpha1.DataPlaneLimits{ActivityIntervalSeconds: 5}
-	if got := s.activityInterval(); got != 5*time.Second {
+	s.Infrastructure.Limits = &sandbarv1alpha1.Limits{DataPlaneLimits: sandbarv1alpha1.DataPlaneLimits{ActivityIntervalSeconds: 5}}
+	if got := s.ActivityInterval(); got != 5*time.Second {
 		t.Errorf("it is %v", got)
+	}
+}
+
+// A status with a use that the Lease does not have would promise a tenant time that the lifecycle does not
+// give.
+func TestAUseThatCannotBeWrittenIsNotTold(t *testing.T) {
+	w := newLife(t, map[string]any{"sleepAfterUnused": "1h"})
+	w.settle()
+	w.pass(10 * time.Minute)
+	w.change("2h", "lifecycle", "sleepAfterUnused")
+	unstructured.RemoveNestedField(w.inKCP.Object, "status") // one that is placed keeps its status
+	broken := errors.New("connection refused")
+	w.failWrites = func(verb string, obj runtime.Object) error {
+		if _, isLease := obj.(*coordinationv1.Lease); isLease && verb == "patch" {
+			return broken
+		}
+		return nil
+	}
+	if err := w.reconcile(); !errors.Is(err, broken) {
+		t.Fatalf("error %v", err)
+	}
+	status, err := outcome.ReadStatus(w.inKCP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.Activity == nil || !status.Activity.LastActiveTime.Time.Equal(noon) {
+		t.Errorf("the activity is %v, want %v", status.Activity, noon)
 	}
 }

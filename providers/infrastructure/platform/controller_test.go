@@ -7,13 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,13 +28,14 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/netcheck"
 )
 
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, sandbarv1alpha1.AddToScheme, kcpapisv1alpha2.AddToScheme,
+		clientgoscheme.AddToScheme, sandbarv1alpha1.AddToScheme, kcpapisv1alpha2.AddToScheme, krov1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -66,6 +71,7 @@ func newReconciler(t *testing.T, writes *int, inspect func(context.Context) (Run
 			WithStatusSubresource(&sandbarv1alpha1.InfrastructureProvider{})),
 		runtime: counted(writes, fake.NewClientBuilder().WithScheme(scheme)),
 		probe:   newProbe(inspect, time.Minute),
+		network: netcheck.New(nil, func(context.Context) {}),
 	}
 }
 
@@ -132,6 +138,8 @@ func TestTheConditionsSayWhatIsMissing(t *testing.T) {
 		return func(context.Context) (Runtime, error) { return Runtime{KubernetesVersion: "v1.36.3"}, err }
 	}
 	export := &kcpapisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "sandbar.dev"}}
+	contradicting := provider()
+	contradicting.Spec.Quota.Min = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("0")}
 	for name, tc := range map[string]struct {
 		inspect   func(context.Context) (Runtime, error)
 		objects   []client.Object
@@ -143,6 +151,7 @@ func TestTheConditionsSayWhatIsMissing(t *testing.T) {
 		"Kubernetes too old":   {unfit(ErrKubernetesTooOld), []client.Object{provider(), export}, sandbarv1alpha1.ProviderRuntimeReachable, reasonKubernetesTooOld},
 		"no answer":            {unfit(ErrUnreachable), []client.Object{provider(), export}, sandbarv1alpha1.ProviderRuntimeReachable, reasonUnreachable},
 		"the export is absent": {unfit(nil), []client.Object{provider()}, sandbarv1alpha1.ProviderPlatformPublished, reasonExportMissing},
+		"a quota of nothing":   {unfit(nil), []client.Object{contradicting, export}, sandbarv1alpha1.ProviderPlatformPublished, reasonMisconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			writes := 0
@@ -156,6 +165,44 @@ func TestTheConditionsSayWhatIsMissing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The runtime cluster is prepared for a level by an administrator of it, who runs init.
+func TestALevelThatTheRuntimeClusterRefusesIsTold(t *testing.T) {
+	writes := 0
+	relaxed := provider()
+	relaxed.Spec.Isolation.PodSecurity = "baseline"
+	export := &kcpapisv1alpha2.APIExport{ObjectMeta: metav1.ObjectMeta{Name: "sandbar.dev"}}
+	fit := func(context.Context) (Runtime, error) { return Runtime{"v1.36.3", "v0.9.4"}, nil }
+	r := newReconciler(t, &writes, fit, relaxed, export)
+	prepared, tried := false, 0
+	r.runtime = interceptor.NewClient(r.runtime.(client.WithWatch), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			tried++
+			if obj.GetLabels()["pod-security.kubernetes.io/enforce"] != "baseline" || len(opts) != 1 || opts[0] != client.DryRunAll {
+				t.Errorf("created: %+v with %v", obj, opts)
+			}
+			if prepared {
+				return nil
+			}
+			return apierrors.NewForbidden(corev1.Resource("namespaces"), obj.GetName(), errors.New(
+				"ValidatingAdmissionPolicy 'sandbar-controllers' with binding 'sandbar-controllers' denied request: … (spec.isolation.podSecurity) …"))
+		},
+	})
+	r.probe.look(t.Context())
+	key := ctrl.Request{NamespacedName: client.ObjectKey{Name: "default"}}
+	if result, err := r.Reconcile(t.Context(), key); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("%+v, %v: it is not tried again", result, err)
+	}
+	got := r.run(t)
+	c := meta.FindStatusCondition(got.Status.Conditions, sandbarv1alpha1.ProviderPlatformPublished)
+	if c == nil || c.Reason != reasonMisconfigured || !strings.Contains(c.Message, "run sandbar-provider init again") {
+		t.Errorf("it says %+v", c)
+	}
+	prepared = true
+	if got := r.run(t); !meta.IsStatusConditionTrue(got.Status.Conditions, sandbarv1alpha1.ProviderReady) || tried != 3 {
+		t.Errorf("after %d tries: %+v", tried, got.Status.Conditions)
 	}
 }
 

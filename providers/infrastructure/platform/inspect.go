@@ -55,6 +55,8 @@ func NewInspector(cfg *rest.Config) (*Inspector, error) {
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = probeTimeout // discovery takes no context
 	reader, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)

@@ -46,19 +46,23 @@ func (p *probe) Start(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		if p.look(ctx) {
-			provider := &sandbarv1alpha1.InfrastructureProvider{}
-			provider.Name = sandbarv1alpha1.InfrastructureProviderName
-			select {
-			case p.changed <- event.GenericEvent{Object: provider}:
-			case <-ctx.Done():
-				return nil
-			}
+			p.tell(ctx)
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// tell wakes the controller.
+func (p *probe) tell(ctx context.Context) {
+	provider := &sandbarv1alpha1.InfrastructureProvider{}
+	provider.Name = sandbarv1alpha1.InfrastructureProviderName
+	select {
+	case p.changed <- event.GenericEvent{Object: provider}:
+	case <-ctx.Done():
 	}
 }
 

@@ -53,8 +53,9 @@ func TestTheCacheSeesWhatSandbarMadeAndNothingElse(t *testing.T) {
 		mustDo(t, cluster.GetClient().Create(t.Context(), s))
 		return s
 	}
-	foreign := secret("foreign", nil)
-	ours := secret("ours", map[string]string{placement.LabelInstanceUID: "an-instance"})
+	label := map[string]string{placement.LabelInstanceUID: "an-instance"}
+	foreign := secret("foreign", label)
+	ours := secret(placement.ControlSecret, label)
 
 	got := &corev1.Secret{}
 	eventually(t, func() error { return cluster.GetClient().Get(t.Context(), client.ObjectKeyFromObject(ours), got) })
@@ -64,7 +65,7 @@ func TestTheCacheSeesWhatSandbarMadeAndNothingElse(t *testing.T) {
 	// Both were written before the cache was asked, the foreign one first.
 	err = cluster.GetClient().Get(t.Context(), client.ObjectKeyFromObject(foreign), got)
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the cache sees a Secret that is not Sandbar's: %v", err)
+		t.Errorf("the cache sees a Secret of another name: %v", err)
 	}
 	mustDo(t, cluster.GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(foreign), got))
 

@@ -35,10 +35,12 @@ const kroOwnedLabel = "kro.run/owned"
 // The cache holds, without managed fields and with one copy of what is the same everywhere
 // (keeper):
 //   - objects of every kind that carry the label of an instance (placement.LabelInstanceUID),
+//   - of the Secrets among them those with the control token,
 //   - of the pods in placements what a status is made of (keepOfPod),
 //   - all ResourceGraphDefinitions,
 //   - the CRDs that kro made,
-//   - the ConfigMap sandbar-platform and the Lease sandbar-dataplane in sandbar-system.
+//   - the ConfigMaps in sandbar-system that the provider made, sandbar-platform above all, the Lease
+//     sandbar-serving and the Secret sandbar-control-keys there.
 //
 // Whatever else the cluster holds is invisible to the client's reads: use the API reader for a
 // live answer. Unstructured objects are read from the cache like typed ones. There is no
@@ -104,9 +106,22 @@ func cacheOptions() (cache.Options, error) {
 					},
 				},
 			},
+			// RBAC knows no labels: by name, so that the controllers need not be able to read every
+			// Secret of the cluster.
+			&corev1.Secret{}: {
+				Namespaces: map[string]cache.Config{
+					cache.AllNamespaces: {
+						LabelSelector: instances,
+						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.ControlSecret),
+					},
+					placement.SystemNamespace: {
+						LabelSelector: labels.Everything(),
+						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.ControlKeysSecret),
+					},
+				},
+			},
 			&corev1.ConfigMap{}: {
-				Label: labels.Everything(),
-				Field: fields.OneTermEqualSelector("metadata.name", placement.PlatformConfigMap),
+				Label: labels.SelectorFromSet(labels.Set{placement.LabelManagedBy: placement.ManagedBy}),
 				Namespaces: map[string]cache.Config{
 					placement.SystemNamespace: {},
 				},
@@ -130,6 +145,11 @@ func keepOfPod(obj any) (any, error) {
 	}
 	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	kept.OwnerReferences = pod.OwnerReferences
+	for _, container := range pod.Spec.Containers {
+		if container.ReadinessProbe != nil {
+			kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: container.Name, ReadinessProbe: aProbe})
+		}
+	}
 	kept.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message,
 		InitContainerStatuses: keepOfContainers(pod.Status.InitContainerStatuses),
@@ -142,6 +162,9 @@ func keepOfPod(obj any) (any, error) {
 	}
 	return kept, nil
 }
+
+// aProbe stands for any readiness probe: that there is one is all that is kept of it.
+var aProbe = &corev1.Probe{}
 
 func keepOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, len(all))

@@ -12,6 +12,8 @@ import (
 	krocel "github.com/kubernetes-sigs/kro/pkg/cel"
 	"github.com/kubernetes-sigs/kro/pkg/cel/conversion"
 	"github.com/kubernetes-sigs/kro/pkg/graph/parser"
+
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/expression"
 )
 
 // evaluate does with the text of a field what kro does: finds the expression, which must be all
@@ -88,14 +90,14 @@ func FuzzVerbatim(f *testing.F) {
 		if err != nil || json.Unmarshal(raw, &text) != nil {
 			t.Skip()
 		}
-		value, err := celOf([]any{verbatim(text)})
+		value, err := expression.Of([]any{verbatim(text)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(value, "$") {
 			t.Errorf("a dollar sign is left for kro to find: %s", value)
 		}
-		got := evaluate(t, wrapped("schema.spec.mode == \"development\" ? dyn("+value+") : dyn(null)"))
+		got := evaluate(t, expression.Wrap("schema.spec.mode == \"development\" ? dyn("+value+") : dyn(null)"))
 		if diff := cmp.Diff([]any{text}, []any{expandedByKubernetes(got.([]any)[0].(string))}); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -25,6 +25,8 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 )
 
 // plan is what a sound Template asks for.
@@ -40,6 +42,8 @@ type plan struct {
 	schema krov1alpha1.Schema
 	// spec is the OpenAPI schema of the instances' spec as tenants see it.
 	spec *apiextensionsv1.JSONSchemaProps
+	// offered is the schema of the spec that tenants have, if it admits more than this one.
+	offered *apiextensionsv1.JSONSchemaProps
 }
 
 // check finds out, before anything is applied, whether the Template can be what it says. ok is
@@ -52,14 +56,22 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 	if problems := contract.Check(&tmpl.Spec); len(problems) > 0 {
 		return refuse(reasonInvalid, "%s. Correct these fields and apply the Template again; nothing was changed", listed(problems))
 	}
-	if missing, err := r.missingImages(ctx, tmpl); err != nil {
-		return nil, false, err
-	} else if missing != "" {
-		return refuse(reasonImageMissing, "%s. Add it to spec.images of the InfrastructureProvider, or name another", missing)
-	}
 	p, err = newPlan(tmpl)
 	if err != nil {
 		return refuse(reasonInvalid, "%v. Correct it and apply the Template again; nothing was changed", err)
+	}
+	values, there, err := r.platformValues(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if there {
+		reason, problem, err := missingValues(tmpl, p, values)
+		if err != nil {
+			return nil, false, err
+		}
+		if problem != "" {
+			return refuse(reason, "%s. Nothing was changed", problem)
+		}
 	}
 	if rival, err := r.rivalOf(ctx, tmpl, p.gvr.Resource); err != nil {
 		return nil, false, err
@@ -81,12 +93,22 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 			"choose another kind, or remove that entry from the APIExport", p.gvr.Resource, foreign)
 	}
 	if changes := incompatibilities(offered, withLifecycle(p.spec)); len(changes) > 0 {
-		return refuse(reasonIncompatible, "spec.graph.schema.spec breaks objects that tenants have: %s. Nothing was changed and instances go on as before. "+
-			"Take these changes back (new fields must be optional or have a default), or publish the new schema as a Template with another kind",
-			strings.Join(changes, "; "))
+		blocked, err := r.usersLately(ctx, tmpl, p, offered)
+		if err != nil {
+			return nil, false, fmt.Errorf("looking for instances that the new schema would break: %w", err)
+		}
+		if blocked != "" {
+			return refuse(reasonIncompatible, incompatible, strings.Join(changes, "; "), blocked)
+		}
+		p.offered = offered
 	}
 	return p, true, nil
 }
+
+// incompatible is what is said of a schema that would take something from tenants, with what changes
+// and who is in the way.
+const incompatible = "spec.graph.schema.spec admits less than the schema that tenants have: %s; and %s. Nothing was changed and instances go on as before. " +
+	"Take these changes back, or have the tenants change those instances and apply the Template again, or publish the new schema as a Template with another kind"
 
 func listed(problems []contract.Problem) string {
 	texts := make([]string, 0, len(problems))
@@ -121,21 +143,35 @@ func newPlan(tmpl *sandbarv1alpha1.Template) (*plan, error) {
 	if spec.Schema == nil {
 		return nil, errors.New("spec.graph.schema is missing")
 	}
+	for i, resource := range spec.Resources {
+		if len(resource.ID) > revision.MaxID {
+			return nil, fmt.Errorf("spec.graph.resources[%d].id: %q is longer than %d characters", i, resource.ID, revision.MaxID)
+		}
+	}
 	p.schema, p.kind = *spec.Schema, spec.Schema.Kind
 	p.gvr = krometadata.GetResourceGraphDefinitionInstanceGVR(spec.Schema.Group, spec.Schema.APIVersion, spec.Schema.Kind)
-	fields, err := object(spec.Schema.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
-	}
-	customTypes, err := object(spec.Schema.Types)
-	if err != nil {
-		return nil, fmt.Errorf("spec.graph.schema.types: %w", err)
-	}
-	if p.spec, err = simpleschema.ToOpenAPISpec(fields, customTypes); err != nil {
-		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
+	if p.spec, err = openAPIOf(spec.Schema); err != nil {
+		return nil, err
 	}
 	p.spec = withPodTemplate(p.spec, tmpl.Spec.PodTemplate)
 	return p, nil
+}
+
+// openAPIOf is the schema of the spec in a graph's schema.
+func openAPIOf(schema *krov1alpha1.Schema) (*apiextensionsv1.JSONSchemaProps, error) {
+	fields, err := object(schema.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
+	}
+	customTypes, err := object(schema.Types)
+	if err != nil {
+		return nil, fmt.Errorf("spec.graph.schema.types: %w", err)
+	}
+	spec, err := simpleschema.ToOpenAPISpec(fields, customTypes)
+	if err != nil {
+		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
+	}
+	return spec, nil
 }
 
 func object(raw runtime.RawExtension) (map[string]any, error) {
@@ -188,13 +224,13 @@ func older(a, b *sandbarv1alpha1.Template) bool {
 // nil when there is none. foreign is the name of a schema that another has put there.
 func (r *reconciler) offeredSchema(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan) (spec *apiextensionsv1.JSONSchemaProps, foreign string, err error) {
 	export := &kcpapisv1alpha2.APIExport{}
-	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.opts.ExportName}, export); err != nil {
+	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.offers.ExportName}, export); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, "", nil // the phase that needs it reports it
 		}
-		return nil, "", fmt.Errorf("reading APIExport %s: %w", r.opts.ExportName, err)
+		return nil, "", fmt.Errorf("reading APIExport %s: %w", r.offers.ExportName, err)
 	}
-	entry := findEntry(export, p.gvr.GroupResource())
+	entry := offer.FindEntry(export, p.gvr.GroupResource())
 	if entry == nil {
 		return nil, "", nil
 	}

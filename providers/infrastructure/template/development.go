@@ -5,21 +5,18 @@ package template
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/expression"
 )
 
 const (
@@ -62,43 +59,18 @@ func develop(graph map[string]any, spec *sandbarv1alpha1.TemplateSpec) error {
 			return fmt.Errorf("spec.development.components.%s: %w", name, err)
 		}
 		status[name] = map[string]any{contract.ControlServiceField: map[string]any{
-			"name": wrapped(id + ".metadata.name"), "namespace": wrapped(id + ".metadata.namespace"),
+			"name": expression.Wrap(id + ".metadata.name"), "namespace": expression.Wrap(id + ".metadata.namespace"),
 		}}
 		if spec.DataPlane.TokenSecretRef == "" {
 			// kro has the field only as long as the Service is there, as it should be.
 			status[contract.ControlSecretField] = map[string]any{
-				"name":      wrapped(id + `.metadata.annotations["` + annotationControl + `"]`),
-				"namespace": wrapped(id + ".metadata.namespace"),
+				"name":      expression.Wrap(id + `.metadata.annotations["` + annotationControl + `"]`),
+				"namespace": expression.Wrap(id + ".metadata.namespace"),
 			}
 		}
 	}
 	graph["resources"] = resources
 	return nil
-}
-
-// missingImages names the first image of the development contract that the operator has not set;
-// empty when there is none. Without it the graph would stand still in the instance, far from the
-// one who can help.
-func (r *reconciler) missingImages(ctx context.Context, tmpl *sandbarv1alpha1.Template) (string, error) {
-	if tmpl.Spec.Development == nil {
-		return "", nil
-	}
-	provider := &sandbarv1alpha1.InfrastructureProvider{}
-	err := r.kcp.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, provider)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading the InfrastructureProvider: %w", err)
-	}
-	images := provider.Spec.Images
-	for _, name := range slices.Sorted(maps.Keys(tmpl.Spec.Development.Components)) {
-		if key := tmpl.Spec.Development.Components[name].Image; images[key] == "" {
-			return fmt.Sprintf("spec.development.components.%s.image: the provider has no image %q; it has: %s",
-				name, key, strings.Join(slices.Sorted(maps.Keys(images)), ", ")), nil
-		}
-	}
-	if images[runnerImage] == "" {
-		return fmt.Sprintf("spec.development: the provider has no image %q, the runner's", runnerImage), nil
-	}
-	return "", nil
 }
 
 // runnerImage is the key of the image that the runner is copied from.
@@ -173,7 +145,7 @@ func controlService(id, name string, w *contract.Workload, appPort string) any {
 	selector, _ := w.Spec["selector"].(map[string]any)
 	return map[string]any{
 		"id":          id,
-		"includeWhen": []any{wrapped(inDevelopment)},
+		"includeWhen": []any{expression.Wrap(inDevelopment)},
 		"template": map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{

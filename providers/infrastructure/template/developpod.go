@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/expression"
 )
 
 // What development adds to a pod. The names begin with contract.OwnPrefix, which no graph's own
@@ -63,7 +66,7 @@ func (p *podPatch) apply() error {
 	}
 	mounts, volumes := p.volumes()
 	e := &either{}
-	e.set(container, "image", expression(p.platform+".data."+p.component.Image+"Image"))
+	e.set(container, "image", expression.Raw(p.platform+".data."+p.component.Image+"Image"))
 	e.set(container, "command", []any{runnerPath})
 	e.set(container, "args", nil)
 	e.set(container, "workingDir", p.workingDir())
@@ -99,10 +102,10 @@ func (p *podPatch) one(e *either) {
 	case float64:
 		e.set(spec, "replicas", int(min(replicas, 1)))
 	case string:
-		text, err := celOfText(replicas)
+		text, err := expression.Of(replicas)
 		e.fail(err)
 		// The author's expression is what says when there are none: in a suspended instance.
-		e.set(spec, "replicas", expression(text+" > 0 ? 1 : 0"))
+		e.set(spec, "replicas", expression.Raw(text+" > 0 ? 1 : 0"))
 	}
 	strategy, _ := spec["strategy"].(map[string]any)
 	if p.workload.Kind != "Deployment" || strategy["type"] == string(appsv1.RecreateDeploymentStrategyType) {
@@ -132,16 +135,21 @@ func (p *podPatch) env() ([]any, error) {
 	add("SANDBAR_START_COMMAND", verbatim(p.component.StartCommand))
 	// A file and not a variable: what is in the environment, the process inherits.
 	add("SANDBAR_CONTROL_TOKEN_FILE", path.Join(controlDir, placement.ControlTokenKey))
+	// By this the data plane sees that it never has to send the token itself.
+	env = append(env, map[string]any{
+		"name":      controlproof.PodUIDVariable,
+		"valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.uid"}},
+	})
 	if rules != "" {
 		add("SANDBAR_RELOAD_RULES", verbatim(rules))
 	}
 	if p.component.Port != "" {
 		number, _ := p.workload.Port(p.component.Port)
-		text, err := celOf(number)
+		text, err := expression.Of(number)
 		if err != nil {
 			return nil, fmt.Errorf("port: %w", err)
 		}
-		add("SANDBAR_PORT", expression("string("+text+")"))
+		add("SANDBAR_PORT", expression.Raw("string("+text+")"))
 	}
 	return env, nil
 }
@@ -172,7 +180,7 @@ func (p *podPatch) volumes() (mounts, volumes []any) {
 // installer copies the runner into the pod, so that any toolchain's image works unchanged.
 func (p *podPatch) installer() any {
 	return map[string]any{
-		"name": installName, "image": expression(p.platform + ".data." + runnerImage + "Image"), "imagePullPolicy": "IfNotPresent",
+		"name": installName, "image": expression.Raw(p.platform + ".data." + runnerImage + "Image"), "imagePullPolicy": "IfNotPresent",
 		"command": []any{"/sandbar-runner", "install", binDir},
 		"securityContext": map[string]any{
 			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
@@ -192,17 +200,23 @@ type either struct{ err error }
 // set makes a field have the value while the instance is in development mode, and what it has
 // now otherwise.
 func (e *either) set(object map[string]any, field string, development any) {
-	dev, err := celOf(development)
+	dev, err := expression.Of(development)
 	e.fail(err)
-	production, err := celOf(object[field])
+	production, err := expression.Of(object[field])
 	e.fail(err)
-	object[field] = wrapped(inDevelopment + " ? dyn(" + dev + ") : dyn(" + production + ")")
+	object[field] = expression.Wrap(inDevelopment + " ? dyn(" + dev + ") : dyn(" + production + ")")
 }
 
 func (e *either) fail(err error) {
 	if e.err == nil {
 		e.err = err
 	}
+}
+
+// verbatim writes a text that shall reach an environment variable as it is, past kro and past
+// Kubernetes, which expands $(NAME) in values and makes $$ one dollar sign.
+func verbatim(text string) expression.Raw {
+	return expression.Raw(expression.Literal(strings.ReplaceAll(text, "$", "$$")))
 }
 
 // listOf is a copy of a list of the graph, with room; empty if there is none.

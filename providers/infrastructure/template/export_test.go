@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 )
 
 // The data plane follows references that stand in the runtime's status only, but nothing may
@@ -22,7 +23,7 @@ func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
 			"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{"status": {}, "sync": {}, "log": {}}},
 		},
 	}
-	got := tenantRules("things", dp, allVerbs)
+	got := tenantRules("things", dp, offer.AllVerbs)
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things"}, Verbs: []string{"*"}},
 		{APIGroups: []string{"sandbar.dev"}, Resources: []string{"things/status"}, Verbs: []string{"get"}},
@@ -33,55 +34,7 @@ func TestNoRuleLetsATenantWriteAStatus(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if slices.Contains(allButCreate, "create") || slices.Contains(allButCreate, "*") {
+	if slices.Contains(offer.AllButCreate, "create") || slices.Contains(offer.AllButCreate, "*") {
 		t.Error("a Template that is to go takes new instances")
-	}
-}
-
-func TestReplacingRulesLeavesThoseOfOthersAlone(t *testing.T) {
-	rule := func(resources ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{Resources: resources, Verbs: []string{"*"}}
-	}
-	for name, tc := range map[string]struct {
-		resource         string
-		all, rules, want []rbacv1.PolicyRule
-	}{
-		"the first": {
-			resource: "a",
-			rules:    []rbacv1.PolicyRule{rule("a")},
-			want:     []rbacv1.PolicyRule{rule("a")},
-		},
-		"another": {
-			resource: "b",
-			all:      []rbacv1.PolicyRule{rule("a"), rule("a/log")},
-			rules:    []rbacv1.PolicyRule{rule("b")},
-			want:     []rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
-		},
-		"a change in place": {
-			resource: "a",
-			all:      []rbacv1.PolicyRule{rule("a"), rule("a/log"), rule("b")},
-			rules:    []rbacv1.PolicyRule{rule("a"), rule("a/sync")},
-			want:     []rbacv1.PolicyRule{rule("a"), rule("a/sync"), rule("b")},
-		},
-		"a removal": {
-			resource: "b",
-			all:      []rbacv1.PolicyRule{rule("a"), rule("b"), rule("b/log")},
-			want:     []rbacv1.PolicyRule{rule("a")},
-		},
-		"a name that begins alike is another": {
-			resource: "redis",
-			all:      []rbacv1.PolicyRule{rule("redisservers"), rule("redis/log")},
-			want:     []rbacv1.PolicyRule{rule("redisservers")},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := replaceRules(tc.all, tc.resource, tc.rules)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if again := replaceRules(got, tc.resource, tc.rules); cmp.Diff(got, again) != "" {
-				t.Error("replacing them again changes something")
-			}
-		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	krometadata "github.com/kubernetes-sigs/kro/pkg/metadata"
@@ -23,6 +24,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 )
 
 // annotationGraphHash tells which graph was applied last, so that a field that the Template no
@@ -50,16 +52,19 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 			"delete it there, or give this Template another name", tmpl.Name)
 		return nil, false, nil
 	}
-	desired, err := desiredGraph(tmpl.Name, p.graph)
-	if err != nil {
-		return nil, false, err
-	}
 	if !rgd.DeletionTimestamp.IsZero() {
 		waiting()
 		return nil, false, nil
 	}
-	if !exists || differs(desired, rgd) {
-		refused, err := r.replaceGraph(ctx, tmpl, p, desired, rgd)
+	ways, reason, problem, err := r.compose(ctx, tmpl, p, rgd)
+	if problem != "" {
+		report(metav1.ConditionFalse, reason, "%s. Nothing was changed", problem)
+	}
+	if err != nil || problem != "" {
+		return nil, false, err
+	}
+	if !exists || !slices.ContainsFunc(ways, func(way *unstructured.Unstructured) bool { return !differs(way, rgd) }) {
+		refused, err := r.replaceGraph(ctx, tmpl, p, ways, rgd)
 		if refused != "" {
 			report(metav1.ConditionFalse, reasonRefused, "kro refuses the graph: %s. Nothing was changed; correct spec.graph and apply the Template again", refused)
 			return nil, false, err
@@ -81,6 +86,7 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 		waiting()
 		return nil, false, err
 	}
+	tmpl.Status.RuntimeSchema = fmt.Sprintf("%s/%d", crd.UID, crd.Generation)
 	report(metav1.ConditionTrue, reasonAccepted, "kro serves %s on the runtime cluster", crd.Name)
 	return crd, true, nil
 }
@@ -91,24 +97,34 @@ func isOurs(obj client.Object, template string) bool {
 }
 
 func desiredGraph(name string, graph map[string]any) (*unstructured.Unstructured, error) {
-	raw, err := json.Marshal(graph)
+	sum, err := sumOf(graph)
 	if err != nil {
 		return nil, fmt.Errorf("writing the graph of Template %s: %w", name, err)
 	}
-	sum := sha256.Sum256(raw)
 	rgd := &unstructured.Unstructured{Object: map[string]any{"spec": graph}}
 	rgd.SetGroupVersionKind(krov1alpha1.GroupVersion.WithKind("ResourceGraphDefinition"))
 	rgd.SetName(name)
 	rgd.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: name})
-	rgd.SetAnnotations(map[string]string{annotationGraphHash: hex.EncodeToString(sum[:])})
+	rgd.SetAnnotations(map[string]string{annotationGraphHash: sum})
 	return rgd, nil
+}
+
+func sumOf(graph map[string]any) (string, error) {
+	raw, err := json.Marshal(graph)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // differs tells whether the stored graph is another than the desired one, be it that the
 // Template has changed or that somebody has edited the stored one.
 func differs(desired *unstructured.Unstructured, stored *krov1alpha1.ResourceGraphDefinition) bool {
-	if stored.Annotations[annotationGraphHash] != desired.GetAnnotations()[annotationGraphHash] {
-		return true
+	for _, name := range []string{annotationGraphHash, revision.Annotation} {
+		if stored.Annotations[name] != desired.GetAnnotations()[name] {
+			return true
+		}
 	}
 	raw, err := json.Marshal(stored.Spec)
 	if err != nil {
@@ -152,21 +168,32 @@ func covers(have, want any) bool {
 	}
 }
 
-// replaceGraph writes the graph, unless it would take the place of one that tenants use and kro
-// would refuse it.
-func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, desired *unstructured.Unstructured,
+// replaceGraph writes the graph, in the first of the ways that kro would take, unless it would take
+// the place of one that tenants use and kro would refuse it.
+func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, ways []*unstructured.Unstructured,
 	stored *krov1alpha1.ResourceGraphDefinition,
 ) (refused string, err error) {
 	served, err := r.establishedCRD(ctx, tmpl.Name, p)
 	if err != nil {
 		return "", err
 	}
-	if served != nil {
-		if refused, err := r.preflight.check(tmpl.Name, p.graph, served); err != nil || refused != "" {
-			return refused, err
+	if served == nil {
+		return r.writeGraph(ctx, ways[0], stored)
+	}
+	// First by itself, so that what is wrong in it is said with the ids that its author wrote.
+	if refused, err := r.preflight.check(tmpl.Name, p.graph, served); err != nil || refused != "" {
+		return refused, err
+	}
+	for _, way := range ways {
+		spec, _ := way.Object["spec"].(map[string]any)
+		if refused, err = r.preflight.check(tmpl.Name, spec, served); err != nil {
+			return "", err
+		}
+		if refused == "" {
+			return r.writeGraph(ctx, way, stored)
 		}
 	}
-	return r.writeGraph(ctx, desired, stored)
+	return "beside the revision that instances have: " + revision.Plain(refused), nil
 }
 
 // writeGraph creates the graph where stored is empty, else it changes stored. refused is the API
@@ -214,7 +241,7 @@ func kroSays(rgd *krov1alpha1.ResourceGraphDefinition) (metav1.ConditionStatus, 
 			}
 		}
 		if status != metav1.ConditionTrue {
-			return status, message
+			return status, revision.Plain(message)
 		}
 	}
 	return metav1.ConditionTrue, ""

@@ -25,6 +25,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 )
 
 // TestTemplateLifecycle goes through the life of one Template on the real kcp and kro.
@@ -154,9 +155,9 @@ func (s *stack) nothingLeft(template, resource string) {
 		}
 	}
 	role := &rbacv1.ClusterRole{}
-	s.must(s.provider.Get(s.Context(), client.ObjectKey{Name: PolicyRole}, role))
+	s.must(s.provider.Get(s.Context(), client.ObjectKey{Name: offer.PolicyRole}, role))
 	for _, rule := range role.Rules {
-		if concerns(rule, resource) {
+		if offer.Concerns(rule, resource) {
 			s.Errorf("the policy still has %v", rule)
 		}
 	}

@@ -49,37 +49,46 @@ func newPreflight(cfg *rest.Config) (*preflight, error) {
 // check returns kro's message when kro would refuse the graph. An error means that it cannot be
 // told now.
 func (p *preflight) check(name string, graph map[string]any, served *apiextensionsv1.CustomResourceDefinition) (refused string, err error) {
+	_, refused, err = p.compile(name, graph, served)
+	return refused, err
+}
+
+// compile returns the CRD that kro would make of the graph; nil if the cluster's kro is of another
+// series, or would refuse it.
+func (p *preflight) compile(name string, graph map[string]any, served *apiextensionsv1.CustomResourceDefinition) (
+	crd *apiextensionsv1.CustomResourceDefinition, refused string, err error,
+) {
 	if !strings.HasPrefix(served.Labels[krometadata.KROVersionLabel], vendoredKro) {
-		return "", nil
+		return nil, "", nil
 	}
 	rgd := &krov1alpha1.ResourceGraphDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	raw, err := json.Marshal(graph)
 	if err != nil {
-		return "", fmt.Errorf("writing the graph: %w", err)
+		return nil, "", fmt.Errorf("writing the graph: %w", err)
 	}
 	if err := json.Unmarshal(raw, &rgd.Spec); err != nil {
-		return "", fmt.Errorf("parsing the graph: %w", err)
+		return nil, "", fmt.Errorf("parsing the graph: %w", err)
 	}
 	client, err := rest.HTTPClientFor(p.cfg)
 	if err != nil {
-		return "", fmt.Errorf("connecting to the runtime cluster: %w", err)
+		return nil, "", fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
 	// Made anew each time: a change of a Template is rare, and what it remembers of the
 	// cluster's kinds would be old by the next one.
 	builder, err := krograph.NewBuilder(p.cfg, client)
 	if err != nil {
-		return "", fmt.Errorf("preparing kro's checks: %w", err)
+		return nil, "", fmt.Errorf("preparing kro's checks: %w", err)
 	}
-	_, err = builder.NewResourceGraphDefinition(rgd, krograph.Config{
+	made, err := builder.NewResourceGraphDefinition(rgd, krograph.Config{
 		MaxCollectionSize: maxCollectionSize, MaxCollectionDimensionSize: maxCollectionDimensions,
 	})
 	if err == nil {
-		return "", nil
+		return made.CRD, "", nil
 	}
 	var network *url.Error
 	var status apierrors.APIStatus
 	if errors.As(err, &network) || errors.As(err, &status) {
-		return "", fmt.Errorf("checking the graph: %w", err)
+		return nil, "", fmt.Errorf("checking the graph: %w", err)
 	}
-	return err.Error(), nil
+	return nil, err.Error(), nil
 }

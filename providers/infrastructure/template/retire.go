@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,15 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 )
 
 const (
@@ -33,8 +32,6 @@ const (
 	// recount is how often tenants' instances without a placement are counted again, which no
 	// watch of ours sees go.
 	recount = 15 * time.Second
-	// listPage bounds one answer of a live list; the rest is told by its remaining count.
-	listPage = 500
 )
 
 // retire removes a Template and all that was made of it. While instances are left it only stops
@@ -43,6 +40,7 @@ func (r *reconciler) retire(ctx context.Context, tmpl *sandbarv1alpha1.Template)
 	if !controllerutil.ContainsFinalizer(tmpl, Finalizer) {
 		return ctrl.Result{}, nil
 	}
+	r.forget(tmpl.Name)
 	entry, err := r.ownEntry(ctx, tmpl.Name)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -59,10 +57,24 @@ func (r *reconciler) retire(ctx context.Context, tmpl *sandbarv1alpha1.Template)
 	if gone, err := r.removeGraph(ctx, tmpl.Name); err != nil || !gone {
 		return ctrl.Result{}, err
 	}
+	tmpl.Status.Rollout = nil
+	if err := r.collectValues(ctx, tmpl, nil); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.rollouts.Forget(tmpl.Name)
 	if err := r.collectSchemas(ctx, tmpl, ""); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, r.setFinalizer(ctx, tmpl, false)
+}
+
+// forget drops what is remembered of a Template: another one of the same name begins from the start.
+func (r *reconciler) forget(template string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.own, template)
+	delete(r.narrowings, template)
+	delete(r.looks, template)
 }
 
 func value(result *ctrl.Result) ctrl.Result {
@@ -79,21 +91,21 @@ func ready(tmpl *sandbarv1alpha1.Template, reason, format string, args ...any) {
 // ownEntry is the export's entry that this Template made, known by its schema's label: the
 // status may be older than a crash.
 func (r *reconciler) ownEntry(ctx context.Context, template string) (*kcpapisv1alpha2.ResourceSchema, error) {
-	export := &kcpapisv1alpha2.APIExport{}
-	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.opts.ExportName}, export); err != nil {
+	offers := &kcpapisv1alpha2.APIExport{}
+	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.offers.ExportName}, offers); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("reading APIExport %s: %w", r.opts.ExportName, err)
+		return nil, fmt.Errorf("reading APIExport %s: %w", r.offers.ExportName, err)
 	}
 	schemas, err := r.schemasOf(ctx, template)
 	if err != nil {
 		return nil, err
 	}
 	for i := range schemas {
-		for j := range export.Spec.Resources {
-			if export.Spec.Resources[j].Schema == schemas[i].Name {
-				return &export.Spec.Resources[j], nil
+		for j := range offers.Spec.Resources {
+			if offers.Spec.Resources[j].Schema == schemas[i].Name {
+				return &offers.Spec.Resources[j], nil
 			}
 		}
 	}
@@ -102,7 +114,7 @@ func (r *reconciler) ownEntry(ctx context.Context, template string) (*kcpapisv1a
 
 // emptied stops new instances and returns nil once none is left, or how to wait for that.
 func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) (*ctrl.Result, error) {
-	stopped, err := r.setPolicy(ctx, entry.Name, tenantRules(entry.Name, contract.Complete(&tmpl.Spec), allButCreate))
+	stopped, err := r.offers.SetRules(ctx, entry.Name, tenantRules(entry.Name, contract.InForce(tmpl), offer.AllButCreate))
 	if client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
@@ -142,9 +154,9 @@ func (r *reconciler) countPlacements(ctx context.Context, template string) (int6
 // countInstances counts the instances in all workspaces, live and on every shard. An export
 // without endpoints has no binding, and so no instance.
 func (r *reconciler) countInstances(ctx context.Context, tmpl *sandbarv1alpha1.Template, entry *kcpapisv1alpha2.ResourceSchema) (int64, error) {
-	slice := &kcpapisv1alpha1.APIExportEndpointSlice{}
-	if err := r.kcp.Get(ctx, types.NamespacedName{Name: r.opts.ExportName}, slice); err != nil {
-		return 0, fmt.Errorf("reading APIExportEndpointSlice %s: %w", r.opts.ExportName, err)
+	shards, err := r.shards(ctx)
+	if err != nil {
+		return 0, err
 	}
 	gvr := schema.GroupVersionResource{Group: entry.Group, Version: tmpl.Status.Version, Resource: entry.Name}
 	if gvr.Version == "" {
@@ -155,35 +167,23 @@ func (r *reconciler) countInstances(ctx context.Context, tmpl *sandbarv1alpha1.T
 		gvr.Version = p.gvr.Version
 	}
 	var total int64
-	for _, endpoint := range slice.Status.APIExportEndpoints {
-		count, err := r.countAt(ctx, endpoint.URL, gvr)
+	for _, shard := range shards {
+		count, err := shard.Count(ctx, gvr)
 		if err != nil {
-			return 0, fmt.Errorf("listing %s at %s: %w", gvr.Resource, endpoint.URL, err)
+			return 0, err
 		}
 		total += count
 	}
 	return total, nil
 }
 
-func (r *reconciler) countAt(ctx context.Context, url string, gvr schema.GroupVersionResource) (int64, error) {
-	cfg := rest.CopyConfig(r.kcpConfig)
-	cfg.Host = url + "/clusters/*"
-	c, err := metadata.NewForConfig(cfg)
+// shards are the shards where tenants have bound the export.
+func (r *reconciler) shards(ctx context.Context) ([]*export.Shard, error) {
+	endpoints, err := export.ReadEndpoints(ctx, r.kcp, r.offers.ExportName)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	list, err := c.Resource(gvr).List(ctx, metav1.ListOptions{Limit: listPage})
-	if apierrors.IsNotFound(err) {
-		return 0, nil // the virtual workspace does not serve the kind: nobody has it
-	}
-	if err != nil {
-		return 0, err
-	}
-	count := int64(len(list.Items))
-	if list.RemainingItemCount != nil {
-		count += *list.RemainingItemCount
-	}
-	return count, nil
+	return endpoints.Shards(r.kcpConfig)
 }
 
 // withdraw takes the kind out of the export and the policy.
@@ -191,14 +191,14 @@ func (r *reconciler) withdraw(ctx context.Context, tmpl *sandbarv1alpha1.Templat
 	resource := tmpl.Status.Resource
 	if entry != nil {
 		resource = entry.Name
-		if _, err := r.setEntry(ctx, schema.GroupResource{Group: entry.Group, Resource: entry.Name}, ""); client.IgnoreNotFound(err) != nil {
+		if _, err := r.offers.SetEntry(ctx, schema.GroupResource{Group: entry.Group, Resource: entry.Name}, ""); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	if resource == "" {
 		return nil // it never came so far
 	}
-	if _, err := r.setPolicy(ctx, resource, nil); client.IgnoreNotFound(err) != nil {
+	if _, err := r.offers.SetRules(ctx, resource, nil); client.IgnoreNotFound(err) != nil {
 		return err
 	}
 	setCondition(tmpl, sandbarv1alpha1.TemplateExported, metav1.ConditionFalse, reasonWithdrawn, "the Template is being deleted")

@@ -5,15 +5,14 @@ package template
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,8 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 )
 
 const (
@@ -31,39 +32,67 @@ const (
 	category = "sandbar"
 	// kroRuleMessage is what kro says of any broken rule.
 	kroRuleMessage = "validation failed"
-	// hashLength is how many hexadecimal digits of the content's SHA-256 name a schema.
-	hashLength = 8
 )
 
 // publishSchema makes the kind's schema as tenants see it. Schemas are immutable in kcp and
 // named by content here, so an unchanged one exists already.
 func (r *reconciler) publishSchema(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.CustomResourceDefinition) (name string, ok bool, err error) {
+	if crd, err = r.ownCRD(ctx, tmpl, p, crd); err != nil {
+		return "", false, err
+	}
 	schema, err := buildSchema(tmpl, p, crd)
 	if err != nil {
 		return "", false, err
 	}
-	existing := &kcpapisv1alpha1.APIResourceSchema{}
-	err = r.kcp.Get(ctx, types.NamespacedName{Name: schema.Name}, existing)
-	if apierrors.IsNotFound(err) {
-		err = r.kcp.Create(ctx, schema)
-		// It is there but the cache has not seen it.
-		if apierrors.IsAlreadyExists(err) {
-			err = nil
-		}
-	}
-	if apierrors.IsInvalid(err) {
+	err = r.offers.Publish(ctx, schema)
+	if refused := new(apierrors.StatusError); apierrors.IsInvalid(err) && errors.As(err, &refused) {
 		setCondition(tmpl, sandbarv1alpha1.TemplateSchemaPublished, metav1.ConditionFalse, reasonSchemaRefused,
-			"kcp refuses the schema: %v. Correct spec.graph.schema and apply the Template again", err)
+			"kcp refuses the schema: %v. Correct spec.graph.schema and apply the Template again", refused)
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("publishing APIResourceSchema %s: %w", schema.Name, err)
+		return "", false, err
 	}
 	setCondition(tmpl, sandbarv1alpha1.TemplateSchemaPublished, metav1.ConditionTrue, reasonPublished, "the schema is %s", schema.Name)
 	return schema.Name, true, nil
 }
 
-// buildSchema makes the schema of the kind out of the CRD that kro made. The spec is kro's
+// ownCRD is the CRD as kro would make it of the Template's own graph: while instances have former
+// revisions, the one that kro serves has their status fields too.
+func (r *reconciler) ownCRD(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, served *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	rgd := &krov1alpha1.ResourceGraphDefinition{}
+	if err := r.runtime.Get(ctx, types.NamespacedName{Name: tmpl.Name}, rgd); err != nil {
+		return nil, fmt.Errorf("reading ResourceGraphDefinition %s: %w", tmpl.Name, err)
+	}
+	graphs, err := revision.Stored(rgd)
+	if err != nil {
+		return nil, err
+	}
+	if len(graphs) == 1 {
+		return served, nil
+	}
+	sum, err := sumOf(p.graph)
+	if err != nil {
+		return nil, fmt.Errorf("writing the graph of Template %s: %w", tmpl.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if own := r.own[tmpl.Name]; own != nil && own.Annotations[annotationGraphHash] == sum {
+		return own, nil
+	}
+	own, refused, err := r.preflight.compile(tmpl.Name, p.graph, served)
+	if err != nil {
+		return nil, err
+	}
+	if own == nil || refused != "" {
+		return served, nil // the cluster's kro is not the one that we know
+	}
+	own.Annotations = map[string]string{annotationGraphHash: sum}
+	r.own[tmpl.Name] = own
+	return own, nil
+}
+
+// buildSchema makes the schema of the kind out of the CRD that kro made. The spec is the graph's
 // with Sandbar's lifecycle. The status is the graph's without what tenants must not see, and Sandbar's own fields.
 func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.CustomResourceDefinition) (*kcpapisv1alpha1.APIResourceSchema, error) {
 	crd = crd.DeepCopy()
@@ -73,9 +102,9 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	}
 	version := crd.Spec.Versions[at]
 	root := version.Schema.OpenAPIV3Schema
+	// Not kro's: that has the field for the revision, and those of former revisions.
+	root.Properties["spec"] = *withLifecycle(p.spec)
 	nameRules(root)
-	spec := root.Properties["spec"]
-	root.Properties["spec"] = *withLifecycle(withPodTemplate(&spec, tmpl.Spec.PodTemplate))
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
 	demandSpec(root)
 	boundName(root)
@@ -86,18 +115,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	crd.Spec.Conversion = nil
 	crd.Spec.Names.Categories = categories(crd.Spec.Names.Categories)
 
-	schema, err := kcpapisv1alpha1.CRDToAPIResourceSchema(crd, "v0")
-	if err != nil {
-		return nil, fmt.Errorf("making an APIResourceSchema of %s: %w", crd.Name, err)
-	}
-	content, err := json.Marshal(schema.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("writing the APIResourceSchema of %s: %w", crd.Name, err)
-	}
-	sum := sha256.Sum256(content)
-	schema.Name = "v" + hex.EncodeToString(sum[:])[:hashLength] + "." + crd.Name
-	schema.Labels = map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: tmpl.Name}
-	return schema, nil
+	return offer.Schema(crd, map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: tmpl.Name})
 }
 
 // nameRules has a refusal say which rule was broken. kro gives every rule of a simple schema the

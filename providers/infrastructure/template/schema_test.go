@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 )
 
 // plainTemplate is a Template whose status has something to hide.
@@ -190,5 +191,18 @@ func compareFields(t *testing.T, path string, typ reflect.Type, properties map[s
 	slices.Sort(fields)
 	if diff := cmp.Diff(fields, slices.Sorted(maps.Keys(properties))); diff != "" {
 		t.Errorf("%s (-type +schema):\n%s", path, diff)
+	}
+}
+
+// kro writes ids, with the hash of their revision, into labels.
+func TestIDsLeaveRoomForTheirRevision(t *testing.T) {
+	for length, ok := range map[int]bool{revision.MaxID: true, revision.MaxID + 1: false} {
+		tmpl := plainTemplate(t, `{"suspended": "boolean | default=false"}`)
+		id := strings.Repeat("a", length)
+		raw := strings.TrimSuffix(string(tmpl.Spec.Graph.Raw), "}") + `, "resources": [{"id": "` + id + `", "template": {"apiVersion": "v1", "kind": "Service"}}]}`
+		tmpl.Spec.Graph.Raw = []byte(raw)
+		if _, err := newPlan(tmpl); (err == nil) != ok || (!ok && !strings.Contains(err.Error(), "spec.graph.resources[0].id")) {
+			t.Errorf("an id of %d characters: %v", length, err)
+		}
 	}
 }

@@ -37,6 +37,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/install"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
@@ -140,7 +142,11 @@ func startController(t *testing.T, kcp, rt *rest.Config) {
 	if err := mgr.Add(cluster); err != nil {
 		t.Fatal(err)
 	}
-	if err := Register(mgr, cluster, Options{}); err != nil {
+	rollouts, err := rollout.Register(mgr, cluster, &inuse.Clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Register(mgr, cluster, Options{Rollouts: rollouts}); err != nil {
 		t.Fatal(err)
 	}
 	ctrl.SetLogger(testr.New(t))

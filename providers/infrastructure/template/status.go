@@ -25,6 +25,8 @@ const (
 	reasonNameTaken      = "NameTaken"
 	reasonImageMissing   = "ImageMissing"
 	reasonIncompatible   = "IncompatibleSchema"
+	reasonNarrowing      = "NarrowingSchema"
+	reasonTooMany        = "TooManyRevisions"
 	reasonRefused        = "GraphRefused"
 	reasonWaitingForKro  = "WaitingForKro"
 	reasonPublished      = "Published"
@@ -66,7 +68,7 @@ func summarize(tmpl *sandbarv1alpha1.Template) {
 			setCondition(tmpl, phase, metav1.ConditionUnknown, reasonPending, "waits for what comes before it")
 			c = meta.FindStatusCondition(tmpl.Status.Conditions, phase)
 		}
-		if blocking == nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration != tmpl.Generation) {
+		if blocking == nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration != tmpl.Generation || c.Reason == reasonNarrowing) {
 			blocking = c
 		}
 	}
@@ -76,7 +78,7 @@ func summarize(tmpl *sandbarv1alpha1.Template) {
 		return
 	}
 	exported := meta.FindStatusCondition(tmpl.Status.Conditions, sandbarv1alpha1.TemplateExported)
-	if exported.Status == metav1.ConditionTrue && exported.ObservedGeneration != tmpl.Generation {
+	if exported.Status == metav1.ConditionTrue && exported.ObservedGeneration != tmpl.Generation && exported.Reason != reasonNarrowing {
 		meta.SetStatusCondition(&tmpl.Status.Conditions, metav1.Condition{
 			Type: sandbarv1alpha1.TemplateReady, Status: metav1.ConditionTrue, Reason: reasonPrevious,
 			Message: fmt.Sprintf("tenants still get generation %d of this Template; generation %d is held up: %s: %s",

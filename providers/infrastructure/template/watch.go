@@ -77,6 +77,27 @@ func (r *reconciler) others(ctx context.Context, wanted func(*sandbarv1alpha1.Te
 	return requests
 }
 
+// byPlatform wakes every Template for the platform's values, and for those of a revision, which Templates
+// with the same resources share: one that is deleted is made again by a Template that has the revision.
+func (r *reconciler) byPlatform(ctx context.Context, obj client.Object) []reconcile.Request {
+	if obj.GetName() == placement.PlatformConfigMap || obj.GetLabels()[placement.LabelRevision] != "" {
+		return r.all(ctx, obj)
+	}
+	return nil
+}
+
+// gathered wakes a Template at most once per countDelay: instances are updated faster than anybody
+// wants to read of it.
+func gathered() handler.TypedEventHandler[*sandbarv1alpha1.Template, reconcile.Request] {
+	return handler.TypedFuncs[*sandbarv1alpha1.Template, reconcile.Request]{
+		GenericFunc: func(_ context.Context, e event.TypedGenericEvent[*sandbarv1alpha1.Template], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			for _, req := range request(e.Object.Name) {
+				q.AddAfter(req, countDelay)
+			}
+		},
+	}
+}
+
 func named(name string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == name })
 }

@@ -1,0 +1,20 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package devsync
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
+)
+
+func TestTheTableOfLimitsOfFilesHasTheNumbersOfSync(t *testing.T) {
+	limitstable.Check(t, "../../docs/limits.md", "Files", false,
+		limitstable.Limit{Name: "a request (`bodyBytes` above)", Number: "64 MiB", Says: []string{"parts of " + limitstable.Bytes(partBytes), "down to " + limitstable.Bytes(MinPartBytes)}},
+		limitstable.Limit{Name: "content of a batch, without staged content (`SANDBAR_MAX_BATCH_BYTES`)", Number: "2 GiB", Says: []string{"more than " + limitstable.Bytes(maxBatchBytes)}},
+		limitstable.Limit{Name: "the beginning of a file that is received, of " + limitstable.Bytes(keptBytes) + " and more", Number: limitstable.Duration(keptFor) + ", of a sync"},
+		limitstable.Limit{Name: "comparisons of both sides in one sync", Number: limitstable.Count(maxRounds), Says: []string{fmt.Sprintf("after %d rounds", maxRounds)}},
+	)
+}

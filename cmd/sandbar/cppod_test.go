@@ -1,0 +1,349 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gorilla/websocket"
+
+	"github.com/sandbar-dev/sandbar/pkg/wsconn"
+)
+
+// pod makes the world's sandbox a pod without a runner: its commands run here, in dir, with what is in
+// bin as the programs of its image.
+func (w *world) pod(t *testing.T, dir, bin string) {
+	t.Helper()
+	w.verbs = []string{"exec", "log"}
+	w.plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
+		q := r.URL.Query()
+		say := func(channel byte, p []byte) {
+			_ = conn.Write(r.Context(), append([]byte{channel}, p...))
+		}
+		if c := q.Get("container"); c != "" && c != "main" {
+			t.Errorf("the container is %q", c)
+		}
+		program := filepath.Join(bin, q["command"][0])
+		if _, err := os.Stat(program); err != nil {
+			say(3, []byte(`{"status":"Failure","message":"OCI runtime exec failed: exec: \"`+q["command"][0]+`\": executable file not found in $PATH"}`))
+			_ = conn.Close(websocket.CloseNormalClosure, "")
+			return
+		}
+		cmd := exec.CommandContext(r.Context(), program, q["command"][1:]...)
+		cmd.Dir, cmd.Env = dir, []string{"PATH=" + bin}
+		var errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = writerTo(func(p []byte) { say(1, p) }), &errs
+		if q.Get("stdin") == "true" {
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() {
+				defer in.Close()
+				for {
+					p, err := conn.Read(r.Context())
+					if err != nil || p[0] != 0 {
+						return
+					}
+					_, _ = in.Write(p[1:])
+				}
+			}()
+		}
+		err := cmd.Run()
+		say(2, errs.Bytes())
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			say(3, []byte(`{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"`+strconv.Itoa(exit.ExitCode())+`"}]}}`))
+		} else {
+			say(3, []byte(`{"status":"Success"}`))
+		}
+		_ = conn.Close(websocket.CloseNormalClosure, "")
+	})
+}
+
+type writerTo func([]byte)
+
+func (w writerTo) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
+		w(rest[:min(len(rest), 64<<10)])
+	}
+	return len(p), nil
+}
+
+// programs makes a directory with some of this machine's.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range names {
+		at, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(at, filepath.Join(bin, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
+}
+
+func TestCopyToAndFromAPodOfAnyImage(t *testing.T) {
+	w := newWorld(t)
+	there, dir := t.TempDir(), t.TempDir()
+	w.pod(t, there, programs(t, "tar"))
+	long := strings.Repeat("long/", 50) + "name"
+	tree := map[string]string{
+		"p/a": "a", "p/run.sh": "+run", "p/d/e/f": strings.Repeat("\x00\xff\n", 100_000), "p/empty/": "", "p/link": "-> d/e/f", "p/-rf": "x",
+		"p/ü \"'$x": "quoted", "p/" + long: "long",
+	}
+	plant(t, dir, tree)
+	if err := os.Link(filepath.Join(dir, "p/a"), filepath.Join(dir, "p/second")); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"cp", filepath.Join(dir, "p"), "web:" + there + "/q/r"},  // absolute
+		{"cp", filepath.Join(dir, "p"), "web:sub/", "-c", "main"}, // relative to the working directory
+		{"cp", "web:" + there + "/q/r", filepath.Join(dir, "exact")},
+		{"cp", "web:sub/p/", dir + "/back/"},
+	} {
+		if strings.HasSuffix(args[2], "/back/") {
+			if err := os.Mkdir(args[2], 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code, stdout, stderr := w.run(t, args...); code != 0 || stdout != "" {
+			t.Fatalf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+	}
+	want := treeText(t, filepath.Join(dir, "p"))
+	for _, at := range []string{filepath.Join(there, "q/r"), filepath.Join(there, "sub/p"), filepath.Join(dir, "exact"), filepath.Join(dir, "back/p")} {
+		if diff := cmp.Diff(want, treeText(t, at)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", at, diff)
+		}
+	}
+	if code, stdout, stderr := w.run(t, "cp", "web:sub/p/-rf", "-"); code != 0 || stdout != "x" {
+		t.Errorf("one file: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "p/run.sh"), "web:new/dir/file"); code != 0 || contentOf(there, "new/dir/file") != "run" {
+		t.Errorf("one file: exit code %d, %q", code, stderr)
+	}
+	code, _, stderr := w.run(t, "cp", "web:none", filepath.Join(dir, "none"))
+	if code != exitFailure || !strings.Contains(stderr, "tar in the sandbox exited with code 2") || !strings.Contains(stderr, "No such file") {
+		t.Errorf("what is not there: exit code %d, %q", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
+		t.Error("a copy that failed left a file")
+	}
+}
+
+func TestCopyToAPodLeavesOutWhatWouldLeadAwayAndSaysSo(t *testing.T) {
+	w := newWorld(t)
+	there, dir := t.TempDir(), t.TempDir()
+	w.pod(t, there, programs(t, "tar"))
+	plant(t, dir, map[string]string{"p/a": "a", "p/out": "-> ../../secret", "p/root": "-> /etc/passwd"})
+	code, _, stderr := w.run(t, "cp", filepath.Join(dir, "p"), "web:p")
+	if code != exitFailure || strings.Count(stderr, "left out ") != 2 || !strings.Contains(stderr, "2 entries were left out") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if diff := cmp.Diff(map[string]string{"p/": "", "p/a": "a"}, treeText(t, there)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCopyWithoutTarTakesSingleFilesByCat(t *testing.T) {
+	w := newWorld(t)
+	there, dir := t.TempDir(), t.TempDir()
+	plant(t, dir, map[string]string{"run.sh": "+run", "p/a": "a"})
+	plant(t, there, map[string]string{"d/x": "\x00x"})
+	w.pod(t, there, programs(t, "sh", "cat", "wc", "mv", "rm", "chmod", "mkdir", "dirname"))
+	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:new/run"}, {"cp", "web:d/x", filepath.Join(dir, "x")}} {
+		if code, _, stderr := w.run(t, args...); code != 0 {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+	if got := treeText(t, there)["new/run"]; got != "+run" || contentOf(dir, "x") != "\x00x" {
+		t.Errorf("there is %q, here %q", got, contentOf(dir, "x"))
+	}
+	for _, args := range [][]string{{"cp", filepath.Join(dir, "p"), "web:p"}, {"cp", "web:", dir}} {
+		if code, _, stderr := w.run(t, args...); code != exitFailure || !strings.Contains(stderr, "the image has no tar, which a directory needs: copy its files one by one") {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+	// A shell that is there, and a file in the way that is a directory.
+	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "run.sh"), "web:d"); code != exitFailure || !strings.Contains(stderr, "d is a directory") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	w.pod(t, there, programs(t))
+	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:r"}, {"cp", "web:d/x", filepath.Join(dir, "y")}} {
+		if code, _, stderr := w.run(t, args...); code != exitFailure || !strings.Contains(stderr, "neither tar nor a shell with cat") || !strings.Contains(stderr, "--container") {
+			t.Errorf("%v: exit code %d, %q", args, code, stderr)
+		}
+	}
+}
+
+// sends makes a pod whose tar sends what it likes and exits with a code.
+func (w *world) sends(t *testing.T, archive []byte, code string) {
+	t.Helper()
+	bin := programs(t, "cat", "sh")
+	if err := os.WriteFile(filepath.Join(bin, "archive"), archive, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!" + filepath.Join(bin, "sh") + "\ncat " + filepath.Join(bin, "archive") + "\necho 'tar: it \x1b[31mfailed' >&2\nexit " + code + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "tar"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.pod(t, t.TempDir(), bin)
+}
+
+// archive is a tar file of headers, whose content is their PAX comment, or x for each byte.
+func archive(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range headers {
+		h.Mode |= 0o644
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(w, strings.NewReader(strings.Repeat("x", int(h.Size)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// Code in the pod chooses what its tar sends: nothing of it may be written outside of the directory
+// that the person named, nor through a symlink, nor into a repository's own files, nor make a second
+// name of a file of the person.
+func TestCopyFromAHostileTarStaysInItsDirectory(t *testing.T) {
+	w := newWorld(t)
+	top := t.TempDir()
+	plant(t, top, map[string]string{"secret": "mine", "into/": "", "elsewhere/": ""})
+	into := filepath.Join(top, "into", "p")
+	plant(t, into, map[string]string{"local": "mine", "door": "-> " + filepath.Join(top, "elsewhere"), "inner": "-> local"})
+	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4} }
+	w.sends(t, archive(t,
+		tar.Header{Name: "./p/", Typeflag: tar.TypeDir},
+		file("./p/good"),
+		file("./p/../../secret"), file("/etc/sandbar-test"), file("../secret"), file("./other"),
+		file("./p/.git/hooks/pre-commit"), file("./p/.GIT/config"), file("./p/\x1b[31mred"), file(`./p/back\slash`), file("./p/.sandbar-incoming-x"),
+		tar.Header{Name: "./p/out", Typeflag: tar.TypeSymlink, Linkname: "../../secret"},
+		tar.Header{Name: "./p/abs", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		tar.Header{Name: "./p/ok", Typeflag: tar.TypeSymlink, Linkname: "good"},
+		file("./p/ok/through"), file("./p/door/through"), file("./p/inner/through"),
+		tar.Header{Name: "./p/alias", Typeflag: tar.TypeLink, Linkname: "./p/good"},
+		tar.Header{Name: "./p/steal", Typeflag: tar.TypeLink, Linkname: "./p/local"},
+		tar.Header{Name: "./p/steal2", Typeflag: tar.TypeLink, Linkname: "../secret"},
+		tar.Header{Name: "./p/steal3", Typeflag: tar.TypeLink, Linkname: "./p/ok"},
+		tar.Header{Name: "./p/null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3},
+		tar.Header{Name: "./p/disk", Typeflag: tar.TypeBlock, Devmajor: 8},
+		tar.Header{Name: "./p/pipe", Typeflag: tar.TypeFifo},
+		func() tar.Header { h := file("./p/setuid"); h.Mode = 0o6755; return h }(),
+	), "0")
+	code, _, stderr := w.run(t, "cp", "web:p", filepath.Join(top, "into"))
+	if code != exitFailure || strings.Contains(stderr, "\x1b") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if n := strings.Count(stderr, "left out "); n != 20 {
+		t.Errorf("%d entries are said to be left out: %s", n, stderr)
+	}
+	want := map[string]string{
+		"secret": "mine", "into/": "", "into/p/": "", "into/p/local": "mine", "into/p/door": "-> " + filepath.Join(top, "elsewhere"),
+		"into/p/inner": "-> local", "into/p/good": "xxxx", "into/p/ok": "-> good", "into/p/alias": "xxxx", "into/p/setuid": "+xxxx", "elsewhere/": "",
+	}
+	if diff := cmp.Diff(want, treeText(t, top)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if info, err := os.Stat(filepath.Join(into, "setuid")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	}
+	if _, err := os.Stat("/etc/sandbar-test"); err == nil {
+		t.Error("a file was written to /etc")
+	}
+}
+
+func TestCopyFromATarThatIsNotWholeSaysSo(t *testing.T) {
+	w := newWorld(t)
+	good := archive(t, tar.Header{Name: "./p", Typeflag: tar.TypeReg, Size: 4000})
+	for name, c := range map[string]struct {
+		archive []byte
+		code    string
+		want    string
+	}{
+		"cut inside a file":       {good[:2000], "0", "unexpected EOF"},
+		"tar failed":              {good, "1", `tar in the sandbox exited with code 1: tar: it`},
+		"something else":          {archive(t, tar.Header{Name: "./q", Typeflag: tar.TypeReg, Size: 4}), "0", "something else than was asked for"},
+		"more than the file":      {archive(t, tar.Header{Name: "./p", Typeflag: tar.TypeReg, Size: 4}, tar.Header{Name: "./p/q", Typeflag: tar.TypeReg, Size: 4}), "0", "more than the file"},
+		"no archive":              {bytes.Repeat([]byte("no tar "), 1000), "0", "invalid tar header"},
+		"nothing":                 {nil, "0", "sent nothing"},
+		"no end":                  {append(bytes.Clone(good), make([]byte, 2<<20)...), "0", "more behind the end"},
+		"a symlink":               {archive(t, tar.Header{Name: "./p", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}), "0", `symlink to "/etc/shadow"`},
+		"a device under its name": {archive(t, tar.Header{Name: "./p", Typeflag: tar.TypeChar}), "0", "neither a file nor a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.sends(t, c.archive, c.code)
+			dir := t.TempDir()
+			code, _, stderr := w.run(t, "cp", "web:p", filepath.Join(dir, "p"))
+			if code != exitFailure || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "\x1b") {
+				t.Errorf("exit code %d, %q", code, stderr)
+			}
+			if left := treeText(t, dir); len(left) > 1 || name != "tar failed" && len(left) > 0 && name != "no end" && name != "more than the file" {
+				t.Errorf("it left %v", left)
+			}
+		})
+	}
+}
+
+// What is too large for one request goes on where it was when the same copy is made again.
+func TestACopyThatWasInterruptedGoesOn(t *testing.T) {
+	w, dir := newWorld(t), t.TempDir()
+	workspace := w.withRunner(t, "")
+	large := strings.Repeat("0123456789abcdef", 4<<20) // 64 MiB
+	put(t, dir, "large", large)
+	serve := w.plane
+	ctx, stop := context.WithCancel(t.Context())
+	parts := 0
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			if parts++; parts == 2 {
+				stop()
+			}
+		}
+		serve(rw, r)
+	})
+	_, _, ended := w.begin(ctx, strings.NewReader(""), "cp", filepath.Join(dir, "large"), "web:large")
+	if code := <-ended; code != exitInterrupted {
+		t.Fatalf("exit code %d", code)
+	}
+	if got := treeText(t, workspace); len(got) > 0 {
+		t.Error("half of the file is seen")
+	}
+	code, _, stderr := w.run(t, "cp", filepath.Join(dir, "large"), "web:large")
+	if code != 0 || !strings.Contains(stderr, "large: goes on behind ") || !strings.Contains(stderr, "which the sandbox has already") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	if contentOf(workspace, "large") != large {
+		t.Error("the copy is another file")
+	}
+	if code, _, stderr := w.run(t, "cp", "web:large", filepath.Join(dir, "back")); code != 0 || contentOf(dir, "back") != large {
+		t.Errorf("back: exit code %d, %q", code, stderr)
+	}
+}

@@ -1,0 +1,289 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
+)
+
+const (
+	// mostOthers is how many instances are named when one is not there.
+	mostOthers = 5
+	// mostCompared is how many are looked at for a similar name.
+	mostCompared = 500
+)
+
+// diagnosedError is an error in the words of what a person did, after the workspace was asked why.
+type diagnosedError struct {
+	text string
+	err  error
+}
+
+func (d *diagnosedError) Error() string { return d.text }
+func (d *diagnosedError) Unwrap() error { return d.err }
+
+// diagnosed makes each command say why it failed where the workspace knows.
+func (s *target) diagnosed(commands []*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		run := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			err := run(cmd, args)
+			if err == nil || cmd.Context().Err() != nil {
+				return err
+			}
+			if text := s.diagnose(cmd.Context(), args, err); text != "" {
+				return &diagnosedError{text, err}
+			}
+			return err
+		}
+	}
+	return commands
+}
+
+// diagnose returns why something failed, as far as the workspace tells, and else nothing: whatever
+// fails here, the first error is the better one.
+func (s *target) diagnose(ctx context.Context, args []string, failed error) string {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(failed, &certificate) {
+		return s.otherCA(ctx)
+	}
+	if apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed) {
+		return s.denied(failed)
+	}
+	var call *client.CallError
+	if errors.As(failed, &call) && call.Cause == sandbarv1alpha1.CauseSuspended && s.name != "" {
+		return fmt.Sprintf("%s is suspended: run %s", s.name, s.resumeCommand())
+	}
+	gone := errors.As(failed, &call) && call.Code == http.StatusNotFound && !call.Sandbox
+	if !gone && !apierrors.IsNotFound(failed) || len(args) == 0 {
+		return ""
+	}
+	k, err := s.kind()
+	if err != nil {
+		return ""
+	}
+	w := whereabouts{kind: k, name: s.name}
+	if w.name == "" {
+		w.name = args[0]
+	}
+	if isNotServed(failed) {
+		return w.notServed()
+	}
+	if gone {
+		return w.gone(ctx, s.uid, call.Verb)
+	}
+	return w.missing(ctx)
+}
+
+// resumeCommand is the command line that resumes the instance.
+func (s *target) resumeCommand() string {
+	line := "sandbar resume " + s.name
+	if s.overrides.Context.Namespace != "" {
+		line += " -n " + s.overrides.Context.Namespace
+	}
+	if s.resource != client.SandboxRunners.GroupResource().String() {
+		line += " --resource " + s.resource
+	}
+	return line
+}
+
+// denied is for a workspace that refuses the credential of the kubeconfig: it says which workspace and whose
+// credential that are, all of it from the person's own file.
+func (s *target) denied(failed error) string {
+	k, err := s.kind()
+	if err != nil {
+		return ""
+	}
+	who := "the kubeconfig's credential"
+	if user := s.credential(); user != "" {
+		who = "the kubeconfig's user " + termsafe.Line(user)
+	}
+	if apierrors.IsUnauthorized(failed) {
+		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again, or choose another --context", placeOf(k.cfg.Host), who)
+	}
+	return fmt.Sprintf("%s denies %s access to the namespace %s, or to what the command needs there (%s): check --context and -n, or ask the owner of the workspace for the right",
+		placeOf(k.cfg.Host), who, termsafe.Line(k.namespace), termsafe.Line(failed.Error()))
+}
+
+// placeOf names the workspace that a cluster's address leads to.
+func placeOf(address string) string {
+	server, path, ok := strings.Cut(address, "/clusters/")
+	if !ok {
+		return "the server " + termsafe.Line(address)
+	}
+	return fmt.Sprintf("the workspace %s of %s", termsafe.Line(strings.TrimRight(path, "/")), termsafe.Line(server))
+}
+
+// otherCA is for a data plane whose certificate is not of the CA that the person trusted, if the workspace
+// names another CA by now.
+func (s *target) otherCA(ctx context.Context) string {
+	w, err := s.open()
+	if err != nil {
+		return ""
+	}
+	offers, err := w.Offers(ctx)
+	if err != nil {
+		return "" // the workspace's own certificate, perhaps
+	}
+	planes, err := w.Trust.Load()
+	if err != nil {
+		return ""
+	}
+	for _, o := range offers {
+		if session.StandingOf(planes, o) == session.TrustedOtherCA {
+			return fmt.Sprintf("the data plane %s has another CA than the one that you trusted, and the binding %s names another one too, with SHA-256 %s. If your provider has changed it, run: sandbar trust %s",
+				termsafe.Line(o.URL), o.Binding, o.CAHash, termsafe.Line(o.URL))
+		}
+	}
+	return ""
+}
+
+// isNotServed reports whether a workspace has no such resource, other than no such object.
+func isNotServed(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool {
+		return c.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
+}
+
+// whereabouts looks in a workspace for what a command did not find.
+type whereabouts struct {
+	kind
+	name string
+}
+
+// kinds are those that the workspace serves in the group.
+func (w whereabouts) kinds() []metav1.APIResource {
+	served, err := discovery.NewDiscoveryClientForConfig(w.cfg)
+	if err != nil {
+		return nil
+	}
+	list, err := served.ServerResourcesForGroupVersion(w.resource.GroupVersion().String())
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(list.APIResources, func(r metav1.APIResource) bool { return strings.Contains(r.Name, "/") })
+}
+
+// kindOf is the name of the kind that is meant.
+func (w whereabouts) kindOf(kinds []metav1.APIResource) string {
+	for _, k := range kinds {
+		if k.Name == w.resource.Resource {
+			return k.Kind
+		}
+	}
+	if w.resource == client.SandboxRunners {
+		return "SandboxRunner"
+	}
+	return w.resource.GroupResource().String()
+}
+
+// notServed is for a resource that the workspace does not have.
+func (w whereabouts) notServed() string {
+	kinds := w.kinds()
+	asked := w.resource.GroupResource().String()
+	if len(kinds) == 0 {
+		return fmt.Sprintf("this workspace has not bound %s: run kubectl kcp bind apiexport WORKSPACE:%s with your provider's workspace, often root:sandbar, or apply an APIBinding to it",
+			asked, w.resource.Group)
+	}
+	names := make([]string, 0, len(kinds))
+	for _, k := range kinds {
+		name := k.Name + "." + w.resource.Group
+		meant := w.resource.Resource
+		if strings.EqualFold(meant, k.Kind) || meant == k.SingularName || slices.Contains(k.ShortNames, meant) {
+			return fmt.Sprintf("this workspace has no resource %s; did you mean --resource %s?", asked, name)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("this workspace has no resource %s; it has %s", asked, termsafe.Line(strings.Join(names, ", ")))
+}
+
+// missing is for an instance that is not there: perhaps it is one of another kind.
+func (w whereabouts) missing(ctx context.Context) string {
+	kinds := w.kinds()
+	kind := w.kindOf(kinds)
+	for _, k := range kinds {
+		if k.Name == w.resource.Resource || !k.Namespaced {
+			continue
+		}
+		other := w.resource.GroupVersion().WithResource(k.Name)
+		if _, err := w.objects.Resource(other).Namespace(w.namespace).Get(ctx, w.name, metav1.GetOptions{}); err == nil {
+			return fmt.Sprintf("there is no %s %s; did you mean the %s %s? Add --resource %s", kind, w.name, k.Kind, w.name, other.GroupResource())
+		}
+	}
+	text := fmt.Sprintf("there is no %s %s in the namespace %s", kind, w.name, w.namespace)
+	list, err := w.instances().List(ctx, metav1.ListOptions{Limit: mostCompared})
+	if err != nil {
+		return text
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	switch {
+	case len(names) == 0 && w.noNamespace(ctx):
+		return fmt.Sprintf("there is no namespace %s in %s: name another with -n, or make it with kubectl create namespace %s", w.namespace, placeOf(w.cfg.Host), w.namespace)
+	case len(names) == 0:
+		return text + ", and no other"
+	case len(similar(w.name, names)) > 0:
+		return text + termsafe.Line(didYouMean(w.name, "", names))
+	case len(names) > mostOthers:
+		names = append(names[:mostOthers], "others")
+	}
+	return text + "; it has " + termsafe.Line(strings.Join(names, ", "))
+}
+
+// noNamespace reports whether the workspace says that the namespace is not there.
+func (w whereabouts) noNamespace(ctx context.Context) bool {
+	_, err := w.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(ctx, w.namespace, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) && !isNotServed(err)
+}
+
+// gone is for an instance that the data plane does not know, or a verb.
+func (w whereabouts) gone(ctx context.Context, uid, verb string) string {
+	obj, err := w.instances().Get(ctx, w.name, metav1.GetOptions{})
+	kind := w.kindOf(nil)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("the %s %s was deleted meanwhile", kind, w.name)
+	case err != nil:
+		return ""
+	}
+	kind = cmp.Or(obj.GetKind(), kind)
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return fmt.Sprintf("the %s %s is being deleted", kind, w.name)
+	case uid != "" && uid != string(obj.GetUID()):
+		return fmt.Sprintf("the %s %s was deleted and created again meanwhile: run the command again", kind, w.name)
+	}
+	verbs, _, _ := unstructured.NestedStringSlice(obj.Object, "status", "dataPlane", "verbs")
+	if verb == "" || len(verbs) == 0 || slices.ContainsFunc(verbs, func(v string) bool { return v == verb || strings.HasSuffix(v, "/"+verb) }) {
+		return ""
+	}
+	return fmt.Sprintf("a %s has no verb %s; it has %s", kind, verb, termsafe.Line(strings.Join(verbs, ", ")))
+}

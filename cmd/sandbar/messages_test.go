@@ -1,0 +1,345 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/dataplane/preview"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// objects are those of a workspace, by resource and name; a resource that is not there is not bound.
+type objects map[string]map[string]map[string]any
+
+var kindsOf = map[string]string{"sandboxrunners": "SandboxRunner", "sandboxes": "Sandbox", "redis": "Redis"}
+
+// has makes a workspace have objects alone.
+func (w *world) has(o objects) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool { return o.answer(rw, r) }
+}
+
+// answer is what a workspace answers. It leaves an object that is nil to the world.
+func (o objects) answer(rw http.ResponseWriter, r *http.Request) bool {
+	path := strings.TrimPrefix(r.URL.Path, "/clusters/root:me")
+	rw.Header().Set("Content-Type", "application/json")
+	if path == "/apis/sandbar.dev/v1alpha1" && len(o) > 0 {
+		list := []map[string]any{}
+		for resource := range o {
+			list = append(list, map[string]any{
+				"name": resource, "kind": kindsOf[resource], "singularName": strings.ToLower(kindsOf[resource]), "namespaced": true, "verbs": []string{"get", "list"},
+			}, map[string]any{"name": resource + "/status", "kind": kindsOf[resource], "namespaced": true, "verbs": []string{"get"}})
+		}
+		_ = json.NewEncoder(rw).Encode(map[string]any{"kind": "APIResourceList", "groupVersion": "sandbar.dev/v1alpha1", "resources": list})
+		return true
+	}
+	resource, name, one := strings.Cut(strings.TrimPrefix(path, "/apis/sandbar.dev/v1alpha1/namespaces/default/"), "/")
+	all, bound := o[resource]
+	switch obj, there := all[name]; {
+	case !bound:
+		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		http.Error(rw, "404 page not found", http.StatusNotFound)
+	case !one:
+		items := []any{}
+		for name := range all {
+			items = append(items, map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource], "metadata": map[string]any{"name": name}})
+		}
+		_ = json.NewEncoder(rw).Encode(map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource] + "List", "items": items})
+	case !there:
+		rw.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(rw).Encode(map[string]any{
+			"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
+			"message": fmt.Sprintf("%s.sandbar.dev %q not found", resource, name), "details": map[string]any{"name": name, "group": "sandbar.dev", "kind": resource},
+		})
+	case obj == nil:
+		return false
+	default:
+		_ = json.NewEncoder(rw).Encode(obj)
+	}
+	return true
+}
+
+// refusing answers every verb as the data plane does.
+func refusing(code int, reason, message string, causes ...metav1.StatusCause) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(code)
+		_ = json.NewEncoder(rw).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+			Reason: metav1.StatusReason(reason), Message: message, Details: &metav1.StatusDetails{Causes: causes},
+		})
+	}
+}
+
+// workspaceHost is the address of a world's workspace.
+var workspaceHost = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
+
+// suspendable is a SandboxRunner that is suspended, or Ready.
+func suspendable(suspended bool) map[string]any {
+	phase, ready := "Ready", "True"
+	if suspended {
+		phase, ready = "Suspended", "False"
+	}
+	return map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "generation": 1},
+		"spec":   map[string]any{"suspended": suspended},
+		"status": map[string]any{"phase": phase, "observedGeneration": 1, "conditions": []any{map[string]any{"type": "Ready", "status": ready}}},
+	}
+}
+
+const noInstance = "no such instance or verb here: the instance's status.dataPlane lists its URL and verbs; one that was created a moment ago may need a few seconds"
+
+// What a person reads, all of it in one file: testdata/messages.golden. Write it with -update.
+func TestMessages(t *testing.T) {
+	web := map[string]map[string]any{"web": nil}
+	suspended := refusing(http.StatusConflict, "Conflict", "the instance is suspended by its tenant: set its spec.suspended to false, or run sandbar resume, to resume it", metav1.StatusCause{Type: sandbarv1alpha1.CauseSuspended})
+	unknown := refusing(http.StatusNotFound, "NotFound", noInstance)
+	// later has an instance vanish after it was found.
+	later := func(w *world, then objects) {
+		found := false
+		w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+			if !found && strings.HasSuffix(r.URL.Path, "/sandboxrunners/web") {
+				found = true
+				return false
+			}
+			return then.answer(rw, r)
+		}
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := t.TempDir()
+	put(t, dir, "a", "1")
+	var golden strings.Builder
+	for _, c := range []struct {
+		name, args string
+		arrange    func(*world)
+	}{
+		{"nothing is bound", "logs web", func(w *world) { w.has(nil) }},
+		{"nothing is bound, of another group", "logs web --resource things.example.com", func(w *world) { w.has(nil) }},
+		{"a kind that is written as such", "exec web --resource Sandbox.sandbar.dev -- true", func(w *world) { w.has(objects{"sandboxes": nil, "redis": nil}) }},
+		{"a kind that is not there", "logs web --resource things.sandbar.dev", func(w *world) { w.has(objects{"sandboxes": nil, "redis": nil}) }},
+		{"an instance of another kind", "logs notes", func(w *world) {
+			w.has(objects{"sandboxrunners": web, "redis": nil, "sandboxes": {"notes": {"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox"}}})
+		}},
+		{"a name that is not there", "logs wbe", func(w *world) { w.has(objects{"sandboxrunners": web, "sandboxes": nil}) }},
+		{"the first name", "logs web", func(w *world) { w.has(objects{"sandboxrunners": nil}) }},
+		{"deleted meanwhile", "logs web", func(w *world) { later(w, objects{"sandboxrunners": nil}); w.serve(unknown) }},
+		{"deleted meanwhile, while a command begins", "exec web -- true", func(w *world) { later(w, objects{"sandboxrunners": nil}); w.serve(unknown) }},
+		{"being deleted", "restart web", func(w *world) {
+			later(w, objects{"sandboxrunners": {"web": {"kind": "SandboxRunner", "apiVersion": "sandbar.dev/v1alpha1", "metadata": map[string]any{"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}}}})
+			w.serve(unknown)
+		}},
+		{"created again meanwhile", "restart web", func(w *world) {
+			later(w, objects{"sandboxrunners": {"web": {"kind": "SandboxRunner", "apiVersion": "sandbar.dev/v1alpha1", "metadata": map[string]any{"name": "web", "uid": "another"}}}})
+			w.serve(unknown)
+		}},
+		{"a verb that the kind does not have", "restart web", func(w *world) { w.verbs = []string{"exec", "log"}; w.serve(unknown) }},
+		{"suspended", "exec web -- true", func(w *world) { w.serve(suspended) }},
+		{"suspended, its log", "logs web", func(w *world) { w.serve(suspended) }},
+		{"a component that is not there", "logs web --component wbe", func(w *world) {
+			w.verbs = []string{"components/web/log", "components/api/log", "components/api/exec", "status"}
+		}},
+		{"a component of a kind without", "dev web --component api", func(w *world) { w.verbs = []string{"exec", "log"} }},
+		{"a name that cannot be", "dev My_App . --create", nil},
+		{"a name with its kind", "logs sandboxrunner/web", nil},
+		{"a command that is not there", "versoin", nil}, //nolint:misspell // on purpose
+		{"a shell that is not there", "completion fishy", nil},
+		{"an argument where none is taken", "version x", nil},
+		{"a time that is too short", "open web --for 10s", nil},
+		{"a number of lines that is none", "logs web --tail -5", nil},
+		{"a time that is none", "open web --for 10", nil},
+		{"a port that is none", "open web -p http", nil},
+		{"a port that is too large", "open web -p 70000", nil},
+		{"a port to forward that is none", "port-forward web http", func(w *world) { w.verbs = []string{"port-forward"} }},
+		{"a file in the place of the directory", "sync web DIR/a", nil},
+		{"a copy between two files here", "cp a b", nil},
+		{"a copy of a file whose name has a colon, without a sandbox", "cp ./a:b DIR/c:d", nil},
+		{"a copy to an absolute path", "cp testdata/messages.golden web:/workspace/x", func(w *world) { w.verbs = []string{"files", "sync"} }},
+		{"a number that is none", "logs web --tail abc", nil},
+		{"a shutdown time that there is not", "renew web --extend 2h", func(w *world) { w.verbs = []string{"renew"} }},
+		{"a directory to an image without tar", "cp testdata web:/data", func(w *world) { w.pod(t, t.TempDir(), programs(t, "sh", "cat")) }},
+		{"a directory of an image without tar", "cp web:/ here", func(w *world) { w.pod(t, t.TempDir(), programs(t, "sh", "cat")) }},
+		{"a file to an image without anything", "cp cp.go web:/data/", func(w *world) { w.pod(t, t.TempDir(), programs(t)) }},
+		{"a file of an image without anything", "cp web:/etc/hostname -", func(w *world) { w.pod(t, t.TempDir(), programs(t)) }},
+		{"a file of a pod that is not there", "cp web:/data/x here", func(w *world) { w.sends(t, archive(t), "2") }},
+		{"a copy to a volume that is full", "cp cp.go web:x", func(w *world) {
+			w.serve(func(rw http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				rw.WriteHeader(http.StatusInsufficientStorage)
+				fmt.Fprint(rw, `{"code":"InsufficientStorage","message":"no space is left in the workspace: the volume has 100 bytes free, and the file needs 3000 more"}`)
+			})
+		}},
+		{"suspended, of another kind", "logs notes --resource sandboxes.sandbar.dev -n default", func(w *world) { w.serve(suspended) }},
+		{"a command that is not there", "lgos web --tail 5", nil},
+		{"a flag that is not there", "logs web --tial 5", nil},
+		{"a namespace that is not there", "logs web -n nowhere", func(w *world) {
+			w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+				one := strings.Replace(r.URL.Path, "/namespaces/nowhere", "/namespaces/default", 1)
+				if strings.HasSuffix(r.URL.Path, "/api/v1/namespaces/nowhere") {
+					rw.Header().Set("Content-Type", "application/json")
+					rw.WriteHeader(http.StatusNotFound)
+					fmt.Fprint(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound","message":"namespaces \"nowhere\" not found","details":{"name":"nowhere","kind":"namespaces"}}`)
+					return true
+				}
+				r.URL.Path = one
+				return objects{"sandboxrunners": {}}.answer(rw, r)
+			}
+		}},
+		{"a workspace of somebody else", "logs web", func(w *world) {
+			w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+				refusing(http.StatusForbidden, "Forbidden", "access denied")(rw, r)
+				return true
+			}
+		}},
+		{"a credential that has expired", "logs web", func(w *world) {
+			w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+				refusing(http.StatusUnauthorized, "Unauthorized", "Unauthorized")(rw, r)
+				return true
+			}
+		}},
+		{"a kubeconfig that is not there", "logs web --kubeconfig /nowhere/kubeconfig", nil},
+		{"a variable whose name is none", "env web 1A=2", nil},
+		{"a page without a slash", "open web --path foo", nil},
+		{"a copy from above the files", "cp web:../.. here", func(w *world) { w.verbs = []string{"exec", "files"} }},
+		{"a toolchain that is not there", "dev new --create --toolchain ruby", nil},
+		{"commands of a pod without a runner", "exec web --list", func(w *world) {
+			w.serve(refusing(http.StatusUpgradeRequired, "UpgradeRequired", "websocket: the client is not using the websocket protocol"))
+		}},
+		{"suspended, its files", "sync web DIR", func(w *world) { w.serve(suspended) }},
+		{"suspended already", "suspend web", func(w *world) { w.has(objects{"sandboxrunners": {"web": suspendable(true)}}) }},
+		{"not suspended", "resume web", func(w *world) { w.has(objects{"sandboxrunners": {"web": suspendable(false)}}) }},
+		{"a kind that cannot be suspended", "suspend web", func(w *world) {
+			w.has(objects{"sandboxrunners": {"web": {"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web"}}}})
+		}},
+		{"a suspended one of a name that is not there", "resume wbe", func(w *world) { w.has(objects{"sandboxrunners": web}) }},
+		{"what is trusted", "untrust", nil},
+		{"a data plane that was not trusted", "untrust https://elsewhere.example.com", nil},
+		{"a resource without a group", "logs web --resource sandboxes", nil},
+		{"a data plane that is not trusted", "logs web", func(w *world) { w.trust = filepath.Join(t.TempDir(), "none.json") }},
+		{"a data plane that is not trusted, before a sandbox is made", "dev new --create", func(w *world) {
+			w.trust = filepath.Join(t.TempDir(), "none.json")
+			w.offers(hashOf(w.bundle))
+		}},
+		{"a data plane whose CA has changed", "trust", func(w *world) { w.offers(strings.Repeat("ab", 32)) }},
+		{"another CA than the one that the binding names", "trust --yes", func(w *world) { w.offers(strings.Repeat("ab", 32)) }},
+	} {
+		w := newWorld(t)
+		if c.arrange != nil {
+			c.arrange(w)
+		}
+		code, stdout, stderr := w.run(t, strings.Fields(strings.Replace(c.args, "DIR", dir, 1))...)
+		text := strings.NewReplacer(w.url, "https://sandboxes.example.com", dir, "DIR", hashOf(w.bundle), "<the bundle's hash>").Replace(stdout + untimed(stderr))
+		text = workspaceHost.ReplaceAllString(text, "https://kcp.example.com")
+		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, text, code)
+	}
+	name := filepath.Join("testdata", "messages.golden")
+	if *update {
+		if err := os.WriteFile(name, []byte(golden.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), golden.String()); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+// Why a sandbox cannot be reached is told once, by the files and the log together, and not with every
+// try; and again when it happens again.
+func TestDevSaysOnceThatASandboxIsSuspended(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w, dir := newWorld(t), t.TempDir()
+	w.withRunner(t, `while :; do echo line; sleep 0.01; done`)
+	runner := w.plane
+	suspended := refusing(http.StatusConflict, "Conflict", "the instance is suspended by its tenant: resume it")
+	tries := make(chan struct{})
+	suspend := func() {
+		w.serve(func(rw http.ResponseWriter, r *http.Request) {
+			select {
+			case tries <- struct{}{}:
+			default:
+			}
+			suspended(rw, r)
+		})
+		w.cut()
+	}
+	put(t, dir, "a", "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	await(t, out, "line\n")
+	await(t, errs, "in sync")
+	const once = "(the instance is suspended by its tenant: resume it)"
+	for n := 1; n <= 2; n++ {
+		suspend()
+		put(t, dir, "b", strconv.Itoa(n))
+		for range 6 {
+			<-tries
+		}
+		w.serve(runner)
+		awaitTimes(t, errs, "the sandbox can be reached again", n)
+		awaitTimes(t, errs, "the log goes on", n)
+	}
+	cancel()
+	<-ended
+	if got := strings.Count(errs.String(), once); got < 2 || got > 4 {
+		t.Errorf("it is told %d times, and not once or, if something waits since, twice each time:\n%s", got, errs)
+	}
+}
+
+// An app that is not there yet is waited for: nothing was lost, and nothing goes on.
+func TestDevDoesNotCallTheBeginningOfALogALoss(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	w, dir := newWorld(t), t.TempDir()
+	w.withRunner(t, `while :; do echo line; sleep 0.01; done`)
+	plane := w.plane
+	var refused atomic.Int32
+	notReady := refusing(http.StatusConflict, "Conflict", "the instance is not ready: wait")
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/log" && refused.Add(1) <= 3 {
+			notReady(rw, r)
+			return
+		}
+		plane(rw, r)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	await(t, out, "line\n")
+	await(t, errs, "in sync")
+	cancel()
+	<-ended
+	got := strings.Replace(untimed(errs.String()), "web is Ready\n", "", 1) // whenever it is looked at
+	if want := "waiting for the log (the instance is not ready: wait)\nin sync (0 files, 0 bytes sent)\n"; got != want {
+		t.Errorf("it says\n%s", errs)
+	}
+}
+
+func TestTheTimesOfPreviewsAreThoseOfTheDataPlane(t *testing.T) {
+	if client.MinPreview != preview.MinSession || client.MaxPreview != preview.MaxSession {
+		t.Errorf("from %s to %s, want from %s to %s", client.MinPreview, client.MaxPreview, preview.MinSession, preview.MaxSession)
+	}
+}

@@ -1,0 +1,112 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dataplane
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// changes has requests look again when the informers see a change of their placement. While no
+// request waits, an event costs one look at an atomic number.
+type changes struct {
+	some atomic.Int64
+	mu   sync.Mutex
+	// waiting is by the placement's namespace.
+	waiting map[string]*waiting
+}
+
+// waiting are the requests that wait for a change of one placement.
+type waiting struct {
+	// changed is closed at the next change, and replaced.
+	changed chan struct{}
+	n       int
+}
+
+func newChanges() *changes { return &changes{waiting: map[string]*waiting{}} }
+
+// await returns a function that gives the channel which is closed at the next change of a
+// placement: call it before looking, so that no change is missed in between. done must be called
+// when nobody waits any more.
+func (c *changes) await(namespace string) (next func() <-chan struct{}, done func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[namespace]
+	if w == nil {
+		w = &waiting{changed: make(chan struct{})}
+		c.waiting[namespace] = w
+	}
+	w.n++
+	c.some.Add(1)
+	next = func() <-chan struct{} {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return w.changed
+	}
+	return next, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.some.Add(-1)
+		if w.n--; w.n == 0 {
+			delete(c.waiting, namespace)
+		}
+	}
+}
+
+// handler is told what informers see.
+func (c *changes) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: c.stir, UpdateFunc: func(_, obj any) { c.stir(obj) }, DeleteFunc: c.stir,
+	}
+}
+
+func (c *changes) stir(obj any) {
+	if c.some.Load() == 0 {
+		return
+	}
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.waiting[object.GetNamespace()]; w != nil {
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+}
+
+// again calls try until it returns no error, or one for which lags is false, or patience is over:
+// what one informer knows another may not know yet, and what is being mended is mended in a moment.
+func again[T any](ctx context.Context, c *changes, namespace string, patience time.Duration, lags func(error) bool, try func() (T, error)) (T, error) {
+	got, err := try()
+	if err == nil || !lags(err) {
+		return got, err
+	}
+	next, done := c.await(namespace)
+	defer done()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		changed := next()
+		if got, err = try(); err == nil || !lags(err) {
+			return got, err
+		}
+		select {
+		case <-changed:
+		case <-deadline.C:
+			return got, err
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+}

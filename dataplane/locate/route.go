@@ -1,0 +1,289 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package locate
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/tenant"
+)
+
+const (
+	// defaultNamespace is the namespace of paths that name none.
+	defaultNamespace = "default"
+	// defaultGroup and defaultVersion are those of the short path forms.
+	defaultGroup   = "sandbar.dev"
+	defaultVersion = "v1alpha1"
+	// CatalogueSegment stands where a resource would, with nothing behind it.
+	CatalogueSegment = "templates"
+	// maxQueryParameters is far above what any verb needs. net/http's reverse proxy treats
+	// queries with very many parameters differently from the backend (CVE-2026-39825).
+	maxQueryParameters = 200
+)
+
+// Route is what a request's path says.
+type Route struct {
+	// Workspace is a workspace path or a logical cluster name.
+	Workspace string
+	Namespace string
+	Group     string
+	Version   string
+	Resource  string
+	Name      string
+	// Component is empty for the instance's own verbs.
+	Component string
+	// Port is the port that the path names, by name or number; empty if it names none.
+	Port string
+	Verb string
+	// Tail is the rest of the path, escaped as it came: empty, or starting with "/".
+	Tail string
+	// Prefix is the escaped path up to the tail, for links that an app builds.
+	Prefix string
+	// PreviewHost is the host name of the preview that the request came to; empty for a path.
+	PreviewHost string
+	// Catalogue is set for the catalogue of Templates; then only workspace is set besides.
+	Catalogue bool
+}
+
+// Router reads paths. It is pure and does not use http.ServeMux, which cleans paths by
+// redirecting and would so decide differently from what is forwarded.
+type Router struct {
+	// Prefix is where a hub mounts the data plane, for example
+	// "/services/providers/infrastructure"; empty for none.
+	Prefix string
+}
+
+// Parse reads a request's URL. All forms lead to the same route:
+//
+//	[prefix]/dataplane/clusters/{ws}/templates
+//	[prefix]/dataplane/clusters/{ws}/[namespaces/{ns}/]{resource}/{name}/[components/{component}/]{verb}[/{tail}]
+//	[/services/{any}]/clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}/[components/…/]{verb}[/{tail}]
+//
+// Before the verb, ports/{port}/ may name a port by name or number, for verbs that lead to any.
+func (p Router) Parse(u *url.URL) (Route, *refusal.Error) {
+	escaped := u.EscapedPath()
+	if refused := checkQuery(u.RawQuery); refused != nil {
+		return Route{}, refused
+	}
+	if p.Prefix != "" {
+		if rest, ok := strings.CutPrefix(escaped, p.Prefix+"/dataplane/"); ok {
+			return parseShort(escaped, rest)
+		}
+	}
+	if rest, ok := strings.CutPrefix(escaped, "/dataplane/"); ok {
+		return parseShort(escaped, rest)
+	}
+	rest := strings.TrimPrefix(escaped, "/")
+	if inService, ok := strings.CutPrefix(rest, "services/"); ok {
+		service, behind, _ := strings.Cut(inService, "/")
+		if service != "" {
+			rest = behind
+		}
+	}
+	return parseKubernetes(escaped, rest)
+}
+
+func parseShort(whole, rest string) (Route, *refusal.Error) {
+	s := segments{rest: rest}
+	s.literal("clusters")
+	r := Route{
+		Group: defaultGroup, Version: defaultVersion, Namespace: defaultNamespace,
+		Workspace: s.next(IsWorkspace),
+	}
+	if s.rest == CatalogueSegment {
+		r.Catalogue = true
+		return r, s.refused
+	}
+	if inNamespace, ok := strings.CutPrefix(s.rest, "namespaces/"); ok {
+		s.rest = inNamespace
+		r.Namespace = s.next(IsLabel)
+	}
+	r.parseObject(whole, &s)
+	return r, s.refused
+}
+
+func parseKubernetes(whole, rest string) (Route, *refusal.Error) {
+	s := segments{rest: rest}
+	s.literal("clusters")
+	r := Route{Workspace: s.next(IsWorkspace)}
+	s.literal("apis")
+	r.Group = s.next(isSubdomain)
+	r.Version = s.next(IsLabel)
+	s.literal("namespaces")
+	r.Namespace = s.next(IsLabel)
+	r.parseObject(whole, &s)
+	return r, s.refused
+}
+
+// parseObject reads what all forms have in common: {resource}/{name}/…{verb}[/{tail}].
+func (r *Route) parseObject(whole string, s *segments) {
+	r.Resource = s.next(IsLabel)
+	r.Name = s.next(isSubdomain)
+	r.Verb = s.next(IsLabel)
+	if r.Verb == "components" {
+		r.Component = s.next(IsLabel)
+		r.Verb = s.next(IsLabel)
+	}
+	if r.Verb == "ports" {
+		r.Port = s.next(contract.IsPort)
+		r.Verb = s.next(IsLabel)
+	}
+	if s.refused != nil {
+		return
+	}
+	if !s.ended {
+		r.Tail = "/" + s.rest
+	}
+	r.Prefix = strings.TrimSuffix(whole, r.Tail)
+	if climbs(r.Tail) {
+		s.refused = refusal.Malformed("the path behind the verb must not contain . or .. segments, encoded or not")
+	}
+}
+
+// segments takes an escaped path apart from the left. The first refusal stays.
+type segments struct {
+	rest    string
+	ended   bool // no slash followed the segment that was taken last
+	refused *refusal.Error
+}
+
+func (s *segments) take() string {
+	if s.ended {
+		return ""
+	}
+	segment, rest, more := strings.Cut(s.rest, "/")
+	s.rest, s.ended = rest, !more
+	return segment
+}
+
+func (s *segments) literal(want string) {
+	if s.take() != want {
+		s.refuse()
+	}
+}
+
+// next takes a segment, decodes it once and lets it through if valid says so. What valid
+// accepts is a handful of ASCII characters, so that slashes, percent signs, dots that climb,
+// control characters and broken UTF-8 are refused in one place, whatever way they came.
+func (s *segments) next(valid func(string) bool) string {
+	segment, err := url.PathUnescape(s.take())
+	if err != nil || !valid(segment) {
+		s.refuse()
+		return ""
+	}
+	return segment
+}
+
+func (s *segments) refuse() {
+	if s.refused == nil {
+		s.refused = refusal.Malformed("the path is not one of the data plane: it looks like /dataplane/clusters/{workspace}/namespaces/{namespace}/{resource}/{name}/{verb}")
+	}
+}
+
+// IsLabel tells whether s is a DNS label (RFC 1123).
+func IsLabel(s string) bool {
+	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if !isLowerAlphanumeric(s[i]) && s[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// isSubdomain tells whether s is a DNS subdomain (RFC 1123).
+func isSubdomain(s string) bool {
+	return len(s) <= 253 && all(s, ".", IsLabel)
+}
+
+// IsWorkspace tells whether s is a workspace path or a logical cluster name: DNS labels
+// joined by colons.
+func IsWorkspace(s string) bool {
+	return len(s) <= 1024 && all(s, ":", IsLabel)
+}
+
+func all(s, separator string, valid func(string) bool) bool {
+	for part := range strings.SplitSeq(s, separator) {
+		if !valid(part) {
+			return false
+		}
+	}
+	return true
+}
+
+func isLowerAlphanumeric(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
+}
+
+// checkQuery refuses queries that two parsers could read differently. The parameters decide
+// nothing here.
+func checkQuery(query string) *refusal.Error {
+	if strings.Count(query, "&") >= maxQueryParameters {
+		return refusal.Malformed("the query has more than 200 parameters")
+	}
+	for i := range len(query) {
+		c := query[i]
+		if c == '%' && (i+2 >= len(query) || !isHex(query[i+1]) || !isHex(query[i+2])) {
+			return refusal.Malformed("the query has a percent sign that no two hexadecimal digits follow")
+		}
+		if c <= ' ' || c == 0x7f {
+			return refusal.Malformed("the query has a control character or a space")
+		}
+	}
+	return nil
+}
+
+// IsWhole tells whether a path named everything that it must. The router checks each name, so
+// nothing of a path that was refused gets into a line.
+func (r Route) IsWhole() bool {
+	return r.Workspace != "" && (r.Catalogue || r.Resource != "" && r.Name != "" && r.Verb != "" && r.Namespace != "")
+}
+
+// Ref is the object that the route names.
+func (r Route) Ref() tenant.Ref {
+	return tenant.Ref{
+		Workspace: r.Workspace, Group: r.Group, Version: r.Version, Resource: r.Resource,
+		Namespace: r.Namespace, Name: r.Name,
+	}
+}
+
+// SetTail takes the whole path for the tail: it is the app's own.
+func (r *Route) SetTail(in *http.Request) *refusal.Error {
+	tail := in.URL.EscapedPath()
+	if tail == "" || tail[0] != '/' || climbs(tail) {
+		return refusal.Malformed("the path must begin with a slash and not contain . or .. segments, encoded or not")
+	}
+	r.Tail = tail
+	return checkQuery(in.URL.RawQuery)
+}
+
+// climbs reports whether a tail holds a segment that could leave the path it is appended to.
+func climbs(tail string) bool {
+	if !strings.ContainsFunc(tail, needsLook) {
+		return hasDotSegment(tail)
+	}
+	for range mostDecodings {
+		if hasOverlong(tail) || strings.IndexByte(tail, 0) >= 0 || hasDotSegment(tail) || hasDotSegment(norm.NFKC.String(visible(tail))) {
+			return true
+		}
+		decoded := unescape(tail)
+		if decoded == tail {
+			return false
+		}
+		tail = decoded
+	}
+	return true
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}

@@ -1,0 +1,224 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+const (
+	controllersUser = "system:serviceaccount:sandbar-system:sandbar-controllers"
+	kroUser         = "system:serviceaccount:kro-system:kro"
+)
+
+// write is a request that changes something.
+type write struct {
+	user, operation string
+	// what is group/resource, and the subresource after another slash.
+	what, namespace, name string
+	dryRun                bool
+	// object is the new one, or with DELETE the old one, as YAML.
+	object string
+}
+
+// refusal has the API server's own CEL environment evaluate a policy as the API server does. The reason is
+// empty if the policy lets the write through.
+func refusal(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, w write) string {
+	t.Helper()
+	var options []cel.EnvOption
+	for _, name := range []string{"request", "object", "oldObject", "variables"} {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	set, err := base.Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte(w.object), &object); err != nil {
+		t.Fatal(err)
+	}
+	group, resource, _ := strings.Cut(w.what, "/")
+	resource, subresource, _ := strings.Cut(resource, "/")
+	variables := map[string]any{}
+	input := map[string]any{"variables": variables, "object": object, "oldObject": nil, "request": map[string]any{
+		"userInfo": map[string]any{"username": w.user}, "operation": w.operation, "dryRun": w.dryRun, "namespace": w.namespace, "name": w.name,
+		"resource": map[string]any{"group": group, "resource": resource}, "subResource": subresource,
+	}}
+	if w.operation == "DELETE" {
+		input["object"], input["oldObject"] = nil, object
+	}
+	eval := func(expression string) (any, error) {
+		compiled, issues := set.NewExpressionsEnv().Compile(expression)
+		if issues.Err() != nil {
+			t.Fatalf("%s: %v", expression, issues.Err())
+		}
+		program, err := set.NewExpressionsEnv().Program(compiled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, _, err := program.Eval(input)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", expression, err)
+		}
+		return value.Value(), nil
+	}
+	for _, condition := range policy.Spec.MatchConditions {
+		if matches, err := eval(condition.Expression); err != nil {
+			return err.Error()
+		} else if matches != true {
+			return ""
+		}
+	}
+	// One that cannot be evaluated fails the expressions that use it, and no others.
+	for _, variable := range policy.Spec.Variables {
+		value, err := eval(variable.Expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		variables[variable.Name] = value
+	}
+	for _, validation := range policy.Spec.Validations {
+		passes, err := eval(validation.Expression)
+		if err == nil && passes != true {
+			message := any(validation.Message)
+			if validation.MessageExpression != "" {
+				message, err = eval(validation.MessageExpression)
+			}
+			err = errors.Join(err, fmt.Errorf("%v", message))
+		}
+		if err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+func policies(t *testing.T, edit func(*Options)) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	opts := testOptions()
+	edit(&opts)
+	objects, err := runtimeObjects(opts, "restricted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
+	for _, object := range objects {
+		if object.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			t.Fatal(err)
+		}
+		found[policy.Name] = policy
+	}
+	return found
+}
+
+// TestAdmissionRefusesWhatLeadsOn evaluates the policies of the manifests. e2e
+// TestAStolenCredentialIsWorthNoMoreThanItsWork tries them on an API server.
+func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
+	all := policies(t, func(*Options) {})
+	const at, graph, crd = "sb-aaaaaaaaaaaaaaaaaaaaaaaaaa", "kro.run/resourcegraphdefinitions", "apiextensions.k8s.io/customresourcedefinitions"
+	graphOf := func(resource string) write {
+		return write{controllersUser, "CREATE", graph, "", "a", false, `{metadata: {name: a}, spec: {schema: {group: sandbar.dev}, resources: [{id: a, ` + resource + `}]}}`}
+	}
+	namespace := func(operation, subresource string) write {
+		return write{kroUser, operation, "/namespaces" + subresource, at, at, false, `{metadata: {name: ` + at + `}}`}
+	}
+	check := func(name, labels, spec string) write {
+		return write{controllersUser, "CREATE", "/pods", "sandbar-netcheck", name, false, `{metadata: {name: ` + name + `, labels: {` + labels + `}}, spec: {` + spec + `}}`}
+	}
+	service := func(what, spec string) write {
+		return write{kroUser, "UPDATE", what, at, "web", false, `{metadata: {name: web}, spec: {` + spec + `}}`}
+	}
+	deletion := func(user, what, object string) write { return write{user, "DELETE", what, "", "a", false, object} }
+	const (
+		ours    = `{metadata: {name: sandbox, labels: {app.kubernetes.io/managed-by: sandbar}}}`
+		allowed = `{metadata: {name: sandbox, labels: {app.kubernetes.io/managed-by: sandbar}, annotations: {` + placement.AnnotationAllowDeletion + `: "true"}}}`
+		theirs  = `{metadata: {name: other}}`
+		kind    = `{metadata: {name: sandboxes.sandbar.dev}, spec: {group: sandbar.dev}}`
+		kroKind = `{metadata: {name: resourcegraphdefinitions.kro.run}, spec: {group: kro.run}}`
+	)
+	graphs := "a graph of Sandbar defines a kind"
+	for name, tc := range map[string]struct {
+		policy string
+		write  write
+		want   string
+	}{
+		"kro makes no Namespace that is named like a placement": {"sandbar-kro", namespace("CREATE", ""), "kro does not"},
+		"and changes none":                       {"sandbar-kro", namespace("UPDATE", ""), "kro does not"},
+		"by no subresource either":               {"sandbar-kro", namespace("UPDATE", "/finalize"), "kro does not"},
+		"kro makes ConfigMaps in placements":     {"sandbar-kro", write{kroUser, "CREATE", "/configmaps", at, "a", false, `{}`}, ""},
+		"kro makes Services in placements":       {"sandbar-kro", service("/services", "type: ClusterIP, clusterIP: 10.0.0.1"), ""},
+		"with no address of their own":           {"sandbar-kro", service("/services", "externalIPs: [192.0.2.1]"), "ClusterIP without externalIPs"},
+		"that no node's port leads to":           {"sandbar-kro", service("/services", "type: NodePort"), "ClusterIP without externalIPs"},
+		"that no load balancer leads to":         {"sandbar-kro", service("/services", "type: LoadBalancer"), "ClusterIP without externalIPs"},
+		"that are no other name":                 {"sandbar-kro", service("/services", "type: ExternalName, externalName: a.test"), "ClusterIP without externalIPs"},
+		"and writes no status of theirs":         {"sandbar-kro", service("/services/status", "type: ClusterIP"), "ClusterIP without externalIPs"},
+		"kro deletes Services of any kind":       {"sandbar-kro", write{kroUser, "DELETE", "/services", at, "a", false, `{spec: {type: NodePort}}`}, ""},
+		"a graph makes pods":                     {"sandbar-controllers", graphOf(`template: {apiVersion: v1, kind: Pod}`), ""},
+		"a graph makes routes":                   {"sandbar-controllers", graphOf(`template: {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute}`), ""},
+		"a graph makes an operator's own kinds":  {"sandbar-controllers", graphOf(`template: {apiVersion: agents.x-k8s.io/v1alpha1, kind: Sandbox}`), ""},
+		"a graph makes no Namespace":             {"sandbar-controllers", graphOf(`template: {apiVersion: v1, kind: Namespace}`), graphs},
+		"nor by another spelling":                {"sandbar-controllers", graphOf(`template: {apiVersion: /v1, kind: Namespace}`), graphs},
+		"nor PersistentVolumes":                  {"sandbar-controllers", graphOf(`template: {apiVersion: v1, kind: PersistentVolume}`), graphs},
+		"nor roles":                              {"sandbar-controllers", graphOf(`template: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole}`), graphs},
+		"nor graphs":                             {"sandbar-controllers", graphOf(`template: {apiVersion: kro.run/v1alpha1, kind: ResourceGraphDefinition}`), graphs},
+		"nor what it says later":                 {"sandbar-controllers", graphOf(`template: {apiVersion: "${a}", kind: Pod}`), graphs},
+		"nor in a part of the group":             {"sandbar-controllers", graphOf(`template: {apiVersion: "a.${a}/v1", kind: Pod}`), graphs},
+		"a graph reads ConfigMaps":               {"sandbar-controllers", graphOf(`externalRef: {apiVersion: v1, kind: ConfigMap}`), ""},
+		"a graph reads no Secret":                {"sandbar-controllers", graphOf(`externalRef: {apiVersion: v1, kind: Secret}`), graphs},
+		"nor by another spelling of the version": {"sandbar-controllers", graphOf(`externalRef: {apiVersion: /v1, kind: Secret}`), graphs},
+		"nor any other kind":                     {"sandbar-controllers", graphOf(`externalRef: {apiVersion: apps/v1, kind: Deployment}`), graphs},
+		"the network check has its pods":         {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "activeDeadlineSeconds: 300, terminationGracePeriodSeconds: 0"), ""},
+		"and no others":                          {"sandbar-controllers", check("other", "sandbar.dev/netcheck: other", "activeDeadlineSeconds: 300, terminationGracePeriodSeconds: 0"), "dry run only"},
+		"which its policies are about":           {"sandbar-controllers", check("shut", "a: b", "activeDeadlineSeconds: 300, terminationGracePeriodSeconds: 0"), "dry run only"},
+		"that end":                               {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "terminationGracePeriodSeconds: 0"), "dry run only"},
+		"soon":                                   {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "activeDeadlineSeconds: 301, terminationGracePeriodSeconds: 0"), "dry run only"},
+		"without grace":                          {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "activeDeadlineSeconds: 300"), "dry run only"},
+		"and it deletes them":                    {"sandbar-controllers", write{controllersUser, "DELETE", "/pods", "sandbar-netcheck", "open", false, `{}`}, ""},
+		"nobody deletes a graph by mistake": {
+			"sandbar-deletion", deletion("admin", graph, ours),
+			"the kind of the graph sandbox, with their data. To take a kind out of service, delete its Template in the provider workspace: that waits until no instance is left. " +
+				"To lose them, say so first: kubectl annotate resourcegraphdefinitions sandbox " + placement.AnnotationAllowDeletion + "=true",
+		},
+		"but on purpose":                {"sandbar-deletion", deletion("admin", graph, allowed), ""},
+		"nor kro a graph":               {"sandbar-deletion", deletion(kroUser, graph, ours), "the kind of the graph"},
+		"the controllers delete graphs": {"sandbar-deletion", deletion(controllersUser, graph, ours), ""},
+		"everybody deletes their own":   {"sandbar-deletion", deletion("admin", graph, theirs), ""},
+		"nobody deletes a kind":         {"sandbar-deletion", deletion("admin", crd, kind), "the kinds of sandboxes.sandbar.dev"},
+		"nor the controllers":           {"sandbar-deletion", deletion(controllersUser, crd, kind), "the kinds of sandboxes.sandbar.dev"},
+		"nor that of all graphs":        {"sandbar-deletion", deletion("admin", crd, kroKind), "the kinds of resourcegraphdefinitions.kro.run"},
+		"kro deletes kinds":             {"sandbar-deletion", deletion(kroUser, crd, kind), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := refusal(t, all[tc.policy], tc.write)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("refusal %q, want %q", got, tc.want)
+			}
+		})
+	}
+	// A kro that nobody has named still has to delete what it made.
+	unnamed := policies(t, func(o *Options) { o.KroServiceAccount = "" })["sandbar-deletion"]
+	if got := refusal(t, unnamed, deletion("system:serviceaccount:any:kro", crd, kind)); got != "" {
+		t.Errorf("an unnamed kro is refused: %s", got)
+	}
+	if got := refusal(t, unnamed, deletion("admin", crd, kind)); got == "" {
+		t.Error("an administrator is let through where kro has no name")
+	}
+}

@@ -1,0 +1,276 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+)
+
+// candidate is an instance that may want a place.
+type candidate struct {
+	id      placement.ID
+	req     request
+	created time.Time
+	// wake has the instance reconciled.
+	wake func()
+}
+
+func byAge(a, b candidate) int {
+	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id.UID, b.id.UID))
+}
+
+// capacity bounds how many instances are placed: per workspace and in all. All kinds share it,
+// so that concurrent reconciles of several kinds do not each take the last place.
+//
+// A place is taken from the moment in which an instance is admitted: by a reservation first, and
+// by its Namespace when the cache has seen that. The oldest instance without a place comes
+// first, and what has a place keeps it.
+type capacity struct {
+	mu sync.Mutex
+	// placed are the Namespaces of placements by logical cluster, as the cache has them.
+	placed map[string]map[string]bool
+	total  int
+	// reserved are Namespaces that the cache has not seen yet, by logical cluster.
+	reserved map[string]map[string]bool
+	// waiting are the logical clusters in which an instance was refused.
+	waiting map[string]bool
+	// ghosts are instances that are gone for certain although a watch still shows them: kcp's informers
+	// can miss a deletion (kcp#4364).
+	ghosts map[placement.ID]bool
+	// kinds list the instances of a logical cluster, by Template.
+	kinds  map[string]func(cluster string) []candidate
+	limits sandbarv1alpha1.PlacementLimits
+}
+
+func newCapacity() *capacity {
+	return &capacity{
+		placed: map[string]map[string]bool{}, reserved: map[string]map[string]bool{},
+		waiting: map[string]bool{}, ghosts: map[placement.ID]bool{}, kinds: map[string]func(string) []candidate{},
+	}
+}
+
+// watch follows the Namespaces of placements, and returns when all that exist are counted.
+func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
+	registration, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { c.seen(obj) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			c.gone(obj)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching the placements: %w", err)
+	}
+	toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+	return nil
+}
+
+// seen counts a Namespace instead of its reservation.
+func (c *capacity) seen(obj any) {
+	cluster, name, ok := countedPlacement(obj)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.placed[cluster][name] {
+		c.total++
+		put(c.placed, cluster, name)
+	}
+	drop(c.reserved, cluster, name)
+}
+
+func (c *capacity) gone(obj any) {
+	cluster, name, ok := countedPlacement(obj)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	if c.placed[cluster][name] {
+		c.total--
+		drop(c.placed, cluster, name)
+	}
+	c.mu.Unlock()
+	c.freed(cluster)
+}
+
+func countedPlacement(obj any) (cluster, namespace string, ok bool) {
+	ns, isObject := obj.(metav1.Object)
+	if !isObject || !placement.IsNamespace(ns.GetName()) {
+		return "", "", false
+	}
+	id, _, ok := placement.Owner(ns)
+	return id.Cluster, ns.GetName(), ok
+}
+
+// follow adds the instances of a kind to those that may want a place; nil removes them.
+func (c *capacity) follow(template string, instances func(cluster string) []candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if instances == nil {
+		delete(c.kinds, template)
+		return
+	}
+	c.kinds[template] = instances
+}
+
+// admit gives an instance a place, or returns a *fullError. An instance that has one is always
+// admitted, also above a limit that was lowered.
+func (c *capacity) admit(me candidate, limits *sandbarv1alpha1.Limits) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits = sandbarv1alpha1.PlacementLimits{}
+	if limits != nil {
+		c.limits = limits.PlacementLimits
+	}
+	cluster, name := me.id.Cluster, me.id.Namespace()
+	delete(c.ghosts, me.id) // a former one of its name was meant
+	if c.placed[cluster][name] || c.reserved[cluster][name] {
+		return nil
+	}
+	older := slices.DeleteFunc(c.unplaced(cluster), func(other candidate) bool { return byAge(other, me) >= 0 })
+	if len(older) > 0 && c.room(cluster) > 0 && c.roomInAll() > 0 {
+		// It may take the place, or be a ghost.
+		slices.MinFunc(older, byAge).wake()
+	}
+	switch {
+	case c.room(cluster) <= len(older):
+		return c.refuse(cluster, outcome.ReasonWorkspaceLimit, fmt.Sprintf("the workspace may have %d instances at once, of all kinds together; "+
+			"delete one, or ask the operator for more (spec.limits.instancesPerWorkspace). "+
+			"The oldest one that waits is placed as soon as there is room", c.perWorkspace()))
+	case c.roomInAll() <= 0:
+		return c.refuse(cluster, outcome.ReasonPlacementsLimit, "the runtime cluster has as many instances as the operator allows "+
+			"(spec.limits.placements); this one is placed as soon as there is room")
+	}
+	put(c.reserved, cluster, name)
+	return nil
+}
+
+func (c *capacity) refuse(cluster, reason, message string) error {
+	c.waiting[cluster] = true
+	limitRefusalsTotal.WithLabelValues(reason).Inc()
+	return &outcome.FullError{Reason: reason, Message: message}
+}
+
+func (c *capacity) perWorkspace() int {
+	return int(*cmp.Or(c.limits.InstancesPerWorkspace, new(int32(sandbarv1alpha1.DefaultInstancesPerWorkspace))))
+}
+
+func (c *capacity) inAll() int {
+	return int(*cmp.Or(c.limits.Placements, new(int32(sandbarv1alpha1.DefaultPlacements))))
+}
+
+func (c *capacity) room(cluster string) int {
+	return c.perWorkspace() - len(c.placed[cluster]) - len(c.reserved[cluster])
+}
+
+func (c *capacity) roomInAll() int {
+	room := c.inAll() - c.total
+	for _, names := range c.reserved {
+		room -= len(names)
+	}
+	return room
+}
+
+// unplaced lists the instances of a workspace without a place, and gives back reservations of
+// instances that are gone.
+func (c *capacity) unplaced(cluster string) []candidate {
+	var without []candidate
+	kept, shown := map[string]bool{}, map[placement.ID]bool{}
+	for _, instances := range c.kinds {
+		for _, instance := range instances(cluster) {
+			switch name := instance.id.Namespace(); {
+			case c.ghosts[instance.id]:
+				shown[instance.id] = true
+			case c.placed[cluster][name]:
+			case c.reserved[cluster][name]:
+				kept[name] = true
+			default:
+				without = append(without, instance)
+			}
+		}
+	}
+	maps.DeleteFunc(c.ghosts, func(id placement.ID, _ bool) bool { return id.Cluster == cluster && !shown[id] })
+	for name := range c.reserved[cluster] {
+		if !kept[name] {
+			drop(c.reserved, cluster, name)
+		}
+	}
+	return without
+}
+
+// lost is told that kcp does not have an instance, whatever the watch shows: it takes no place from
+// others. A new one of the same name counts again when it is admitted.
+func (c *capacity) lost(template string, req request) {
+	c.mu.Lock()
+	if instances := c.kinds[template]; instances != nil {
+		for _, instance := range instances(req.Cluster) {
+			if instance.req == req {
+				c.ghosts[instance.id] = true
+			}
+		}
+	}
+	c.mu.Unlock()
+	c.freed(req.Cluster)
+}
+
+// freed wakes instances that wait, the oldest first and no more than there is room for: those
+// of a workspace in which something has gone, and those of others that have room of their own and wait
+// for room in all. What was reserved for an instance that is gone is given back first.
+func (c *capacity) freed(cluster string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unplaced(cluster)
+	var next []candidate
+	left := map[string]int{} // that wait, by logical cluster
+	for other := range c.waiting {
+		if other != cluster && c.room(other) <= 0 {
+			continue
+		}
+		without := c.unplaced(other)
+		left[other] = len(without)
+		slices.SortFunc(without, byAge)
+		next = append(next, without[:min(len(without), max(c.room(other), 0))]...)
+	}
+	slices.SortFunc(next, byAge)
+	for _, woken := range next[:min(len(next), max(c.roomInAll(), 0))] {
+		woken.wake()
+		left[woken.id.Cluster]--
+	}
+	for other, waiting := range left {
+		if waiting == 0 {
+			delete(c.waiting, other)
+		}
+	}
+}
+
+func put(sets map[string]map[string]bool, key, name string) {
+	if sets[key] == nil {
+		sets[key] = map[string]bool{}
+	}
+	sets[key][name] = true
+}
+
+func drop(sets map[string]map[string]bool, key, name string) {
+	delete(sets[key], name)
+	if len(sets[key]) == 0 {
+		delete(sets, key)
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+)
+
+// isolationKinds are the kinds whose objects the provider puts into each placement; when somebody
+// changes or deletes one, it is made right again.
+func isolationKinds() []client.Object {
+	return []client.Object{
+		&corev1.Namespace{}, &corev1.Secret{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &networkingv1.NetworkPolicy{},
+		&coordinationv1.Lease{}, // its use, too
+	}
+}
+
+// dispatcher wakes the instance that an object of the runtime cluster is part of. It has one handler
+// on each kind of object, however many kinds of instances there are.
+type dispatcher struct {
+	// wake is told of the instance, with its Template.
+	wake func(template string, req request, mayWait bool)
+
+	mu sync.RWMutex
+	// owners are the instances that placements stand for, by namespace. A pod carries no more than its
+	// graph gives it; its namespace says whose it is.
+	owners map[string]owner
+}
+
+// owner is an instance and its Template.
+type owner struct {
+	template string
+	req      request
+}
+
+func newDispatcher(wake func(template string, req request, mayWait bool)) *dispatcher {
+	return &dispatcher{wake: wake, owners: map[string]owner{}}
+}
+
+// watch adds the handlers to the runtime cluster's cache, which need not have started.
+func (d *dispatcher) watch(ctx context.Context, informers cache.Cache) error {
+	pods := d.handler(d.ownerOfPod, outcome.PodMatters)
+	if err := addHandler(ctx, informers, &corev1.Pod{}, pods); err != nil {
+		return err
+	}
+	for _, obj := range isolationKinds() {
+		of := ownerOf
+		if _, ok := obj.(*corev1.Namespace); ok {
+			of = d.ownerOfNamespace
+		}
+		if err := addHandler(ctx, informers, obj, d.handler(of, always)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addHandler(ctx context.Context, informers cache.Cache, obj client.Object, handler toolscache.ResourceEventHandler) error {
+	informer, err := informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(handler)
+	}
+	if err != nil {
+		return fmt.Errorf("watching %T of the runtime cluster: %w", obj, err)
+	}
+	return nil
+}
+
+// handler wakes for objects that come, go, or change in a way that matters.
+func (d *dispatcher) handler(of func(obj metav1.Object, gone bool) (owner, bool), matters func(before, after any) bool) toolscache.ResourceEventHandler {
+	return export.OnEvents(func(obj metav1.Object, initial, gone bool) {
+		if o, ok := of(obj, gone); ok {
+			d.wake(o.template, o.req, initial)
+		}
+	}, matters)
+}
+
+// always is for objects of which every change matters.
+func always(_, _ any) bool { return true }
+
+// ownerOf is the instance that an object stands for, by its labels and annotations.
+func ownerOf(obj metav1.Object, _ bool) (owner, bool) {
+	id, name, ok := placement.Owner(obj)
+	if !ok {
+		return owner{}, false
+	}
+	return owner{template: obj.GetLabels()[placement.LabelTemplate], req: request{Cluster: id.Cluster, NamespacedName: name}}, true
+}
+
+// ownerOfNamespace is ownerOf, and remembers it for the pods. One that is gone has none.
+func (d *dispatcher) ownerOfNamespace(obj metav1.Object, gone bool) (owner, bool) {
+	o, ok := ownerOf(obj, gone)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ok && !gone {
+		d.owners[obj.GetName()] = o
+	} else {
+		delete(d.owners, obj.GetName())
+	}
+	return o, ok
+}
+
+// ownerOfPod is the instance of the pod's namespace. A namespace that is not known yet is about to be,
+// and wakes the instance itself.
+func (d *dispatcher) ownerOfPod(obj metav1.Object, _ bool) (owner, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	o, ok := d.owners[obj.GetNamespace()]
+	return o, ok
+}

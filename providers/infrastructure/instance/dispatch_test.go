@@ -1,0 +1,80 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+)
+
+func TestAnObjectAsksForTheInstanceItIsPartOf(t *testing.T) {
+	owned := func(change func(*corev1.Namespace)) metav1.Object {
+		ns := place.BuildNamespace(fixture.NewScope())
+		change(ns)
+		return ns
+	}
+	for name, test := range map[string]struct {
+		obj  metav1.Object
+		want bool
+	}{
+		"a placement":                     {obj: owned(func(*corev1.Namespace) {}), want: true},
+		"a placement without its cluster": {obj: owned(func(ns *corev1.Namespace) { delete(ns.Labels, placement.LabelCluster) })},
+		"something unlabelled":            {obj: &corev1.Namespace{}},
+	} {
+		o, ok := ownerOf(test.obj, false)
+		if ok != test.want || (ok && o != owner{template: "thing", req: testRequest}) {
+			t.Errorf("%s: %v, %v", name, o, ok)
+		}
+	}
+}
+
+// wakings are what a dispatcher says, in order.
+type wakings []string
+
+func (w *wakings) wake(template string, req request, mayWait bool) {
+	said := template + " " + req.Name
+	if mayWait {
+		said += " may wait"
+	}
+	*w = append(*w, said)
+}
+
+func TestAPodWakesTheInstanceOfItsNamespace(t *testing.T) {
+	var said wakings
+	d := newDispatcher(said.wake)
+	ns := place.BuildNamespace(fixture.NewScope())
+	pod := &corev1.Pod{}
+	pod.Namespace = ns.Name
+	namespaces, pods := d.handler(d.ownerOfNamespace, always), d.handler(d.ownerOfPod, outcome.PodMatters)
+
+	pods.OnAdd(pod, false) // its namespace is not known yet, and wakes the instance itself
+	namespaces.OnAdd(ns, true)
+	pods.OnAdd(pod, false)
+	same := pod.DeepCopy()
+	same.ResourceVersion = "2"
+	pods.OnUpdate(pod, same)
+	failed := pod.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	pods.OnUpdate(same, failed)
+	pods.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: failed})
+	namespaces.OnDelete(ns)
+	pods.OnDelete(failed)
+
+	want := wakings{"thing web may wait", "thing web", "thing web", "thing web", "thing web"}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(d.owners) != 0 {
+		t.Errorf("a namespace that is gone is remembered: %v", d.owners)
+	}
+}

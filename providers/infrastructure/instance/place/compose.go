@@ -1,0 +1,79 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// reservedDomains are domains whose labels and annotations mean something to Sandbar, kro,
+// kcp or Kubernetes. A tenant that could set them would forge ownership or steer kro.
+var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.run", "kcp.io"}
+
+// BuildInstance builds the kro instance: the tenant's spec as the lifecycle has it, and of its
+// metadata what the operator's allow-list names.
+func BuildInstance(s *scope.Scope, d lifecycle.Decision) *unstructured.Unstructured {
+	obj := s.NewObject()
+	obj.SetNamespace(s.ID.Namespace())
+	obj.SetName(s.Object.GetName())
+
+	metadata := s.Infrastructure.InstanceMetadata
+	labels := allowed(s.Object.GetLabels(), metadata.LabelPrefixes)
+	maps.Copy(labels, s.ID.Labels(s.Template)) // ours last: they win
+	obj.SetLabels(labels)
+	annotations := allowed(s.Object.GetAnnotations(), metadata.AnnotationPrefixes)
+	maps.Copy(annotations, s.Annotations())
+	if cause := d.Suspended; cause != "" {
+		annotations[placement.AnnotationSuspension] = string(cause)
+	}
+	obj.SetAnnotations(annotations)
+	obj.Object["spec"] = buildSpec(s, d)
+	return obj
+}
+
+// buildSpec builds the spec of the kro instance: the tenant's, without what kro's kind does not
+// have, and with what the lifecycle makes of it.
+func buildSpec(s *scope.Scope, d lifecycle.Decision) map[string]any {
+	spec, _, _ := unstructured.NestedMap(s.Object.Object, "spec") // a copy
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	delete(spec, contract.LifecycleField)
+	spec["suspended"] = d.Suspended != ""
+	if d.Rests && d.Suspended == "" {
+		spec["replicas"] = int64(d.MinReplicas)
+	}
+	return spec
+}
+
+// allowed returns the entries whose key has one of the prefixes and no reserved domain.
+func allowed(entries map[string]string, allowedPrefixes []string) map[string]string {
+	out := map[string]string{}
+	for key, value := range entries {
+		hasPrefix := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
+		if slices.ContainsFunc(allowedPrefixes, hasPrefix) && !reserved(key) {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+func reserved(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc(reservedDomains, func(reserved string) bool {
+		return domain == reserved || strings.HasSuffix(domain, "."+reserved)
+	})
+}

@@ -1,0 +1,28 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package place
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// BuildNamespace builds the namespace of a placement. It enforces the pod security level, so
+// that a tenant's pod template cannot ask for more than the operator grants.
+func BuildNamespace(s *scope.Scope) *corev1.Namespace {
+	labels := s.ID.Labels(s.Template)
+	for _, mode := range []string{"enforce", "warn", "audit"} {
+		labels["pod-security.kubernetes.io/"+mode] = s.PodSecurity()
+	}
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.ID.Namespace(),
+			Labels:      labels,
+			Annotations: s.Annotations(),
+		},
+	}
+}

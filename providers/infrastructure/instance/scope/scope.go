@@ -1,0 +1,143 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package scope
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
+)
+
+// Kind is the kind of instances that a Template defines.
+type Kind struct {
+	export.Kind
+
+	Template string
+}
+
+// Settings are what the operator says of a kind: they change while its controller runs, and
+// each change makes all instances be reconciled again.
+type Settings struct {
+	// Provider is the logical cluster of the provider workspace. Placements of another
+	// provider are never touched.
+	Provider string
+	// DataPlane is the Template's contract, with the verbs of its development contract.
+	DataPlane sandbarv1alpha1.DataPlane
+	// WantsPassword tells that the graph uses the Secret placement.PasswordSecret.
+	WantsPassword bool
+	// RunsPods: the graph makes workloads, so that an instance which is being made is one whose pods
+	// are coming.
+	RunsPods bool
+	// Choice is nil unless tenants choose an image.
+	Choice *sandbarv1alpha1.ImageChoice
+	// Pod is nil unless tenants write a pod template for instances of the kind.
+	Pod *PodWords
+	Revisions
+	// Infrastructure is nil until the operator has created the InfrastructureProvider.
+	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+}
+
+// Equal reports whether two settings are the same for all instances of the kind.
+func (s Settings) Equal(other Settings) bool {
+	return s.Provider == other.Provider && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
+		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
+		equality.Semantic.DeepEqual(s.Choice, other.Choice) &&
+		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
+}
+
+// Scope is what one reconcile knows of its instance before it looks at the runtime cluster. Nothing is
+// assigned to it once it is made (hack/house has the test): what a phase finds out it returns, and the
+// reconciler hands it to the phases that need it.
+type Scope struct {
+	Kind
+	Settings
+	ID placement.ID
+	// Object is the tenant's object; its spec and metadata are a tenant's words.
+	Object *unstructured.Unstructured
+	// WorkspacePath is for people and may be empty.
+	WorkspacePath string
+}
+
+// Protected is the scope of the same instance with the object as it is once the finalizer is on it, and
+// with the path of its workspace.
+func (s *Scope) Protected(obj *unstructured.Unstructured, workspacePath string) *Scope {
+	return &Scope{Kind: s.Kind, Settings: s.Settings, ID: s.ID, Object: obj, WorkspacePath: workspacePath}
+}
+
+// Annotations say whose the placement is; placement.Owner reads them back.
+func (s *Scope) Annotations() map[string]string {
+	annotations := map[string]string{
+		placement.AnnotationInstanceNamespace: s.Object.GetNamespace(),
+		placement.AnnotationInstanceName:      s.Object.GetName(),
+		placement.AnnotationProvider:          s.Provider,
+	}
+	if s.WorkspacePath != "" {
+		annotations[placement.AnnotationWorkspacePath] = s.WorkspacePath
+	}
+	return annotations
+}
+
+// PodSecurity is the pod security level of the placement.
+func (s *Scope) PodSecurity() string {
+	return cmp.Or(s.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
+}
+
+// ObjectMeta is the metadata of an object that the provider puts into the namespace.
+func (s *Scope) ObjectMeta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:        name,
+		Namespace:   s.ID.Namespace(),
+		Labels:      s.ID.Labels(s.Template),
+		Annotations: s.Annotations(),
+	}
+}
+
+// defaultPodSecurity is the pod security level of a placement when the operator names none.
+const defaultPodSecurity = "restricted"
+
+// DefaultActivityInterval is the ActivityInterval when the operator sets none.
+const DefaultActivityInterval = time.Minute
+
+// ActivityInterval is how often use is written down at most, and so how much it may lag.
+func (s *Scope) ActivityInterval() time.Duration {
+	if s.Infrastructure == nil || s.Infrastructure.Limits == nil || s.Infrastructure.Limits.ActivityIntervalSeconds == 0 {
+		return DefaultActivityInterval
+	}
+	return time.Duration(s.Infrastructure.Limits.ActivityIntervalSeconds) * time.Second
+}
+
+// PodWords are what the operator says of a kind whose tenants write a pod template.
+type PodWords struct {
+	// Fields say where tenants write it and where the graph takes it from.
+	Fields sandbarv1alpha1.PodTemplateFields
+	// Offers are the Templates that offer a pod template, by name.
+	Offers map[string]PodOffer
+}
+
+// PodOffer is a pod template that a Template offers.
+type PodOffer struct {
+	Base sandbarv1alpha1.PodTemplateBase
+	// Usable tells whether tenants may create instances of that Template now.
+	Usable bool
+}
+
+// Revisions are what a Template says of its revisions.
+type Revisions struct {
+	// Revision is the present one; empty until the Template has one. former is the one before, while
+	// the present one is rolled out.
+	Revision, Former string
+	// Paused is true if no further instance was to take the present revision when that was last written.
+	Paused  bool
+	Rollout rollout.Settings
+	// NotComposing is since when kro composes nothing; zero while it does.
+	NotComposing time.Time
+}

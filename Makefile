@@ -63,12 +63,12 @@ test-integration: up ## Tests of single parts against the real kcp, API server a
 .PHONY: test-e2e
 test-e2e: up browser ## The promises of the whole, tenant to pod, each named
 	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -parallel 4 -tags e2e ./e2e/... \
-		| grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)'
+		| $(GO) run ./hack/failures
 
 .PHONY: test-extended
 test-extended: up browser ## What docs/frameworks.md says of each framework, tried on the stack
 	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_EXTENDED=1 SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -tags e2e \
-		-run '^TestFrameworks$$' ./e2e/... | grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)'
+		-run '^TestFrameworks$$' ./e2e/... | $(GO) run ./hack/failures
 
 .PHONY: test-stack
 test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)

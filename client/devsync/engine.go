@@ -106,6 +106,8 @@ type Engine struct {
 	conflicts map[string]Conflict
 	differs   map[string]bool
 	excluded  []string
+	// preferred has those of the PreferPaths that decided something.
+	preferred map[string]bool
 
 	// moving are the paths that the last round was to carry over.
 	moving []string
@@ -164,7 +166,7 @@ func Open(opts Options) (*Engine, error) {
 	e := &Engine{
 		opts: opts, root: root, base: b, local: newTree(dir),
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
-		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{},
+		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{}, preferred: map[string]bool{},
 		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
 	}
 	e.local.cache, e.local.own, e.local.allowed = b.loadCache(), inside(dir, opts.StateDir), allow(opts.Secrets)
@@ -453,12 +455,13 @@ func (e *Engine) prefer(path string) Side {
 	if e.opts.Prefer == Neither || len(e.opts.PreferPaths) == 0 {
 		return e.opts.Prefer
 	}
+	side := Neither
 	for _, p := range e.opts.PreferPaths {
 		if within(path, p) {
-			return e.opts.Prefer
+			side, e.preferred[p] = e.opts.Prefer, true
 		}
 	}
-	return Neither
+	return side
 }
 
 // withoutStuck takes out what was refused or was in the way before, and is the same still.

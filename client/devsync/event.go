@@ -114,6 +114,8 @@ type Report struct {
 	Withheld []Refusal `json:"withheld"`
 	// Differs has what the sandbox changed and did not travel back.
 	Differs []string `json:"differs"`
+	// Undecided has those of Options.PreferPaths at which there was no conflict, nor below them.
+	Undecided []string `json:"undecided,omitempty"`
 }
 
 func (e *Engine) report() *Report {
@@ -131,6 +133,11 @@ func (e *Engine) report() *Report {
 	r.Refused = append(r.Refused, refusalsOf(refused)...)
 	r.Withheld = append(r.Withheld, refusalsOf(e.local.withheld)...)
 	r.Differs = append(r.Differs, slices.Sorted(maps.Keys(e.differs))...)
+	for _, path := range e.opts.PreferPaths {
+		if !e.preferred[path] {
+			r.Undecided = append(r.Undecided, path)
+		}
+	}
 	return r
 }
 

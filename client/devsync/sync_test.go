@@ -36,6 +36,7 @@ func TestWhatOneSideChangedIsCarriedOver(t *testing.T) {
 		// wantHere and wantThere are what is there besides or instead of first; "-" is nothing.
 		wantHere, wantThere files
 		conflicts, differs  []string
+		undecided           []string
 	}{
 		"an edit, a new file, a symlink and an executable": {
 			here:      files{"a.txt": "A", "new/d": "d", "l2": "-> dir/b.txt", "dir/b.txt": "b*"},
@@ -94,9 +95,10 @@ func TestWhatOneSideChangedIsCarriedOver(t *testing.T) {
 		"two edits, the sandbox preferred for one path": {
 			here: files{"a.txt": "H", "dir/b.txt": "H"}, there: files{"a.txt": "T", "dir/b.txt": "T"},
 			change: func(o *devsync.Options) {
-				o.Prefer, o.PreferPaths = devsync.Remotes, []string{"dir"}
+				o.Prefer, o.PreferPaths = devsync.Remotes, []string{"dir", "dri/b.txt"}
 			},
 			wantHere: files{"a.txt": "H", "dir/b.txt": "T"}, wantThere: files{"a.txt": "T", "dir/b.txt": "T"}, conflicts: []string{"a.txt"},
+			undecided: []string{"dri/b.txt"},
 		},
 		"a file here preferred to a directory there": {
 			here: files{"n": "file"}, there: files{"n/x": "x", "n/y/z": "z"},
@@ -147,6 +149,9 @@ func TestWhatOneSideChangedIsCarriedOver(t *testing.T) {
 			}
 			if strings.Join(c.differs, " ") != strings.Join(r.Differs, " ") {
 				t.Errorf("differing: got %v, want %v", r.Differs, c.differs)
+			}
+			if diff := cmp.Diff(c.undecided, r.Undecided); diff != "" {
+				t.Errorf("undecided (-want +got):\n%s", diff)
 			}
 			again := w.mustSync(c.change)
 			if again.Sent+again.Received > 0 || len(again.Conflicts) != len(r.Conflicts) {

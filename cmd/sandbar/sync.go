@@ -192,6 +192,9 @@ func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool
 		for _, path := range r.Differs {
 			fmt.Fprintf(out, "differs\t%s\tchanged in the sandbox; --two-way brings it back\n", termsafe.Line(path))
 		}
+		for _, path := range r.Undecided {
+			fmt.Fprintf(out, "undecided\t%s\tthere is no conflict at this path, nor below it\n", termsafe.Line(path))
+		}
 	}
 	switch {
 	case len(r.Conflicts) > 0:

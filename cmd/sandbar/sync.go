@@ -45,7 +45,7 @@ overwritten. --prefer decides conflicts, all of them or those at the PATHs (rela
 below. It exits with 1 when conflicts or refused files are left.
 
 What may be a secret is withheld and listed, once: keys, credentials of tools, .env files.
---send-secret names what is sent all the same.
+--send-secret names what is sent nevertheless.
 
 An instance with several components takes the part of DIR that its Template gives to each, or to
 the one that --component names.`,
@@ -193,7 +193,7 @@ func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool
 			fmt.Fprintf(out, "differs\t%s\tchanged in the sandbox; --two-way brings it back\n", termsafe.Line(path))
 		}
 		for _, path := range r.Undecided {
-			fmt.Fprintf(out, "undecided\t%s\tthere is no conflict at this path, nor below it\n", termsafe.Line(path))
+			fmt.Fprintf(out, "undecided\t%s\tneither this path nor one below it is in conflict\n", termsafe.Line(path))
 		}
 	}
 	switch {

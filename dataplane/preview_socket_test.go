@@ -12,6 +12,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
@@ -75,5 +76,48 @@ func TestTheSocketOfAnEndedSessionOpensAndIsClosed(t *testing.T) {
 				t.Error("the pod was asked")
 			}
 		})
+	}
+}
+
+func TestStaysRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused *refusal.Error
+		want    bool
+	}{
+		"no session":                    {refusal.Unauthorized(refusal.CauseNoIdentity), true},
+		"a right that was withdrawn":    {refusal.Forbidden(), true},
+		"an instance that is gone":      {refusal.NotFound(refusal.CauseNotPlaced), true},
+		"one that is suspended":         {suspended(sandbarv1alpha1.SuspendedByUser), true},
+		"one whose time is over":        {suspended(sandbarv1alpha1.SuspendedExpired), true},
+		"one that is not ready yet":     {refusal.NotReady("it starts", nil), false},
+		"an app that does not listen":   {refusal.NotListening(true, "3000", nil), false},
+		"a data plane that starts":      {refusal.Unavailable(refusal.CauseStarting, "try again", 0, nil), false},
+		"a pod that says nothing":       {refusal.GatewayTimeout(time.Second, nil), false},
+		"a replica that must not serve": {refusal.Fenced(), false},
+	} {
+		if got := staysRefused(c.refused); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The page of somebody whose right is withdrawn while it is open learns of it like one whose session ends.
+func TestTheSocketOfAWithdrawnRightOpensAndIsClosed(t *testing.T) {
+	w := newPreviewWorld(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the pod was asked") }))
+	w.kcp.grant("user:"+previewUser, "get sandboxrunners")
+	header := http.Header{"Host": {previewHost}, "Origin": {"https://" + previewHost}}
+	header.Set("Cookie", preview.CookieName+"="+sealed(t, preview.Session, previewHost, nil))
+	dialer := websocket.Dialer{HandshakeTimeout: time.Minute}
+	conn, res, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(w.url, "http")+"/", header)
+	if res != nil {
+		defer res.Body.Close()
+	}
+	if err != nil {
+		t.Fatalf("%v, %+v", err, res)
+	}
+	defer conn.Close()
+	_, _, err = conn.ReadMessage()
+	if !websocket.IsCloseError(err, websocket.ClosePolicyViolation) {
+		t.Errorf("it ends with %v", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // socketGoodbye bounds how long a refused WebSocket may take to say goodbye.
 const socketGoodbye = time.Second
 
-// refuseSocket refuses the WebSocket of a preview's page for which it is no use to wait, and returns false
+// refuseSocket refuses the WebSocket of a preview's page for which waiting would not help, and returns false
 // if the request is none. Browsers hide the status of a refused handshake from scripts, so that the page of
 // a development server would try again for ever: Vite's loads itself again as soon as a handshake succeeds,
 // and then it is led to where the session is renewed, or shows why there is no preview any more. So the
@@ -53,7 +53,7 @@ func (x *exchange) refuseSocket(e *refusal.Error) bool {
 	return true
 }
 
-// staysRefused tells whether a page gets no other answer before somebody does something: its session is
+// staysRefused reports whether a page gets no other answer before somebody does something: its session is
 // over, its user's right withdrawn, the instance gone or suspended by its tenant. An app that does not
 // listen, a limit or a server that starts is worth another try.
 func staysRefused(e *refusal.Error) bool {

@@ -16,6 +16,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
@@ -31,7 +32,7 @@ import (
 // handler serves the verbs.
 type handler struct {
 	router     locate.Router
-	filter     *requestFilter
+	filter     *headers.Filter
 	settings   *settings
 	kinds      *locate.Kinds
 	front      *access.FrontProxies

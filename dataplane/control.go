@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 )
@@ -58,7 +59,7 @@ func (c *credential) header(method, path, rawQuery string) (name, value string) 
 	case c.session != nil:
 		return controlproof.Header, string(c.session.AppendProof(nil, method, path, rawQuery))
 	}
-	return headerControlToken, c.token.reveal()
+	return headers.ControlToken, c.token.reveal()
 }
 
 // isGood reports whether the credential may be used for another request: the Secret still has its
@@ -138,7 +139,7 @@ func askOver(conn net.Conn) exchangeChallenge {
 			return nil, fmt.Errorf("asking the pod for its challenge: %w", err)
 		}
 		defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-		if _, err := io.WriteString(conn, "GET "+path+"?"+rawQuery+" HTTP/1.1\r\nHost: "+podHost+"\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET "+path+"?"+rawQuery+" HTTP/1.1\r\nHost: "+headers.PodHost+"\r\n\r\n"); err != nil {
 			return nil, fmt.Errorf("%w: asking the pod for its challenge: %w", errNotAccepted, err)
 		}
 		in := bufio.NewReaderSize(io.LimitReader(conn, maxChallengeBytes), 4<<10)

@@ -29,6 +29,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
@@ -96,7 +97,7 @@ func (s *controlServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	proofs := r.Header[controlproof.Header]
-	if len(proofs) != 1 || len(r.Header[headerControlToken]) > 0 {
+	if len(proofs) != 1 || len(r.Header[headers.ControlToken]) > 0 {
 		s.refuse(w, controlproof.ErrMissing)
 		return
 	}
@@ -146,7 +147,7 @@ func TestAPodGetsAProofAndNoToken(t *testing.T) {
 	}), controlToken)
 	w := newWorld(t, server, withProofs, knowingItsPod)
 	forged := func(r *http.Request) {
-		r.Header[controlproof.Header], r.Header[headerControlToken] = []string{"v1 forged"}, []string{"forged"}
+		r.Header[controlproof.Header], r.Header[headers.ControlToken] = []string{"v1 forged"}, []string{"forged"}
 		r.Header["Connection"] = []string{controlproof.Header}
 	}
 	for _, c := range []struct{ method, path, body string }{
@@ -168,7 +169,7 @@ func TestAPodGetsAProofAndNoToken(t *testing.T) {
 	if n, challenges := server.count(); n != 13 || challenges > 4 {
 		t.Errorf("%d requests cost %d challenges: one for each connection is enough", n, challenges)
 	}
-	if heard := server.heard.String(); strings.Contains(heard, controlToken) || strings.Contains(heard, headerControlToken) || strings.Contains(heard, "forged") {
+	if heard := server.heard.String(); strings.Contains(heard, controlToken) || strings.Contains(heard, headers.ControlToken) || strings.Contains(heard, "forged") {
 		t.Errorf("the pod heard a token, or what the caller made up: %s", heard)
 	}
 	rec := httptest.NewRecorder()
@@ -338,11 +339,11 @@ func TestWhoGetsTheTokenItself(t *testing.T) {
 				}
 			}), c.changes...)
 			w.received("POST", demo+"sync", "x")
-			if hasToken, hasProof := got.Get(headerControlToken) == controlToken, got.Get(controlproof.Header) != ""; hasToken != c.token || hasProof == c.token {
+			if hasToken, hasProof := got.Get(headers.ControlToken) == controlToken, got.Get(controlproof.Header) != ""; hasToken != c.token || hasProof == c.token {
 				t.Errorf("the pod got %v", got)
 			}
 			w.received("GET", demo+"proxy/preview", "")
-			if got.Get(headerControlToken)+got.Get(controlproof.Header) != "" && got.Get(headerPrefix) != "" {
+			if got.Get(headers.ControlToken)+got.Get(controlproof.Header) != "" && got.Get(headers.Prefix) != "" {
 				t.Errorf("the app got %v", got)
 			}
 		})
@@ -600,7 +601,7 @@ func TestAPodThatTakesNoProofsIsTriedWithTheTokensItMayHave(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		calls++
-		if r.Header.Get(headerControlToken) != has {
+		if r.Header.Get(headers.ControlToken) != has {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}

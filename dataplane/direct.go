@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/pkg/http1"
@@ -204,7 +205,7 @@ func (p *podPeer) AppendHeader(head []byte, req *http.Request) []byte {
 		seen.credential = p.credential
 	}
 	name, value := p.credential.header(req.Method, req.URL.Path, req.URL.RawQuery)
-	p.direct.metrics.Shown(name == headerControlToken)
+	p.direct.metrics.Shown(name == headers.ControlToken)
 	head = append(append(head, name...), ": "...)
 	return append(append(head, value...), "\r\n"...)
 }

@@ -22,6 +22,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
@@ -128,7 +129,7 @@ func (h *handler) upstream(x *exchange, to *locate.Target) (upstream, *refusal.E
 		return h.throughAPIServer(x, to)
 	}
 	d := h.transports.direct
-	return upstream{rt: d, url: to.URL(d.address(to.Destination()), x.route.Tail, x.request.URL.RawQuery), host: podHost}, nil
+	return upstream{rt: d, url: to.URL(d.address(to.Destination()), x.route.Tail, x.request.URL.RawQuery), host: headers.PodHost}, nil
 }
 
 // forward carries a plain request and its answer.
@@ -143,7 +144,7 @@ func (h *handler) forward(ctx context.Context, x *exchange, to *locate.Target, u
 	}
 	defer res.Body.Close()
 	x.began()
-	removeHopByHop(res.Header)
+	headers.RemoveHopByHop(res.Header)
 	if err := h.answer(x, to, up, res); err != nil {
 		return h.failed(ctx, x, to, err)
 	}
@@ -169,10 +170,10 @@ func (h *handler) outgoing(ctx context.Context, x *exchange, to *locate.Target, 
 	}
 	// Values are shared with the caller's request: nothing below changes one in place.
 	out.Header = maps.Clone(x.request.Header)
-	removeHopByHop(out.Header)
-	h.filter.filterRequest(out.Header, x.request, x.route, to, x.question.Caller)
+	headers.RemoveHopByHop(out.Header)
+	h.filter.Request(out.Header, x.request, x.route, to, x.question.Caller)
 	if name, value := up.credential.header(out.Method, up.path, up.url.RawQuery); name != "" {
-		h.metrics.Shown(name == headerControlToken)
+		h.metrics.Shown(name == headers.ControlToken)
 		out.Header[name] = []string{value}
 		if query := up.url.RawQuery; query != "" && name == controlproof.Header && access.IsUpgrade(x.request.Header) {
 			// The API server's proxy drops the query of an upgrade, and with it the command of exec.
@@ -186,7 +187,7 @@ func (h *handler) outgoing(ctx context.Context, x *exchange, to *locate.Target, 
 func (h *handler) pass(x *exchange, to *locate.Target, res *http.Response) error {
 	header := x.Header()
 	maps.Copy(header, res.Header)
-	filterResponse(res.Trailer, x.route, to, x.request.Host) // what will not pass is not announced
+	headers.Answer(res.Trailer, x.route, to, x.request.Host) // what will not pass is not announced
 	for name := range res.Trailer {
 		header.Add("Trailer", name)
 	}
@@ -200,7 +201,7 @@ func (h *handler) pass(x *exchange, to *locate.Target, res *http.Response) error
 	if err := h.copyBody(x, res.Body, asItComes); err != nil {
 		return err
 	}
-	filterResponse(res.Trailer, x.route, to, x.request.Host)
+	headers.Answer(res.Trailer, x.route, to, x.request.Host)
 	maps.Copy(header, res.Trailer)
 	return nil
 }
@@ -270,17 +271,17 @@ func (h *handler) answer(x *exchange, to *locate.Target, up upstream, res *http.
 	if refused := judgeControl(to, res); refused != nil {
 		return refused
 	}
-	filterResponse(res.Header, x.route, to, x.request.Host)
+	headers.Answer(res.Header, x.route, to, x.request.Host)
 	switch {
 	case x.route.PreviewHost != "":
-		markPreview(res.Header)
+		headers.MarkPreview(res.Header)
 	case to.Proxy:
-		keepPrivate(res.Header)
+		headers.KeepPrivate(res.Header)
 	default:
-		contain(res.Header)
+		headers.Contain(res.Header)
 	}
 	if to.Stream || isEventStream(res.Header) {
-		res.Header.Set(headerBuffering, "no") // or nginx keeps the beginning of a stream to itself
+		res.Header.Set(headers.Buffering, "no") // or nginx keeps the beginning of a stream to itself
 	}
 	return nil
 }

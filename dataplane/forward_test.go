@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 )
 
 // recorder is a pod that answers what it received.
@@ -94,7 +96,7 @@ func TestHeadersTowardsThePod(t *testing.T) {
 		if diff := cmp.Diff(want, got.Header); diff != "" {
 			t.Errorf("headers at the pod (-want +got):\n%s", diff)
 		}
-		if got.Body != "body" || got.Host != podHost {
+		if got.Body != "body" || got.Host != headers.PodHost {
 			t.Errorf("got body %q and host %q", got.Body, got.Host)
 		}
 	})
@@ -126,7 +128,7 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 		h.Set("Strict-Transport-Security", "max-age=1")
 		h.Set("Alt-Svc", "h3=evil")
 		h.Set("Service-Worker-Allowed", "/")
-		for _, name := range []string{"Public-Key-Pins", "Nel", "Report-To", "Audit-Id", headerControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+		for _, name := range []string{"Public-Key-Pins", "Nel", "Report-To", "Audit-Id", headers.ControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
 			h.Set(name, "1")
 		}
 		h.Set("Connection", "x-secret-hop")
@@ -141,7 +143,7 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 		res, _ := w.do("GET", demo+"proxy/x", adminToken, nil)
 		for _, name := range []string{
 			"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Service-Worker-Allowed", "X-Secret-Hop", "Public-Key-Pins", "Nel", "Report-To",
-			"Audit-Id", headerControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
+			"Audit-Id", headers.ControlToken, "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
 		} {
 			if res.Header.Get(name) != "" {
 				t.Errorf("%s came through", name)

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
 )
@@ -160,58 +159,4 @@ func TestACallersTokenIsWithheldUnderAnyName(t *testing.T) {
 	if got.Header.Get("X-App-Token") == "" || got.Header.Get("Cookie") != "a=1; c=2" {
 		t.Errorf("what is an app's was lost: %v", got.Header)
 	}
-}
-
-func TestNamesOfHeadersAndCookiesInFlags(t *testing.T) {
-	for name, c := range map[string]struct {
-		names            []string
-		cookies, headers bool
-	}{
-		"none":                      {nil, true, true},
-		"a name":                    {[]string{"session"}, true, true},
-		"a beginning":               {[]string{"_oauth2_proxy*"}, true, true},
-		"every name":                {[]string{"*"}, true, false},
-		"an empty name":             {[]string{"session", ""}, false, false},
-		"a pair":                    {[]string{"session=1"}, false, false},
-		"a name with a space":       {[]string{"my session"}, false, false},
-		"a name with a colon":       {[]string{"X-A: b"}, false, false},
-		"an asterisk in the middle": {[]string{"a*b"}, false, false},
-		"two asterisks":             {[]string{"a**"}, false, false},
-		"what frames a request":     {[]string{"content-length"}, true, false},
-		"what switches protocols":   {[]string{"Sec-Websocket-*"}, true, false},
-		"the type of a body":        {[]string{"Content-*"}, true, false},
-		"a letter":                  {[]string{"C*"}, true, false},
-		"all that is not standard":  {[]string{"X-*"}, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := validateNames("hub-cookies", c.names); (err == nil) != c.cookies || err != nil && !strings.Contains(err.Error(), "hub-cookies") {
-				t.Errorf("cookies: %v", err)
-			}
-			if err := validateHubHeaders(c.names); (err == nil) != c.headers || err != nil && !strings.Contains(err.Error(), "hub-headers") {
-				t.Errorf("headers: %v", err)
-			}
-		})
-	}
-}
-
-// The set is looked up with one comparison of a prefix; it must find what a comparison with each
-// name finds.
-func FuzzHeaderSet(f *testing.F) {
-	f.Add("X-Accel-*,X-A*,Forwarded", "X-Accel-Redirect")
-	f.Add("Cf-*,Cf-Access-*,C*", "Cf-Ray")
-	f.Add("*", "")
-	f.Fuzz(func(t *testing.T, list, name string) {
-		names := strings.Split(list, ",")
-		if validateNames("x", names) != nil {
-			return
-		}
-		name = http.CanonicalHeaderKey(name)
-		want := slices.ContainsFunc(names, func(n string) bool {
-			prefix, open := strings.CutSuffix(n, "*")
-			return strings.EqualFold(n, name) || open && httpguts.ValidHeaderFieldName(name+"x") && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
-		})
-		if got := newHeaderSet(names).has(name); got != want && httpguts.ValidHeaderFieldName(name) {
-			t.Errorf("%q in %q: %t, want %t", name, list, got, want)
-		}
-	})
 }

@@ -19,6 +19,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
@@ -202,7 +203,7 @@ func (o *Options) Validate() error {
 	check(o.AuthorizationCacheSize > 0, "authorization-cache-size must be positive")
 	check(o.AuthorizationConcurrency > 0, "authorization-concurrency must be positive")
 	check(o.DrainDelay >= 0 && o.DrainTimeout > 0, "drain-delay must not be negative and drain-timeout must be positive")
-	errs = append(errs, validateNames("hub-cookies", o.HubCookies), validateHubHeaders(o.HubHeaders), o.RequestHeader.Validate(o.Insecure), o.Limits.Validate())
+	errs = append(errs, headers.ValidateNames("hub-cookies", o.HubCookies), headers.ValidateHubHeaders(o.HubHeaders), o.RequestHeader.Validate(o.Insecure), o.Limits.Validate())
 	return errors.Join(errs...)
 }
 

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -181,15 +182,15 @@ func TestALinkOpensThePreviewInABrowser(t *testing.T) {
 	}
 	got := pod(t, body)
 	for what, pair := range map[string][2]string{
-		"the request": {got.Method + " " + got.URI, "GET /some/page?a=b"}, "Host": {got.Host, podHost},
-		headerHost: {got.Header.Get(headerHost), previewHost}, headerProto: {got.Header.Get(headerProto), "https"},
+		"the request": {got.Method + " " + got.URI, "GET /some/page?a=b"}, "Host": {got.Host, headers.PodHost},
+		headers.Host: {got.Header.Get(headers.Host), previewHost}, headers.Proto: {got.Header.Get(headers.Proto), "https"},
 		"Cookie": {strings.Join(got.Header["Cookie"], " | "), "own=1"},
 	} {
 		if pair[0] != pair[1] {
 			t.Errorf("the pod got %s %q, want %q", what, pair[0], pair[1])
 		}
 	}
-	for _, secret := range []string{session, preview.CookieName, adminToken, controlToken, "evil", headerPrefix, headerControlToken} {
+	for _, secret := range []string{session, preview.CookieName, adminToken, controlToken, "evil", headers.Prefix, headers.ControlToken} {
 		if strings.Contains(body, secret) {
 			t.Errorf("the pod got %q:\n%s", secret, body)
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -28,8 +29,8 @@ func TestTokensAreFoundNowhere(t *testing.T) {
 	var pods strings.Builder
 	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		token := r.Header.Get(headerControlToken)
-		r.Header.Del(headerControlToken)
+		token := r.Header.Get(headers.ControlToken)
+		r.Header.Del(headers.ControlToken)
 		mu.Lock()
 		fmt.Fprintf(&pods, "%s %s %v %s\n", r.Method, r.RequestURI, r.Header, body)
 		if strings.HasPrefix(r.RequestURI, "/preview") && token != "" {

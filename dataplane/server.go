@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
@@ -176,7 +177,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	s := &Server{
 		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
 		handler: &handler{
-			router: locate.Router{Prefix: opts.PathPrefix}, filter: newRequestFilter(opts.HubHeaders, opts.HubCookies), settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
+			router: locate.Router{Prefix: opts.PathPrefix}, filter: headers.NewFilter(opts.HubHeaders, opts.HubCookies), settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: &locate.Placer{Cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: waking, changes: seen, fence: registered.fence,
 			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),

@@ -19,6 +19,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/respond"
@@ -90,8 +91,8 @@ func (h *handler) upgrade(ctx context.Context, x *exchange, to *locate.Target, u
 	if err != nil {
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance ended the connection", err)
 	}
-	removeHopByHop(res.Header)
-	filterResponse(res.Header, x.route, to, x.request.Host)
+	headers.RemoveHopByHop(res.Header)
+	headers.Answer(res.Header, x.route, to, x.request.Host)
 	if to.IsSubresource() {
 		if refused := judgeSwitch(up.header, res.Header); refused != nil {
 			return refused
@@ -125,7 +126,7 @@ func (h *handler) relayRefusal(x *exchange, to *locate.Target, up upstream, res 
 		// A WebSocket client that follows it would take its token there (CVE-2020-8559).
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance answered the upgrade with a redirect", errBadSwitch)
 	}
-	removeHopByHop(res.Header)
+	headers.RemoveHopByHop(res.Header)
 	if err := h.answer(x, to, up, res); err != nil {
 		return h.failed(x.request.Context(), x, to, err)
 	}

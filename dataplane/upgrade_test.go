@@ -18,6 +18,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/headers"
 )
 
 // dial opens a raw connection to the data plane that ends with the test.
@@ -68,7 +69,7 @@ func switcher(early string, then func(net.Conn, *bufio.Reader)) http.Handler {
 func echoWebSocket() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		up := websocket.Upgrader{Subprotocols: []string{"chat"}}
-		conn, err := up.Upgrade(w, r, http.Header{"X-Sandbox-Got-Token": {r.Header.Get(headerControlToken)}, "X-Sandbox-Got-Protocols": {r.Header.Get(access.ProtocolHeader)}})
+		conn, err := up.Upgrade(w, r, http.Header{"X-Sandbox-Got-Token": {r.Header.Get(headers.ControlToken)}, "X-Sandbox-Got-Protocols": {r.Header.Get(access.ProtocolHeader)}})
 		if err != nil {
 			return
 		}

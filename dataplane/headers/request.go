@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package headers
 
 import (
 	"fmt"
@@ -161,23 +161,23 @@ var neededHeaders = []string{
 	"Sec-Websocket-Key", "Sec-Websocket-Version", access.ProtocolHeader, "Cookie",
 }
 
-// requestFilter decides what of a caller's request reaches a pod.
-type requestFilter struct {
+// Filter decides what of a caller's request reaches a pod.
+type Filter struct {
 	headers *headerSet
 	cookies []string
 }
 
-// newRequestFilter adds what the operator's own front adds to requests.
-func newRequestFilter(headers, cookies []string) *requestFilter {
-	return &requestFilter{
+// NewFilter adds what the operator's own front adds to requests.
+func NewFilter(headers, cookies []string) *Filter {
+	return &Filter{
 		headers: newHeaderSet(namesOf(withheldHeaders), headers),
 		cookies: slices.Concat(namesOf(withheldCookies), cookies),
 	}
 }
 
-// validateHubHeaders reports a flag that would withhold what pods need.
-func validateHubHeaders(names []string) error {
-	if err := validateNames("hub-headers", names); err != nil {
+// ValidateHubHeaders reports a flag that would withhold what pods need.
+func ValidateHubHeaders(names []string) error {
+	if err := ValidateNames("hub-headers", names); err != nil {
 		return err
 	}
 	set := newHeaderSet(names)
@@ -192,13 +192,13 @@ func validateHubHeaders(names []string) error {
 // withholds reports whether a header must not reach a pod. Names with underscores go too: CGI and
 // its heirs read X_Remote_User as X-Remote-User (oauth2-proxy, CVE-2025-64484), and so do names
 // that HTTP does not allow, of which nobody knows how they are read.
-func (f *requestFilter) withholds(name string) bool {
+func (f *Filter) withholds(name string) bool {
 	return f.headers.has(http.CanonicalHeaderKey(name)) || strings.ContainsRune(name, '_') || !httpguts.ValidHeaderFieldName(name)
 }
 
 // strip takes from a header what no pod gets, whichever name the caller's own token came under: a
 // front that adds it may call it what it likes.
-func (f *requestFilter) strip(h http.Header, caller tenant.Caller) {
+func (f *Filter) strip(h http.Header, caller tenant.Caller) {
 	for name, values := range h {
 		switch {
 		case f.withholds(name):
@@ -211,7 +211,7 @@ func (f *requestFilter) strip(h http.Header, caller tenant.Caller) {
 }
 
 // stripCookies takes from a Cookie header what no pod gets.
-func (f *requestFilter) stripCookies(h http.Header, caller tenant.Caller) {
+func (f *Filter) stripCookies(h http.Header, caller tenant.Caller) {
 	cookies, ok := h["Cookie"]
 	if !ok {
 		return
@@ -225,7 +225,7 @@ func (f *requestFilter) stripCookies(h http.Header, caller tenant.Caller) {
 }
 
 // isFrontsCookie compares without case, as some apps do.
-func (f *requestFilter) isFrontsCookie(name string) bool {
+func (f *Filter) isFrontsCookie(name string) bool {
 	for _, front := range f.cookies {
 		beginning, open := strings.CutSuffix(front, "*")
 		if strings.EqualFold(name, front) || open && len(name) >= len(beginning) && strings.EqualFold(name[:len(beginning)], beginning) {

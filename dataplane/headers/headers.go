@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package headers
 
 import (
 	"net/http"
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	headerControlToken = "X-Sandbox-Control-Token" //nolint:gosec // the header's name
-	headerPrefix       = "X-Forwarded-Prefix"
-	headerHost         = "X-Forwarded-Host"
-	headerProto        = "X-Forwarded-Proto"
+	ControlToken = "X-Sandbox-Control-Token" //nolint:gosec // the header's name
+	Prefix       = "X-Forwarded-Prefix"
+	Host         = "X-Forwarded-Host"
+	Proto        = "X-Forwarded-Proto"
 
-	// podHost is the Host that pods see. Development servers refuse names that they do not
+	// PodHost is the Host that pods see. Development servers refuse names that they do not
 	// know (against DNS rebinding) but know this one; the public name is in X-Forwarded-Host.
-	podHost = "localhost"
+	PodHost = "localhost"
 )
 
 // The lists hold canonical names, as the maps of net/http do.
@@ -34,8 +34,8 @@ var hopByHop = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// removeHopByHop removes the headers of this hop, and those that Connection names.
-func removeHopByHop(h http.Header) {
+// RemoveHopByHop removes the headers of this hop, and those that Connection names.
+func RemoveHopByHop(h http.Header) {
 	for _, value := range h["Connection"] {
 		for token := range strings.SplitSeq(value, ",") {
 			// Del canonicalises: a token in lower case names the header as well
@@ -48,11 +48,11 @@ func removeHopByHop(h http.Header) {
 	}
 }
 
-// filterRequest turns the header of a caller's request into that of a request to a pod. Hop-by-hop
+// Request turns the header of a caller's request into that of a request to a pod. Hop-by-hop
 // headers must be gone before, so that "Connection: X-Forwarded-Host" cannot remove what is set
 // here (Rancher, CVE-2021-31999). What shows the pod that the request is ours comes afterwards, and
 // depends on the pod: see credential.
-func (f *requestFilter) filterRequest(h http.Header, in *http.Request, r locate.Route, t *locate.Target, caller tenant.Caller) {
+func (f *Filter) Request(h http.Header, in *http.Request, r locate.Route, t *locate.Target, caller tenant.Caller) {
 	f.strip(h, caller)
 	if t.Proxy {
 		f.stripCookies(h, caller)
@@ -71,7 +71,7 @@ func (f *requestFilter) filterRequest(h http.Header, in *http.Request, r locate.
 		forPreviewPod(h, r.PreviewHost)
 	case t.Proxy:
 		values := [...]string{r.Prefix, in.Host, scheme(in)}
-		h[headerPrefix], h[headerHost], h[headerProto] = values[0:1:1], values[1:2:2], values[2:3:3]
+		h[Prefix], h[Host], h[Proto] = values[0:1:1], values[1:2:2], values[2:3:3]
 	}
 	if _, ok := h["User-Agent"]; !ok {
 		h["User-Agent"] = nil // keeps net/http from adding its own
@@ -85,9 +85,9 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// filterResponse removes from the header, or the trailer, of a pod's answer what would act beyond
+// Answer removes from the header, or the trailer, of a pod's answer what would act beyond
 // its preview or on a front. Redirects are passed to the caller and never followed.
-func filterResponse(h http.Header, r locate.Route, t *locate.Target, host string) {
+func Answer(h http.Header, r locate.Route, t *locate.Target, host string) {
 	stripAnswer(h, t.Proxy)
 	if !t.Proxy {
 		return
@@ -155,7 +155,7 @@ func confineLocation(location, prefix, host string) string {
 	if err != nil {
 		return location
 	}
-	own := u.Host == "" || u.Host == host || u.Hostname() == podHost
+	own := u.Host == "" || u.Host == host || u.Hostname() == PodHost
 	if !own || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") && u.Host == "" {
 		return location
 	}

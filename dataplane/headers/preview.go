@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package headers
 
 import (
 	"net/http"
@@ -13,8 +13,8 @@ import (
 // forPreviewPod completes the header of a request from a preview's host to the pod: the app is at
 // the root of an origin of its own.
 func forPreviewPod(h http.Header, host string) {
-	h.Set(headerHost, host)
-	h.Set(headerProto, "https")
+	h.Set(Host, host)
+	h.Set(Proto, "https")
 }
 
 // forPreviewBrowser takes from the header, or the trailer, of a pod's answer what would reach
@@ -30,9 +30,9 @@ func forPreviewBrowser(h http.Header, host string) {
 	}
 }
 
-// markPreview says to browsers and to caches in between what a preview's answer is.
-func markPreview(h http.Header) {
-	keepPrivate(h)
+// MarkPreview says to browsers and to caches in between what a preview's answer is.
+func MarkPreview(h http.Header) {
+	KeepPrivate(h)
 	// Keeps a page from joining the origins of other previews below the domain with
 	// document.domain.
 	h.Set("Origin-Agent-Cluster", "?1")
@@ -42,7 +42,7 @@ func markPreview(h http.Header) {
 // others stay as they are.
 func ownLocation(location, host string) string {
 	u, err := url.Parse(location)
-	if err != nil || u.Hostname() != podHost || (u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https") {
+	if err != nil || u.Hostname() != PodHost || (u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https") {
 		return location
 	}
 	// The whole of it, since "//" at the beginning of a path alone would name another host.

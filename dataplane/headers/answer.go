@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package headers
 
 import (
 	"mime"
@@ -91,20 +91,20 @@ var (
 	controlAnswerSet  = newHeaderSet(controlAnswers)
 )
 
-// headerBuffering is nginx's: with the value "no" it passes an answer on as it comes, which asks
+// Buffering is nginx's: with the value "no" it passes an answer on as it comes, which asks
 // for less of the front and not for more.
-const headerBuffering = "X-Accel-Buffering"
+const Buffering = "X-Accel-Buffering"
 
 // stripAnswer takes from the header, or the trailer, of a pod's answer what is not a pod's to say.
 func stripAnswer(h http.Header, isApp bool) {
-	unbuffered := isApp && len(h[headerBuffering]) == 1 && strings.EqualFold(h.Get(headerBuffering), "no")
+	unbuffered := isApp && len(h[Buffering]) == 1 && strings.EqualFold(h.Get(Buffering), "no")
 	for name := range h {
 		if withheldAnswerSet.has(name) || !isApp && !controlAnswerSet.has(name) {
 			delete(h, name)
 		}
 	}
 	if unbuffered {
-		h.Set(headerBuffering, "no")
+		h.Set(Buffering, "no")
 	}
 	// Pushpin takes a body of this type for orders.
 	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err == nil && kind == "application/grip-instruct" {
@@ -112,19 +112,19 @@ func stripAnswer(h http.Header, isApp bool) {
 	}
 }
 
-// contain keeps an answer to a control verb from acting in a browser as more than text, and from
+// Contain keeps an answer to a control verb from acting in a browser as more than text, and from
 // being stored by anybody. A runner is its tenant's to change, so a log can be a page; where a hub
 // adds its users' tokens by a cookie, that page would else run on the hub's own origin with the
 // rights of a user who follows a link to it.
-func contain(h http.Header) {
+func Contain(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox")
 	h.Set("Cache-Control", "no-store")
 }
 
-// keepPrivate takes from a Cache-Control what lets caches between the data plane and the caller
+// KeepPrivate takes from a Cache-Control what lets caches between the data plane and the caller
 // keep an answer: it is for the caller who was authorized, and a cache would give it to others.
-func keepPrivate(h http.Header) {
+func KeepPrivate(h http.Header) {
 	kept := []string{"private"}
 	for _, value := range h["Cache-Control"] {
 		for directive := range strings.SplitSeq(value, ",") {

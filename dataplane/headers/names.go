@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package headers
 
 import (
 	"fmt"
@@ -70,9 +70,9 @@ func namesOf(table []known) []string {
 	return names
 }
 
-// validateNames reports an entry of a flag that is neither a name nor the beginning of names with
+// ValidateNames reports an entry of a flag that is neither a name nor the beginning of names with
 // an asterisk behind.
-func validateNames(flag string, names []string) error {
+func ValidateNames(flag string, names []string) error {
 	for _, name := range names {
 		bare := strings.TrimSuffix(name, "*")
 		if name == "" || bare != "" && !httpguts.ValidHeaderFieldName(bare) || strings.Contains(bare, "*") {

@@ -47,7 +47,7 @@ type handler struct {
 	previews *previews
 	activity *lifecycle.Activity
 	wakes    *wakes
-	changes  *changes
+	changes  *locate.Changes
 	metrics  *record.Metrics
 	auditor  *record.Auditor
 	tracer   *record.Tracer

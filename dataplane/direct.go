@@ -42,7 +42,7 @@ const (
 type direct struct {
 	cache   *locate.RuntimeCache
 	tokens  *tokens
-	changes *changes
+	changes *locate.Changes
 	metrics *record.Metrics
 	// permit says which addresses may be dialled; tests, whose pods are on loopback, have
 	// their own.
@@ -53,7 +53,7 @@ type direct struct {
 	refused map[endpointKey]time.Time
 }
 
-func newDirect(cache *locate.RuntimeCache, tokens *tokens, changes *changes, m *record.Metrics) *direct {
+func newDirect(cache *locate.RuntimeCache, tokens *tokens, changes *locate.Changes, m *record.Metrics) *direct {
 	d := &direct{cache: cache, tokens: tokens, changes: changes, metrics: m, permit: isPodAddress, refused: map[endpointKey]time.Time{}}
 	d.Transport = &http1.Transport{
 		Upstream: d, MaxHeaderBytes: maxPodHeaderBytes, MaxIdlePerHost: maxIdlePerTarget, MaxIdle: maxIdle,
@@ -73,7 +73,7 @@ func (d *direct) Dial(ctx context.Context, host string) (net.Conn, http1.Peer, e
 	if !ok {
 		return nil, nil, fmt.Errorf("reading the destination: %w", errNoEndpoint)
 	}
-	p, err := again(ctx, d.changes, to.Namespace, lagPatience, mayLag, func() (*podPeer, error) { return d.dial(ctx, to) })
+	p, err := locate.Again(ctx, d.changes, to.Namespace, lagPatience, mayLag, func() (*podPeer, error) { return d.dial(ctx, to) })
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func bareDirect(t testing.TB) *direct {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := newChanges()
+	seen := locate.NewChanges()
 	control, err := newTokens(cache.Secrets, seen)
 	if err != nil {
 		t.Fatal(err)

@@ -298,7 +298,7 @@ func FuzzResolve(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	tokens, err := newTokens(cache.Secrets, newChanges())
+	tokens, err := newTokens(cache.Secrets, locate.NewChanges())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (h *handler) throughAPIServer(x *exchange, to *locate.Target) (upstream, *r
 	)
 	// A body cannot be sent twice, so that the pod is asked anew who it is.
 	anew := x.request.ContentLength != 0
-	shown, err := again(x.request.Context(), d.changes, dest.Namespace, lagPatience, mayLag, func() (*credential, error) {
+	shown, err := locate.Again(x.request.Context(), d.changes, dest.Namespace, lagPatience, mayLag, func() (*credential, error) {
 		pods := d.order(slices.Collect(d.ready(dest)))
 		if len(pods) == 0 {
 			return nil, d.none(dest)

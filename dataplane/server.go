@@ -137,14 +137,14 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		authorizer.OnIdentified(auditor.Names.Put)
 	}
 	underWay := newLive()
-	seen := newChanges()
+	seen := locate.NewChanges()
 	waking := newWakes(settings.limits, seen, m)
 	kinds.Watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
 	control, err := newTokens(objects.Secrets, seen)
 	if err != nil {
 		return nil, err
 	}
-	if err := objects.Watch(seen.handler()); err != nil {
+	if err := objects.Watch(seen.Handler()); err != nil {
 		return nil, err
 	}
 	if _, err := objects.Namespaces.AddEventHandler(underWay.ends()); err != nil {

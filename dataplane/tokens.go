@@ -58,7 +58,7 @@ func (secretToken) LogValue() slog.Value { return slog.StringValue("[redacted]")
 // pod has heard of it, what it had is what opens the pod.
 type tokens struct {
 	secrets cache.SharedIndexInformer
-	changes *changes
+	changes *locate.Changes
 
 	mu sync.Mutex
 	// former is by namespace and name of the Secret, the latest last.
@@ -75,7 +75,7 @@ type formerToken struct {
 	until time.Time
 }
 
-func newTokens(secrets cache.SharedIndexInformer, c *changes) (*tokens, error) {
+func newTokens(secrets cache.SharedIndexInformer, c *locate.Changes) (*tokens, error) {
 	t := &tokens{secrets: secrets, changes: c, former: map[string][]formerToken{}, refusals: map[types.UID][]formerToken{}}
 	if _, err := secrets.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: t.changed, DeleteFunc: t.deleted}); err != nil {
 		return nil, fmt.Errorf("watching control tokens: %w", err)
@@ -123,7 +123,7 @@ func (t *tokens) changed(before, after any) {
 	is, _ := after.(*corev1.Secret)
 	if was != nil && is != nil {
 		t.remember(was, tokensOf(is))
-		t.changes.stir(is) // who looks again finds what is remembered
+		t.changes.Stir(is) // who looks again finds what is remembered
 	}
 }
 
@@ -133,7 +133,7 @@ func (t *tokens) deleted(obj any) {
 	}
 	if was, ok := obj.(*corev1.Secret); ok {
 		t.remember(was, nil)
-		t.changes.stir(was)
+		t.changes.Stir(was)
 	}
 }
 

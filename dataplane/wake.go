@@ -118,7 +118,7 @@ func (h *handler) wait(ctx context.Context, x *exchange, at *locate.Place, e san
 	defer deadline.Stop()
 	again := time.NewTimer(timeout)
 	defer again.Stop()
-	next, done := h.changes.await(at.ID.Namespace())
+	next, done := h.changes.Await(at.ID.Namespace())
 	defer done()
 	pause := probeFirst
 	for {

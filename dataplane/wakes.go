@@ -26,7 +26,7 @@ import (
 // all others pay one look at an atomic number.
 type wakes struct {
 	limits  func() *limit.Limits
-	changes *changes
+	changes *locate.Changes
 	metrics *record.Metrics
 	probes  singleflight.Group
 	// patience is for how long an app may be deaf; tests have a shorter one.
@@ -55,7 +55,7 @@ type wake struct {
 	forget   *time.Timer
 }
 
-func newWakes(limits func() *limit.Limits, c *changes, m *record.Metrics) *wakes {
+func newWakes(limits func() *limit.Limits, c *locate.Changes, m *record.Metrics) *wakes {
 	return &wakes{limits: limits, changes: c, metrics: m, patience: listenPatience, all: map[string]*wake{}}
 }
 
@@ -205,14 +205,14 @@ func (w *wakes) probe(ctx context.Context, d *direct, to *locate.Target) error {
 // instances is told what the informers see of the instances of all kinds.
 func (w *wakes) instances() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: w.changes.stir, DeleteFunc: w.changes.stir,
+		AddFunc: w.changes.Stir, DeleteFunc: w.changes.Stir,
 		UpdateFunc: func(old, obj any) {
 			before, _ := old.(*unstructured.Unstructured)
 			after, _ := obj.(*unstructured.Unstructured)
 			if before != nil && after != nil {
 				w.turned(after.GetNamespace(), suspension(before) != "", suspension(after) != "")
 			}
-			w.changes.stir(obj) // who looks again finds what has turned
+			w.changes.Stir(obj) // who looks again finds what has turned
 		},
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package locate
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// changes has requests look again when the informers see a change of their placement. While no
+// Changes has requests look again when the informers see a change of their placement. While no
 // request waits, an event costs one look at an atomic number.
-type changes struct {
+type Changes struct {
 	some atomic.Int64
 	mu   sync.Mutex
 	// waiting is by the placement's namespace.
@@ -29,12 +29,12 @@ type waiting struct {
 	n       int
 }
 
-func newChanges() *changes { return &changes{waiting: map[string]*waiting{}} }
+func NewChanges() *Changes { return &Changes{waiting: map[string]*waiting{}} }
 
-// await returns a function that gives the channel which is closed at the next change of a
+// Await returns a function that gives the channel which is closed at the next change of a
 // placement: call it before looking, so that no change is missed in between. done must be called
 // when nobody waits any more.
-func (c *changes) await(namespace string) (next func() <-chan struct{}, done func()) {
+func (c *Changes) Await(namespace string) (next func() <-chan struct{}, done func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting[namespace]
@@ -59,14 +59,15 @@ func (c *changes) await(namespace string) (next func() <-chan struct{}, done fun
 	}
 }
 
-// handler is told what informers see.
-func (c *changes) handler() cache.ResourceEventHandler {
+// Handler is told what informers see.
+func (c *Changes) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: c.stir, UpdateFunc: func(_, obj any) { c.stir(obj) }, DeleteFunc: c.stir,
+		AddFunc: c.Stir, UpdateFunc: func(_, obj any) { c.Stir(obj) }, DeleteFunc: c.Stir,
 	}
 }
 
-func (c *changes) stir(obj any) {
+// Stir has those look again who wait for the placement that an object is part of.
+func (c *Changes) Stir(obj any) {
 	if c.some.Load() == 0 {
 		return
 	}
@@ -85,14 +86,14 @@ func (c *changes) stir(obj any) {
 	}
 }
 
-// again calls try until it returns no error, or one for which lags is false, or patience is over:
+// Again calls try until it returns no error, or one for which lags is false, or patience is over:
 // what one informer knows another may not know yet, and what is being mended is mended in a moment.
-func again[T any](ctx context.Context, c *changes, namespace string, patience time.Duration, lags func(error) bool, try func() (T, error)) (T, error) {
+func Again[T any](ctx context.Context, c *Changes, namespace string, patience time.Duration, lags func(error) bool, try func() (T, error)) (T, error) {
 	got, err := try()
 	if err == nil || !lags(err) {
 		return got, err
 	}
-	next, done := c.await(namespace)
+	next, done := c.Await(namespace)
 	defer done()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

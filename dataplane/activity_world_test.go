@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
@@ -41,7 +42,7 @@ func TestWhatCountsAsUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lease := &coordinationv1.Lease{ObjectMeta: placementMeta(demoID, placement.ActivityLease)}
+			lease := &coordinationv1.Lease{ObjectMeta: fixture.Meta(demoID, placement.ActivityLease)}
 			w := newWorld(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), func(s *setup) { s.objects = append(s.objects, lease) })
 			w.do(c.method, c.path, c.token, nil)
 			if err := w.stop(); err != nil { // which writes what is to be written
@@ -80,7 +81,7 @@ func TestAStreamEndsWithItsRecordAndWithTheFence(t *testing.T) {
 				s.begin(start)
 				defer s.stop()
 				<-ctx.Done()
-				if cut := causeOf(ctx); cut == nil || cut.Cause != c.cause || time.Since(start) != c.after {
+				if cut := refusal.CauseOf(ctx); cut == nil || cut.Cause != c.cause || time.Since(start) != c.after {
 					t.Errorf("cut by %v after %v, want %s after %v", cut, time.Since(start), c.cause, c.after)
 				}
 			})

@@ -16,13 +16,13 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
-	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/lifecycle"
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/spans"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -32,7 +32,6 @@ import (
 // handler serves the verbs.
 type handler struct {
 	router     locate.Router
-	filter     *headers.Filter
 	settings   *settings
 	kinds      *locate.Kinds
 	front      *access.FrontProxies
@@ -41,7 +40,7 @@ type handler struct {
 	authorizer *access.Authorizer
 	placer     *locate.Placer
 	limits     *limit.Limiter
-	transports *chooser
+	ways       *upstream.Ways
 	// secrets reads the runtime cluster live; for passwords alone, which no cache holds.
 	secrets  corev1client.SecretsGetter
 	previews *previews
@@ -52,7 +51,6 @@ type handler struct {
 	auditor  *record.Auditor
 	tracer   *record.Tracer
 	log      *slog.Logger
-	buffers  bufferPool
 	// filled latches: it is set once the caches have been filled. That they are kept up to date is
 	// what the fence watches.
 	filled atomic.Bool
@@ -73,7 +71,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Whoever has the exchange ends it: this function, also when it panics to abort, or the
 	// relay of an upgraded connection.
 	defer func() {
-		if x.relay != nil {
+		if x.call.Relay != nil {
+			x.handOver()
 			go h.relay(x)
 		} else {
 			h.finish(x)
@@ -167,7 +166,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	}
 	now := x.outcome(0)
 	x.auditStarted = h.auditor.Started(&now)
-	return h.transport(x, to, endpoint)
+	return h.carry(x, to, endpoint)
 }
 
 // ready reports whether the caches have been filled and the replica has registered. Until then
@@ -213,7 +212,7 @@ func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal.Error) {
 		return endpoint, refusal.NotFound(refusal.CauseNoVerb)
 	}
 	if contract.PodStream(&endpoint) {
-		return endpoint, checkPodUpgrade(x.request, endpoint.PodSubresource)
+		return endpoint, upstream.CheckPodUpgrade(x.request, endpoint.PodSubresource)
 	}
 	if !slices.Contains(endpoint.Methods, x.request.Method) { // else nothing need be listed
 		if allowed := allowedMethods(endpoint); !slices.Contains(allowed, x.request.Method) {
@@ -222,9 +221,9 @@ func (x *exchange) endpoint() (sandbarv1alpha1.Endpoint, *refusal.Error) {
 	}
 	if access.IsUpgrade(x.request.Header) {
 		if !endpoint.Upgrade {
-			return endpoint, refusedUpgrade("this verb takes no upgrades: send a plain request")
+			return endpoint, upstream.RefusedUpgrade("this verb takes no upgrades: send a plain request")
 		}
-		return endpoint, checkUpgrade(x.request)
+		return endpoint, upstream.CheckUpgrade(x.request)
 	}
 	return endpoint, nil
 }
@@ -291,9 +290,9 @@ func (h *handler) admit(x *exchange, at *locate.Place) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
-	x.atEnd(release)
+	x.AtEnd(release)
 	now := x.outcome(0)
-	x.atEnd(h.metrics.Enter(&now))
+	x.AtEnd(h.metrics.Enter(&now))
 	return nil
 }
 

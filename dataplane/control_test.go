@@ -15,7 +15,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,9 +28,11 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -127,14 +128,14 @@ func (s *controlServer) count() (requests, challenges int) {
 }
 
 // podUIDOf is that of the demo's pod.
-var podUIDOf = string(placedPod(demoID, "pod-0", "127.0.0.1", 80).UID)
+var podUIDOf = string(fixture.Pod(demoID, "pod-0", "127.0.0.1", 80).UID)
 
 // withProofs has the demo's Template ask for proofs.
 func withProofs(s *setup) { s.template.Spec.DataPlane.ControlAuth = sandbarv1alpha1.ControlAuthProof }
 
 // knowingItsPod has the demo's pod be told its UID.
 func knowingItsPod(s *setup) {
-	s.changePod = func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = namesItsUID() }
+	s.changePod = func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = fixture.NamesItsUID() }
 }
 
 func TestAPodGetsAProofAndNoToken(t *testing.T) {
@@ -236,8 +237,8 @@ func TestChallengesThatAreNone(t *testing.T) {
 		"one for another nonce":       {func(string) string { return answer(200, "", good(controlproof.NewNonce())) }, refusal.CauseControl},
 		"with an answer behind it":    {func(n string) string { return answer(200, "", good(n)) + answer(200, "", "evil") }, refusal.CauseControl},
 		"with a wish to close":        {func(n string) string { return answer(200, "Connection: close\r\n", good(n)) }, refusal.CauseControl},
-		"an endless header":           {func(string) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", maxChallengeBytes) }, refusal.CauseControl},
-		"a body larger than any":      {func(string) string { return answer(200, "", strings.Repeat(" ", 2*maxChallengeBytes)) }, refusal.CauseControl},
+		"an endless header":           {func(string) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 16<<10) }, refusal.CauseControl},
+		"a body larger than any":      {func(string) string { return answer(200, "", strings.Repeat(" ", 32<<10)) }, refusal.CauseControl},
 		"a connection that ends":      {func(string) string { return "" }, refusal.CauseUnreachable},
 		"an answer that breaks off":   {func(n string) string { return strings.TrimSuffix(answer(200, "", good(n)), "}") }, refusal.CauseControl},
 		"informational ones, no more": {func(string) string { return strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 2) }, refusal.CauseControl},
@@ -293,25 +294,6 @@ func listen(t *testing.T, serve func(net.Conn)) (address string) {
 	})
 	t.Cleanup(func() { l.Close(); wg.Wait() })
 	return l.Addr().String()
-}
-
-// What decides whether a pod gets a proof is the Template's word, and the pod's own spec.
-// A pod that accepts the connection and says nothing is not one that ends connections.
-func TestAPodThatHangsAtTheChallengeIsSaidToHang(t *testing.T) {
-	x := &exchange{request: httptest.NewRequest(http.MethodGet, "/", nil)}
-	for name, c := range map[string]struct {
-		err  error
-		code int
-	}{
-		"it says nothing":                        {os.ErrDeadlineExceeded, http.StatusGatewayTimeout},
-		"it says nothing through the API server": {context.DeadlineExceeded, http.StatusGatewayTimeout},
-		"it ends the connection":                 {io.EOF, http.StatusBadGateway},
-	} {
-		refused := (&handler{}).failed(t.Context(), x, nil, fmt.Errorf("%w: waiting for the pod's challenge: %w", errNotAccepted, c.err))
-		if refused.Code != c.code || refused.Code == http.StatusGatewayTimeout && !strings.Contains(refused.Message, challengeTimeout.String()) {
-			t.Errorf("%s: %d, %q", name, refused.Code, refused.Message)
-		}
-	}
 }
 
 func TestWhoGetsTheTokenItself(t *testing.T) {
@@ -370,7 +352,7 @@ func (w *world) writeSecret(tokens ...string) {
 			w.t.Fatal(err)
 		}
 	} else {
-		secret := &corev1.Secret{ObjectMeta: placementMeta(demoID, placement.ControlSecret), Data: map[string][]byte{placement.ControlTokenKey: []byte(tokens[0])}}
+		secret := &corev1.Secret{ObjectMeta: fixture.Meta(demoID, placement.ControlSecret), Data: map[string][]byte{placement.ControlTokenKey: []byte(tokens[0])}}
 		if len(tokens) > 1 {
 			secret.Data[placement.ControlPreviousKey] = []byte(tokens[1])
 		}
@@ -435,7 +417,7 @@ func TestAControlTokenThatChangesFailsNoRequest(t *testing.T) {
 			func(w *world, _ *controlServer) { w.writeSecret(controlToken) },
 		}},
 	} {
-		for _, mode := range []TransportMode{TransportDirect, TransportAPIServer} {
+		for _, mode := range []upstream.Mode{upstream.Direct, upstream.APIServer} {
 			t.Run(name+" by "+string(mode), func(t *testing.T) {
 				t.Parallel()
 				server := newControlServer(podUIDOf, recorder(), controlToken)
@@ -464,7 +446,7 @@ func TestAControlTokenThatChangesFailsNoRequest(t *testing.T) {
 }
 
 // by has the demo reached in a mode; the API server is one that proxies to pods as the real one does.
-func by(mode TransportMode, pod *httptest.Server) func(*setup) {
+func by(mode upstream.Mode, pod *httptest.Server) func(*setup) {
 	return func(s *setup) {
 		s.opts.Transport, s.backendAddress = mode, pod.Listener.Addr().String()
 		s.apiServer = proxyToPods(pod)
@@ -501,7 +483,7 @@ func TestAFreshDataPlaneWaitsForASecretThatIsBeingMended(t *testing.T) {
 			server := newControlServer(podUIDOf, recorder(), controlToken)
 			w := newWorld(t, server, withProofs, knowingItsPod, func(s *setup) { s.tokens = append([]string{}, c.before...) })
 			got := w.later("POST", demo+"sync", "x")
-			eventually(t, "the request waits", func() bool { return w.server.handler.changes.some.Load() == 1 })
+			eventually(t, "the request waits", func() bool { return w.server.handler.changes.Waiting() == 1 })
 			w.writeSecret(controlToken)
 			if got := <-got; got.code != http.StatusOK {
 				t.Errorf("got %d %s", got.code, got.body)
@@ -568,7 +550,7 @@ func TestAnUpgradeThroughTheAPIServerHasItsQuery(t *testing.T) {
 	}), controlToken)
 	pod := httptest.NewServer(server)
 	defer pod.Close()
-	for mode, want := range map[TransportMode]string{TransportAPIServer: ",command=a&command=b+c", TransportDirect: "command=a&command=b+c,"} {
+	for mode, want := range map[upstream.Mode]string{upstream.APIServer: ",command=a&command=b+c", upstream.Direct: "command=a&command=b+c,"} {
 		w := newWorld(t, nil, withProofs, knowingItsPod, by(mode, pod))
 		conn := w.dial()
 		switched(t, conn, demo+"echo?command=a&command=b+c", "")
@@ -583,7 +565,7 @@ func TestAnUpgradeThroughTheAPIServerHasItsQuery(t *testing.T) {
 func TestAProofIsForThePathThatReachesThePod(t *testing.T) {
 	pod := httptest.NewServer(newControlServer(podUIDOf, recorder(), controlToken))
 	defer pod.Close()
-	for _, mode := range []TransportMode{TransportDirect, TransportAPIServer} {
+	for _, mode := range []upstream.Mode{upstream.Direct, upstream.APIServer} {
 		w := newWorld(t, nil, withProofs, knowingItsPod, by(mode, pod))
 		for _, tail := range []string{"", "/", "/a//b", "//", "/a/b//"} {
 			if res, body := w.do("GET", demo+"log"+tail, adminToken, nil); res.StatusCode != http.StatusOK {
@@ -608,7 +590,7 @@ func TestAPodThatTakesNoProofsIsTriedWithTheTokensItMayHave(t *testing.T) {
 		recorder().ServeHTTP(w, r)
 	}))
 	defer pod.Close()
-	for _, mode := range []TransportMode{TransportDirect, TransportAPIServer} {
+	for _, mode := range []upstream.Mode{upstream.Direct, upstream.APIServer} {
 		t.Run(string(mode), func(t *testing.T) {
 			mu.Lock()
 			has, calls = controlToken, 0
@@ -638,7 +620,7 @@ func TestAPodThatTakesNoProofsIsTriedWithTheTokensItMayHave(t *testing.T) {
 // A runner that is started again in its pod is another process: through the API server, whose connections are
 // not ours, that shows by its refusal alone.
 func TestARunnerThatIsStartedAgainIsAskedAnew(t *testing.T) {
-	for _, mode := range []TransportMode{TransportDirect, TransportAPIServer} {
+	for _, mode := range []upstream.Mode{upstream.Direct, upstream.APIServer} {
 		t.Run(string(mode), func(t *testing.T) {
 			var mu sync.Mutex
 			server := newControlServer(podUIDOf, recorder(), controlToken)
@@ -653,7 +635,7 @@ func TestARunnerThatIsStartedAgainIsAskedAnew(t *testing.T) {
 			for range 3 {
 				w.received("GET", demo+"log", "")
 				w.received("POST", demo+"sync", "")
-				if mode == TransportAPIServer {
+				if mode == upstream.APIServer {
 					w.received("POST", demo+"sync", "a body")
 				}
 				mu.Lock()
@@ -698,9 +680,9 @@ func TestAProbeSendsNothing(t *testing.T) {
 		said += string(got)
 	})
 	w := newWorld(t, nil, withProofs, knowingItsPod, func(s *setup) { s.backendAddress = l })
-	to := toControl
+	to := fixture.ToControl
 	to.Proves = true
-	if err := w.server.direct.reach(t.Context(), to); err != nil {
+	if err := w.server.handler.ways.Reach(t.Context(), to); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -708,74 +690,4 @@ func TestAProbeSendsNothing(t *testing.T) {
 	if said != "" {
 		t.Errorf("it said %q", said)
 	}
-}
-
-func TestTokensAreRememberedForAWhile(t *testing.T) {
-	d := bareDirect(t)
-	secret := func(token string) *corev1.Secret {
-		return &corev1.Secret{ObjectMeta: placementMeta(demoID, placement.ControlSecret), Data: map[string][]byte{placement.ControlTokenKey: []byte(token)}}
-	}
-	for i := range 10 {
-		d.tokens.changed(secret(fmt.Sprintf("token-%d", i)), secret(fmt.Sprintf("token-%d", i+1)))
-	}
-	_, former, err := d.tokens.of(toControl)
-	if err != nil || strings.Join(former, " ") != "token-9 token-8 token-7 token-6" {
-		t.Errorf("%v, %v", former, err)
-	}
-	d.tokens.former[demoID.Namespace()+"/"+placement.ControlSecret][2].until = time.Now()
-	if _, former, _ := d.tokens.of(toControl); strings.Join(former, " ") != "token-9 token-7 token-6" {
-		t.Errorf("one that is too old counts: %v", former)
-	}
-	if err := d.cache.Secrets.GetIndexer().Add(secret("now")); err != nil {
-		t.Fatal(err)
-	}
-	foreign := toControl
-	foreign.UID = "another-instance"
-	if _, _, err := d.tokens.of(foreign); !errors.Is(err, placement.ErrForeign) {
-		t.Errorf("another's Secret: %v", err)
-	}
-	for i := range maxRememberedAll {
-		other := secret("x")
-		other.Namespace = fmt.Sprintf("sb-%d", i)
-		d.tokens.remember(other, nil)
-	}
-	if d.tokens.count > maxRememberedAll {
-		t.Errorf("%d tokens are remembered", d.tokens.count)
-	}
-}
-
-// FuzzChallenge: whatever a pod answers, it is no challenge, and what is read of it is bounded.
-func FuzzChallenge(f *testing.F) {
-	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
-	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"))
-	f.Add([]byte(`HTTP/1.1 200 OK` + "\r\n\r\n" + `{"session":"AAAAAAAAAAAAAAAAAAAAAA","time":1,"keys":[{"id":"x","mac":"y"}]}`))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		near, far := net.Pipe()
-		defer near.Close()
-		go func() {
-			_, _ = http.ReadRequest(bufio.NewReader(far))
-			_, _ = far.Write(answer)
-			far.Close()
-		}()
-		d := bareDirect(t)
-		if err := d.cache.Secrets.GetIndexer().Add(&corev1.Secret{
-			ObjectMeta: placementMeta(demoID, placement.ControlSecret), Data: map[string][]byte{placement.ControlTokenKey: []byte(controlToken)},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		pod := placedPod(demoID, "pod-0", "127.0.0.1", 80)
-		pod.Spec.Containers[0].Env = namesItsUID()
-		to := toControl
-		to.Proves = true
-		if _, err := d.tokens.agree(t.Context(), to, pod, askOver(near)); err == nil {
-			t.Errorf("%q was taken for a challenge", answer)
-		}
-	})
-}
-
-// namesItsUID is the environment of a container that takes proofs.
-func namesItsUID() []corev1.EnvVar {
-	return []corev1.EnvVar{{
-		Name: controlproof.PodUIDVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.uid"}},
-	}}
 }

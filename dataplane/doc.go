@@ -15,9 +15,8 @@
 //	limit      limit      in flight, streams, rate, body (before, in access: what one caller asks of kcp)
 //	wake       wake.go    an instance that sleeps, and in lifecycle the record of its use
 //	resolve    locate     the endpoint's reference into a Service, Secret or Pod of the placement
-//	transport  forward.go the request to the pod (direct.go, apiserver.go, auto.go), upgrades (upgrade.go),
-//	                      the subresources of a Pod (pod.go, podlog.go, podstream.go)
-//	headers    headers.go what may pass, both ways
+//	carry      upstream   the request to the pod, straight or through the API server, and its answer back
+//	headers    headers    what may pass, both ways
 //	answer     respond    writing that no caller can stall
 //	end        record     metrics, audit log, access line, trace: from an Outcome
 //

@@ -4,8 +4,6 @@
 package dataplane
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/respond"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -28,11 +27,11 @@ type exchange struct {
 	respond.Writer
 	request *http.Request
 	started time.Time
-	// ends is what atEnd was told; its first ones lie in endsRoom.
+	// ends is what AtEnd was told; its first ones lie in endsRoom.
 	ends     []func()
 	endsRoom [8]func()
-	// relay is set once the connection is switched: it carries the rest, without the handler.
-	relay *relay
+	// call is what is sent to a pod; the zero value until then.
+	call upstream.Call
 	// untie is set for what may outlive the handler; see outlive.
 	untie func() bool
 
@@ -68,10 +67,6 @@ type exchange struct {
 	span trace.Span
 	// traceID leads to the request's trace; empty if it is not recorded.
 	traceID string
-	// sent is when the request went towards the pod, firstByte how long the pod then took to
-	// begin its answer; zero if it did not.
-	sent      time.Time
-	firstByte time.Duration
 }
 
 func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *exchange {
@@ -85,17 +80,17 @@ func newExchange(w http.ResponseWriter, r *http.Request, stall time.Duration) *e
 	return x
 }
 
-// atEnd has something done when the exchange ends, the last first. Where defer would do it when
+// AtEnd has something done when the exchange ends, the last first. Where defer would do it when
 // the handler returns, this does it after an upgraded connection too.
-func (x *exchange) atEnd(f func()) { x.ends = append(x.ends, f) }
+func (x *exchange) AtEnd(f func()) { x.ends = append(x.ends, f) }
 
-// finish does what atEnd was told, and bounds what net/http still has to read and to flush after
+// finish does what AtEnd was told, and bounds what net/http still has to read and to flush after
 // the handler. The next request on the connection sets its own deadlines.
 func (x *exchange) finish() {
 	for _, f := range slices.Backward(x.ends) {
 		f()
 	}
-	if x.relay == nil {
+	if x.call.Relay == nil {
 		x.FinishBody()
 	}
 }
@@ -123,26 +118,11 @@ func (x *exchange) fail(e *refusal.Error) {
 	}
 }
 
-// began notes that a pod has begun its answer.
-func (x *exchange) began() {
-	x.supervisor.answered()
-	x.firstByte = time.Since(x.sent)
-}
-
-// causeOf tells why a context ended, if one of our own limits ended it.
-func causeOf(ctx context.Context) *refusal.Error {
-	var refused *refusal.Error
-	if errors.As(context.Cause(ctx), &refused) {
-		return refused
-	}
-	return nil
-}
-
 // outcome is what recorders read of the request, which has taken so long.
 func (x *exchange) outcome(took time.Duration) record.Outcome {
 	return record.Outcome{
 		Request: x.request, Route: x.route, Kind: x.kind, Caller: x.question.Caller, AuthenticatedBy: x.authenticatedBy, ID: x.id,
-		IsStream: x.isStream, Started: x.started, Took: took, FirstByte: x.firstByte, Cause: x.cause, Refused: x.refused, Err: x.err,
+		IsStream: x.isStream, Started: x.started, Took: took, FirstByte: x.call.FirstByte, Cause: x.cause, Refused: x.refused, Err: x.err,
 		Code: x.Code(), BytesIn: x.BytesIn.Load(), BytesOut: x.BytesOut.Load(), AuditID: x.AuditID, AuditStarted: x.auditStarted,
 		Span: x.span, TraceID: x.traceID,
 	}

@@ -29,13 +29,13 @@ func usedLongAgo(s *setup) {
 // asItDials has something happen when a pod is first looked for. Whether there is one is what it says.
 func (w *world) asItDials(happen func(), thereIsOne bool) {
 	var dials atomic.Int64
-	w.server.direct.permit = func(netip.Addr) bool {
+	w.server.handler.ways.PermitForTest(func(netip.Addr) bool {
 		if dials.Add(1) > 1 {
 			return true
 		}
 		happen()
 		return thereIsOne
-	}
+	})
 }
 
 // Between the look at an instance and its pod lie milliseconds in which it may fall asleep.

@@ -5,23 +5,20 @@ package dataplane
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/sandbar-dev/sandbar/dataplane/locate"
-	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 // Response splitting: whatever a pod writes into a header, the caller reads no second header and no
@@ -146,20 +143,16 @@ func TestARefusalIsRememberedForAWhile(t *testing.T) {
 	defer l.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = l.Addr().String() })
 	w.addDeadPod()
-	d := w.server.direct
+	ways := w.server.handler.ways
 	eventually(t, "the dead endpoint was tried", func() bool {
-		p, err := d.dial(t.Context(), toPreview)
-		if err != nil {
+		if err := ways.Reach(t.Context(), fixture.ToPreview); err != nil {
 			t.Fatal(err)
 		}
-		p.conn.Close()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.refused) == 1
+		return ways.RefusedForTest() == 1
 	})
 	for range 20 {
-		order := d.order(slices.Collect(d.ready(toPreview)))
-		if len(order) != 2 || order[0].ip == "127.0.0.9" {
+		order := ways.AddressesForTest(fixture.ToPreview)
+		if len(order) != 2 || strings.HasPrefix(order[0], "127.0.0.9:") {
 			t.Fatalf("the order is %v, the refused one must come last", order)
 		}
 	}
@@ -172,18 +165,15 @@ func TestAPodThatFailsAtTheChallengeComesLast(t *testing.T) {
 	if res, _ := w.do("POST", demo+"sync", adminToken, strings.NewReader("x")); res.StatusCode != http.StatusBadGateway {
 		t.Fatalf("got %d", res.StatusCode)
 	}
-	d := w.server.direct
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.refused) != 1 {
-		t.Errorf("it is not remembered: %v", d.refused)
+	if n := w.server.handler.ways.RefusedForTest(); n != 1 {
+		t.Errorf("%d endpoints are remembered", n)
 	}
 }
 
 func TestThroughTheAPIServerADeadPodIsTriedOnce(t *testing.T) {
 	dead := 0
 	w := newWorld(t, nil, func(s *setup) {
-		s.opts.Transport, s.backendAddress = TransportAPIServer, "127.0.0.1:9"
+		s.opts.Transport, s.backendAddress = upstream.APIServer, "127.0.0.1:9"
 		s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, "/pods/dead:") {
 				dead++
@@ -199,21 +189,6 @@ func TestThroughTheAPIServerADeadPodIsTriedOnce(t *testing.T) {
 	}
 	if dead != 1 {
 		t.Errorf("%d of 30 requests in a second went to it", dead)
-	}
-}
-
-// A pod that has taken another's address must not get what is meant for that one.
-func TestAConnectionBelongsToItsPod(t *testing.T) {
-	w := newWorld(t, recorder())
-	w.received("GET", demo+"proxy", "")
-	own := podPeer{direct: w.server.direct, to: toPreview, at: slices.Collect(w.server.direct.ready(toPreview))[0].key()}
-	if !own.Serves() {
-		t.Fatal("the endpoint does not serve its own destination")
-	}
-	another, elsewhere, foreign := own, own, own
-	another.at.uid, elsewhere.to.Namespace, foreign.to.UID = "another-pod", "sb-other", "another-instance"
-	if another.Serves() || elsewhere.Serves() || foreign.Serves() {
-		t.Error("a connection to another pod, or for another instance, would be used")
 	}
 }
 
@@ -274,12 +249,3 @@ func (b *stoppedBody) Read([]byte) (int, error) {
 }
 
 func (*stoppedBody) Close() error { return nil }
-
-// Errors of net/http quote what they could not read. The access line has the error of a refusal.
-func TestAnErrorThatQuotesThePodIsNotLogged(t *testing.T) {
-	x := &exchange{request: httptest.NewRequest(http.MethodGet, "/", nil)}
-	refused := (&handler{}).failed(t.Context(), x, &locate.Target{}, errors.New(`malformed HTTP response "what the pod says"`))
-	if refused.Code != http.StatusBadGateway || refused.Cause != refusal.CauseBadAnswer || strings.Contains(refused.Error()+refused.Message, "what the pod says") {
-		t.Errorf("got %d %s: %s", refused.Code, refused.Message, refused.Error())
-	}
-}

@@ -18,6 +18,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/pkg/keptlog"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -30,7 +31,7 @@ func keptOf(t *testing.T, containers ...keptlog.Container) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{ObjectMeta: placementMeta(demoID, placement.LogSecret), Data: data}
+	return &corev1.Secret{ObjectMeta: fixture.Meta(demoID, placement.LogSecret), Data: data}
 }
 
 func TestTheLogOfASuspendedInstanceIsWhatWasKept(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 const monitoring = "../install/monitoring"
@@ -126,7 +127,7 @@ func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := append([]string{reasonConfigured, reasonReachable, reasonRefused, reasonUnreachable}, record.DropReasons()...)
+	reasons := append([]string{upstream.ReasonConfigured, upstream.ReasonReachable, upstream.ReasonRefused, upstream.ReasonUnreachable}, record.DropReasons()...)
 	reasons = append(reasons, "PlacementsLimit", "PlacementLost", "ResourcesLost") // of the controllers (instance/outcome)
 	for _, m := range causes.FindAllStringSubmatch(string(source), -1) {
 		reasons = append(reasons, m[1])

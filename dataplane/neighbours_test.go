@@ -122,7 +122,7 @@ func (s *siege) under(goroutines int, heapMiB uint64, attack func(context.Contex
 		s.t.Errorf("the heap went from %d to %d MiB, more than %d above", heapBefore>>20, mostHeap>>20, heapMiB)
 	}
 	eventually(s.t, "the attack's goroutines are gone", func() bool {
-		s.server.direct.CloseIdleConnections() // each has a goroutine in the pods' servers, which run here too
+		s.server.handler.ways.CloseIdleConnections() // each has a goroutine in the pods' servers, which run here too
 		return runtime.NumGoroutine() <= goroutinesBefore+20
 	})
 	eventually(s.t, "the attack's requests are gone", func() bool {

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 )
 
@@ -63,8 +64,8 @@ type Options struct {
 	ExportName string
 	// RequestHeader says whose word on a caller's identity counts. Defaults to nobody's.
 	RequestHeader access.RequestHeader
-	// Transport says how requests reach pods. Defaults to TransportAuto.
-	Transport TransportMode
+	// Transport says how requests reach pods. Defaults to upstream.Auto.
+	Transport upstream.Mode
 	// AuthorizationMode says which right a caller needs. Defaults to AuthorizeBoth.
 	AuthorizationMode access.Mode
 	// IdentityWorkspace is where kcp is asked whose a bearer token is. Every authenticated user must
@@ -119,7 +120,7 @@ func (o *Options) SetDefaults() {
 	o.ListenAddress = cmp.Or(o.ListenAddress, ":8443")
 	o.MetricsAddress = cmp.Or(o.MetricsAddress, "127.0.0.1:9090")
 	o.ExportName = cmp.Or(o.ExportName, "sandbar.dev")
-	o.Transport = cmp.Or(o.Transport, TransportAuto)
+	o.Transport = cmp.Or(o.Transport, upstream.Auto)
 	o.AuthorizationMode = cmp.Or(o.AuthorizationMode, access.Both)
 	o.IdentityWorkspace = cmp.Or(o.IdentityWorkspace, "root")
 	o.AuthorizationCacheSize = cmp.Or(o.AuthorizationCacheSize, 65536)
@@ -190,7 +191,7 @@ func (o *Options) Validate() error {
 	check(o.PathPrefix == "" || strings.HasPrefix(o.PathPrefix, "/") && !strings.HasSuffix(o.PathPrefix, "/"),
 		"path-prefix %q must begin with a slash and end without one", o.PathPrefix)
 	switch o.Transport {
-	case TransportDirect, TransportAPIServer, TransportAuto:
+	case upstream.Direct, upstream.APIServer, upstream.Auto:
 	default:
 		check(false, "transport %q is none of direct, apiserver and auto", o.Transport)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 // An upgraded connection outlives its handler: were the handler to wait for its end, net/http
@@ -21,33 +22,33 @@ func (x *exchange) outlive() {
 	parent := x.request.Context()
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	x.untie = context.AfterFunc(parent, func() { cancel(context.Cause(parent)) })
-	x.atEnd(func() {
+	x.AtEnd(func() {
 		x.untie()
 		cancel(nil)
 	})
 	x.request = x.request.WithContext(ctx)
 }
 
-// handOver leaves the rest of the exchange to a relay, and lets go of what only an answer needs.
-func (x *exchange) handOver(r *relay) {
+// handOver leaves the rest of the exchange to its relay, and lets go of what only an answer needs.
+func (x *exchange) handOver() {
 	x.untie()
-	x.relay = r
 	x.Release()
 	kept := &http.Request{Method: x.request.Method, RemoteAddr: x.request.RemoteAddr}
 	if forwarded := x.request.Header["X-Forwarded-For"]; len(forwarded) > 0 { // see sourceIPs
 		kept.Header = http.Header{"X-Forwarded-For": forwarded}
 	}
 	x.request = kept.WithContext(x.request.Context())
+	x.call.Request = nil
 }
 
 // relay carries an upgraded connection to its end, and ends the exchange.
 func (h *handler) relay(x *exchange) {
 	defer h.finish(x)
-	err := x.relay.run()
+	err := x.call.Relay.Run()
 	switch {
-	case errors.Is(err, errIdle):
+	case errors.Is(err, upstream.ErrIdle):
 		x.cause = refusal.CauseIdle
-	case errors.Is(err, errDefect):
+	case errors.Is(err, upstream.ErrDefect):
 		x.cause, x.err = refusal.CauseDefect, err
 	}
 }

@@ -16,12 +16,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 func TestAPasswordIsGivenToThoseWhoMayCreateIt(t *testing.T) {
 	const verb, secretWord = demo + "password", "made-by-the-provider"
-	mine := &corev1.Secret{ObjectMeta: placementMeta(demoID, placement.PasswordSecret), Data: map[string][]byte{placement.PasswordKey: []byte(secretWord)}}
+	mine := &corev1.Secret{ObjectMeta: fixture.Meta(demoID, placement.PasswordSecret), Data: map[string][]byte{placement.PasswordKey: []byte(secretWord)}}
 	foreign := mine.DeepCopy()
 	foreign.Labels[placement.LabelInstanceUID] = "another"
 	empty := mine.DeepCopy()

@@ -6,6 +6,7 @@ package dataplane
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,10 +16,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -59,7 +64,7 @@ func TestForgedReferencesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder(), func(s *setup) {
 				s.status[c.path] = c.value
-				s.objects = append(placementObjects(t, victim, "victim", "127.0.0.1:9"), unlabelled, foreign, foreignSecret)
+				s.objects = append(fixture.Objects(t, victim, "victim", "127.0.0.1:9"), unlabelled, foreign, foreignSecret)
 			})
 			res, body := w.do("POST", demo+"sync", adminToken, nil)
 			wantStatus(t, res, body, c.code)
@@ -298,7 +303,7 @@ func FuzzResolve(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	tokens, err := newTokens(cache.Secrets, locate.NewChanges())
+	ways, err := upstream.New(upstream.Options{Mode: upstream.Direct, Runtime: &rest.Config{}, Cache: cache, Changes: locate.NewChanges(), Metrics: record.NewMetrics("test"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -336,7 +341,7 @@ func FuzzResolve(f *testing.F) {
 		if of, ok := locate.ReadHost(to.Destination().Host()); !ok || of != to.Destination() {
 			t.Errorf("the destination %v is read as %v", to.Destination(), of)
 		}
-		if current, _, err := tokens.of(to.Destination()); err == nil && !slices.Equal(current, []string{own + "/control"}) {
+		if current, err := ways.TokensForTest(to.Destination()); err == nil && !slices.Equal(current, []string{own + "/control"}) {
 			t.Errorf("the Secret %s leads to %q", to.Secret, current)
 		}
 	})

@@ -10,24 +10,21 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
-	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -60,7 +57,7 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.answer(w, r)
 		return
 	}
-	up := websocket.Upgrader{Subprotocols: []string{protocolRemoteCommand, protocolPortForward}}
+	up := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io", upstream.PortForwardProtocol}}
 	conn, err := up.Upgrade(w, r, http.Header{"Audit-Id": {"x"}, "Set-Cookie": {"a=b"}})
 	if err != nil {
 		return
@@ -83,12 +80,12 @@ func TestAPodsStreamsReachTheAPIServerWithWhatWasLookedAtAlone(t *testing.T) {
 	pods := "/api/v1/namespaces/" + demoID.Namespace() + "/pods/pod-0/"
 	for name, c := range map[string]struct{ path, protocol, want string }{
 		"exec": {
-			"exec?command=sh&command=-c&command=a%20%26%20b%3Fx%3D%2F..&command=&stdin=true&stdout=1&stderr=false&tty=0", protocolRemoteCommand,
+			"exec?command=sh&command=-c&command=a%20%26%20b%3Fx%3D%2F..&command=&stdin=true&stdout=1&stderr=false&tty=0", "v5.channel.k8s.io",
 			pods + "exec?command=sh&command=-c&command=a+%26+b%3Fx%3D%2F..&command=&container=main&stdin=true&stdout=true",
 		},
-		"exec in the container that the Template names": {"main-exec?command=sh&stdout=true&container=main", protocolRemoteCommand, pods + "exec?command=sh&container=main&stdout=true"},
-		"attach":       {"attach?stdin=true&tty=true&container=main", protocolRemoteCommand, pods + "attach?container=main&stdin=true&tty=true"},
-		"port-forward": {"port-forward", protocolPortForward, pods + "portforward"},
+		"exec in the container that the Template names": {"main-exec?command=sh&stdout=true&container=main", "v5.channel.k8s.io", pods + "exec?command=sh&container=main&stdout=true"},
+		"attach":       {"attach?stdin=true&tty=true&container=main", "v5.channel.k8s.io", pods + "attach?container=main&stdin=true&tty=true"},
+		"port-forward": {"port-forward", upstream.PortForwardProtocol, pods + "portforward"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := &podAPI{}
@@ -145,43 +142,43 @@ func (w *world) wantRefused(t *testing.T, api *podAPI, request string, code int,
 func TestQueriesOfAPodsStreamsAreStrict(t *testing.T) {
 	api := &podAPI{}
 	w := newWorld(t, recorder(), podVerbs, api.serve)
-	long := "exec?stdout=true" + strings.Repeat("&command=x", maxExecArguments+1)
+	long := "exec?stdout=true" + strings.Repeat("&command=x", 128+1)
 	for query, says := range map[string]string{
-		"exec?stdout=true":                                                "command is missing",
-		"exec?command=&stdout=true":                                       "must not be empty",
-		"exec?command=sh":                                                 "at least one of stdin",
-		"exec?command=sh&stdout=true&command=a%00b":                       "without NUL",
-		"exec?command=sh&stdout=true&command=%ff":                         "UTF-8",
-		"exec?command=sh&stdout=true&stdout=false":                        "stdout must be true or false, once",
-		"exec?command=sh&stdout=yes":                                      "stdout must be true or false",
-		"exec?command=sh&stdout=true&container=../..":                     "name of a container",
-		"exec?command=sh&stdout=true&container=main%2f..%2fsecret":        "name of a container",
-		"exec?command=sh&stdout=true&container=main&container=x":          "once",
-		"exec?command=sh&stdout=true&container=":                          "name of a container",
-		"exec?command=sh&stdout=true&container=other":                     "one of main, side",
-		"main-exec?command=sh&stdout=true&container=side":                 "must be main",
-		"exec?command=sh&stdout=true&previous=true":                       "and no others",
-		"exec?command=sh&stdout=true&Command=rm":                          "and no others",
-		"exec?command=sh;stdout=true":                                     "percent-encoded",
-		"exec?command=sh&stdout=true;container=x":                         "percent-encoded",
-		"exec/../attach?stdout=true":                                      "must not contain",
-		"exec/x?command=sh&stdout=true":                                   "no paths below it",
-		"attach?stdout=true&command=sh":                                   "takes no command",
-		"port-forward?ports=22":                                           "takes no parameters",
-		"port-forward/proxy":                                              "no paths below it",
-		long:                                                              "128 arguments",
-		"exec?stdout=true&command=" + strings.Repeat("x", maxExecBytes+1): "16384 bytes",
+		"exec?stdout=true":                                          "command is missing",
+		"exec?command=&stdout=true":                                 "must not be empty",
+		"exec?command=sh":                                           "at least one of stdin",
+		"exec?command=sh&stdout=true&command=a%00b":                 "without NUL",
+		"exec?command=sh&stdout=true&command=%ff":                   "UTF-8",
+		"exec?command=sh&stdout=true&stdout=false":                  "stdout must be true or false, once",
+		"exec?command=sh&stdout=yes":                                "stdout must be true or false",
+		"exec?command=sh&stdout=true&container=../..":               "name of a container",
+		"exec?command=sh&stdout=true&container=main%2f..%2fsecret":  "name of a container",
+		"exec?command=sh&stdout=true&container=main&container=x":    "once",
+		"exec?command=sh&stdout=true&container=":                    "name of a container",
+		"exec?command=sh&stdout=true&container=other":               "one of main, side",
+		"main-exec?command=sh&stdout=true&container=side":           "must be main",
+		"exec?command=sh&stdout=true&previous=true":                 "and no others",
+		"exec?command=sh&stdout=true&Command=rm":                    "and no others",
+		"exec?command=sh;stdout=true":                               "percent-encoded",
+		"exec?command=sh&stdout=true;container=x":                   "percent-encoded",
+		"exec/../attach?stdout=true":                                "must not contain",
+		"exec/x?command=sh&stdout=true":                             "no paths below it",
+		"attach?stdout=true&command=sh":                             "takes no command",
+		"port-forward?ports=22":                                     "takes no parameters",
+		"port-forward/proxy":                                        "no paths below it",
+		long:                                                        "128 arguments",
+		"exec?stdout=true&command=" + strings.Repeat("x", 16<<10+1): "16384 bytes",
 	} {
 		t.Run(query[:min(len(query), 60)], func(t *testing.T) {
-			protocol := protocolRemoteCommand
+			protocol := "v5.channel.k8s.io"
 			if strings.HasPrefix(query, "port-forward") {
-				protocol = protocolPortForward
+				protocol = upstream.PortForwardProtocol
 			}
 			w.wantRefused(t, api, "GET "+demo+query+" HTTP/1.1\r\n"+handshakeLines+"Sec-WebSocket-Protocol: "+protocol+"\r\n\r\n", 400, says)
 		})
 	}
 	t.Run("a container that has ended", func(t *testing.T) {
-		w.wantRefused(t, api, "GET "+demo+"exec?command=sh&stdout=true&container=side HTTP/1.1\r\n"+handshakeLines+"Sec-WebSocket-Protocol: "+protocolRemoteCommand+"\r\n\r\n", 409, "does not run")
+		w.wantRefused(t, api, "GET "+demo+"exec?command=sh&stdout=true&container=side HTTP/1.1\r\n"+handshakeLines+"Sec-WebSocket-Protocol: "+"v5.channel.k8s.io"+"\r\n\r\n", 409, "does not run")
 	})
 }
 
@@ -197,19 +194,19 @@ func TestWhatIsNotTheWebSocketOfAPodsStreamIsRefusedWithWhatIs(t *testing.T) {
 		code    int
 		offers  string
 	}{
-		"a plain GET":  {"GET " + exec, 426, protocolRemoteCommand},
-		"a plain POST": {"POST " + exec + "Content-Length: 0\r\n", 426, protocolRemoteCommand},
+		"a plain GET":  {"GET " + exec, 426, "v5.channel.k8s.io"},
+		"a plain POST": {"POST " + exec + "Content-Length: 0\r\n", 426, "v5.channel.k8s.io"},
 		"SPDY": {
-			"POST " + exec + "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n", 426, protocolRemoteCommand,
+			"POST " + exec + "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n", 426, "v5.channel.k8s.io",
 		},
-		"SPDY to port-forward":          {"POST " + demo + "port-forward HTTP/1.1\r\n" + auth + "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n", 426, protocolPortForward},
+		"SPDY to port-forward":          {"POST " + demo + "port-forward HTTP/1.1\r\n" + auth + "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n", 426, upstream.PortForwardProtocol},
 		"a WebSocket with POST":         {"POST " + exec + ws + key + "Content-Length: 0\r\n", 400, ""},
-		"no subprotocol":                {"GET " + exec + ws + key, 400, protocolRemoteCommand},
-		"older subprotocols":            {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v4.channel.k8s.io, channel.k8s.io\r\n", 400, protocolRemoteCommand},
-		"the runner's subprotocol":      {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v1.exec.sandbar.dev\r\n", 400, protocolRemoteCommand},
-		"one that begins like ours":     {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io.evil\r\n", 400, protocolRemoteCommand},
-		"one in capitals":               {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: V5.CHANNEL.K8S.IO\r\n", 400, protocolRemoteCommand},
-		"that of another verb":          {"GET " + demo + "port-forward HTTP/1.1\r\n" + auth + ws + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n", 400, protocolPortForward},
+		"no subprotocol":                {"GET " + exec + ws + key, 400, "v5.channel.k8s.io"},
+		"older subprotocols":            {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v4.channel.k8s.io, channel.k8s.io\r\n", 400, "v5.channel.k8s.io"},
+		"the runner's subprotocol":      {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v1.exec.sandbar.dev\r\n", 400, "v5.channel.k8s.io"},
+		"one that begins like ours":     {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io.evil\r\n", 400, "v5.channel.k8s.io"},
+		"one in capitals":               {"GET " + exec + ws + key + "Sec-WebSocket-Protocol: V5.CHANNEL.K8S.IO\r\n", 400, "v5.channel.k8s.io"},
+		"that of another verb":          {"GET " + demo + "port-forward HTTP/1.1\r\n" + auth + ws + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n", 400, upstream.PortForwardProtocol},
 		"two keys":                      {"GET " + exec + ws + key + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n", 400, ""},
 		"a key that is none":            {"GET " + exec + ws + "Sec-WebSocket-Key: x\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n", 400, ""},
 		"another version of WebSockets": {"GET " + exec + "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n" + key + "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n", 400, ""},
@@ -230,9 +227,9 @@ func TestOnlyKnownSubprotocolsReachTheAPIServer(t *testing.T) {
 	api := &podAPI{}
 	w := newWorld(t, recorder(), podVerbs, api.serve)
 	token := access.BearerProtocolPrefix + base64.RawURLEncoding.EncodeToString([]byte(adminToken))
-	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", nil, "v4.channel.k8s.io", token, protocolRemoteCommand, "v5.channel.k8s.io")
+	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", nil, "v4.channel.k8s.io", token, "v5.channel.k8s.io", "v5.channel.k8s.io")
 	wantEcho(t, conn, "hello")
-	if got := api.asked.Load().Header[access.ProtocolHeader]; !slices.Equal(got, []string{protocolRemoteCommand}) {
+	if got := api.asked.Load().Header[access.ProtocolHeader]; !slices.Equal(got, []string{"v5.channel.k8s.io"}) {
 		t.Errorf("the API server was offered %q", got)
 	}
 }
@@ -261,7 +258,7 @@ func TestAnswersOfTheAPIServerToAPodsStream(t *testing.T) {
 				_, _ = io.WriteString(conn, c.answer)
 			}}
 			w := newWorld(t, recorder(), podVerbs, api.serve)
-			dialer := websocket.Dialer{Subprotocols: []string{protocolRemoteCommand}}
+			dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io"}}
 			_, res, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(w.url, "http")+demo+"exec?command=sh&stdout=true", w.asAdmin())
 			if err == nil || res == nil {
 				t.Fatalf("got %v, %v", res, err)
@@ -280,12 +277,12 @@ func TestAnswersOfTheAPIServerToAPodsStream(t *testing.T) {
 // A status that lies must not give a shell in another's pod.
 func TestAPodOfAnotherPlacementIsNotReached(t *testing.T) {
 	other := placement.ID{Cluster: "cluster2", UID: "uid-other"}
-	unlabelled := placedPod(demoID, "stranger", "127.0.0.1", 80)
+	unlabelled := fixture.Pod(demoID, "stranger", "127.0.0.1", 80)
 	unlabelled.Labels = nil
-	foreign := placedPod(other, "pod-1", "127.0.0.1", 80)
-	smuggled := placedPod(other, "smuggled", "127.0.0.1", 80)
+	foreign := fixture.Pod(other, "pod-1", "127.0.0.1", 80)
+	smuggled := fixture.Pod(other, "smuggled", "127.0.0.1", 80)
 	smuggled.Namespace = demoID.Namespace()
-	onNode := placedPod(demoID, "on-node", "127.0.0.1", 80)
+	onNode := fixture.Pod(demoID, "on-node", "127.0.0.1", 80)
 	onNode.Spec.HostNetwork = true
 	for name, c := range map[string]struct {
 		ref   map[string]any
@@ -309,7 +306,7 @@ func TestAPodOfAnotherPlacementIsNotReached(t *testing.T) {
 				paths = []string{"exec?command=sh&stdout=true", "attach?stdout=true", "port-forward", "ports/80/proxy"}
 			}
 			for _, path := range paths {
-				w.wantRefused(t, api, "GET "+demo+path+" HTTP/1.1\r\n"+handshakeLines+"Sec-WebSocket-Protocol: "+protocolRemoteCommand+", "+protocolPortForward+"\r\n\r\n", c.code, "")
+				w.wantRefused(t, api, "GET "+demo+path+" HTTP/1.1\r\n"+handshakeLines+"Sec-WebSocket-Protocol: "+"v5.channel.k8s.io"+", "+upstream.PortForwardProtocol+"\r\n\r\n", c.code, "")
 			}
 		})
 	}
@@ -332,7 +329,7 @@ func TestAnUpgradeAsksForCreate(t *testing.T) {
 	} {
 		for _, token := range []string{reader, runner} {
 			t.Run(path+" by "+token, func(t *testing.T) {
-				dialer := websocket.Dialer{Subprotocols: []string{protocolRemoteCommand, protocolPortForward}}
+				dialer := websocket.Dialer{Subprotocols: []string{"v5.channel.k8s.io", upstream.PortForwardProtocol}}
 				conn, res, err := dialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(w.url, "http")+demo+path, http.Header{"Authorization": {"Bearer " + token}})
 				if err == nil {
 					conn.Close()
@@ -353,7 +350,7 @@ func TestAWithdrawnRightEndsAShell(t *testing.T) {
 	w.watched()
 	const token = "token-of-somebody"
 	w.kcp.grant(token, "get sandboxrunners", "create sandboxrunners/exec")
-	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", http.Header{"Authorization": {"Bearer " + token}}, protocolRemoteCommand)
+	conn, _ := w.websocket(demo+"exec?command=sh&stdout=true", http.Header{"Authorization": {"Bearer " + token}}, "v5.channel.k8s.io")
 	wantEcho(t, conn, "hello")
 	w.kcp.grant(token, "get sandboxrunners", "get sandboxrunners/exec")
 	w.putOffLooks()
@@ -367,7 +364,7 @@ func TestAWithdrawnRightEndsAShell(t *testing.T) {
 }
 
 func TestAnyPortOfAPodIsReached(t *testing.T) {
-	for _, mode := range []TransportMode{TransportDirect, TransportAuto} {
+	for _, mode := range []upstream.Mode{upstream.Direct, upstream.Auto} {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newWorld(t, recorder(), podVerbs, func(s *setup) { s.opts.Transport = mode })
 			_, port, _ := net.SplitHostPort(portOf(w))
@@ -392,7 +389,7 @@ func TestAnyPortOfAPodIsReached(t *testing.T) {
 		api := &podAPI{answer: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path+"login", http.StatusFound)
 		}}
-		w := newWorld(t, recorder(), podVerbs, api.serve, func(s *setup) { s.opts.Transport = TransportAPIServer })
+		w := newWorld(t, recorder(), podVerbs, api.serve, func(s *setup) { s.opts.Transport = upstream.APIServer })
 		res, body := w.do("GET", demo+"ports/8080/proxy/a/?x=1", adminToken, nil)
 		if got, want := api.asked.Load().RequestURI, "/api/v1/namespaces/"+demoID.Namespace()+"/pods/pod-0:8080/proxy/a/?x=1"; got != want {
 			t.Errorf("asked for %s, want %s (%d %s)", got, want, res.StatusCode, body)
@@ -415,57 +412,8 @@ func TestAnyPortOfAPodIsReached(t *testing.T) {
 
 // portOf is the address at which the demo's pod serves.
 func portOf(w *world) string {
-	for e := range w.server.direct.ready(toPreview) {
-		return net.JoinHostPort(e.ip, strconv.Itoa(e.port))
+	for _, address := range w.server.handler.ways.AddressesForTest(fixture.ToPreview) {
+		return address
 	}
 	return ""
-}
-
-// FuzzPodStreamQuery holds what reaches the API server to the parameters that were looked at.
-func FuzzPodStreamQuery(f *testing.F) {
-	for _, seed := range []string{
-		"command=sh&stdout=true", "command=sh&command=-c&command=%26&stdin=1&stdout=1&tty=1&container=main", "command=a%00b&stdout=1",
-		"container=..%2f..&command=x&stdout=true", "command=x&stdout=true&stdout=true", "command=x;stdout=true", "command=%ff&stdout=1", "%63ommand=sh&stdout=true", "",
-	} {
-		f.Add(seed)
-	}
-	p := placedPod(demoID, "pod-0", "127.0.0.1", 80)
-	at := &locate.Target{Pod: p, Subresource: contract.PodExec}
-	f.Fuzz(func(t *testing.T, raw string) {
-		got, refused := podStreamQuery(raw, at)
-		if refused != nil {
-			if refused.Code != http.StatusBadRequest && refused.Code != http.StatusConflict {
-				t.Errorf("%q is refused with %d", raw, refused.Code)
-			}
-			return
-		}
-		again, err := url.ParseQuery(got.Encode())
-		if err != nil || !cmp.Equal(got, again) {
-			t.Fatalf("%q became %q, which reads as %v (%v)", raw, got.Encode(), again, err)
-		}
-		size := 0
-		for _, argument := range got["command"] {
-			size += len(argument)
-			if strings.Contains(argument, "\x00") || !utf8.ValidString(argument) {
-				t.Errorf("%q let %q through", raw, argument)
-			}
-		}
-		if size > maxExecBytes || len(got["command"]) > maxExecArguments || len(got["command"]) == 0 {
-			t.Errorf("%q let a command of %d bytes in %d arguments through", raw, size, len(got["command"]))
-		}
-		if !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == got.Get("container") }) {
-			t.Errorf("%q let container %q through", raw, got.Get("container"))
-		}
-		for name, values := range got {
-			switch name {
-			case "command":
-			case "container", "stdin", "stdout", "stderr", "tty":
-				if len(values) != 1 {
-					t.Errorf("%q let %d values of %s through", raw, len(values), name)
-				}
-			default:
-				t.Errorf("%q let %s through", raw, name)
-			}
-		}
-	})
 }

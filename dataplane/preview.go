@@ -51,7 +51,7 @@ func (h *handler) servePreview(x *exchange, name preview.Name, valid bool) *refu
 	}
 	// Whatever lasts ends with the session.
 	ctx, cancel := context.WithDeadlineCause(x.request.Context(), claims.Ends(h.settings.now().previewSession), previewExpired(""))
-	x.atEnd(cancel)
+	x.AtEnd(cancel)
 	x.request = x.request.WithContext(ctx)
 	return h.serveVerb(x, tenant.Subject(claims.Subject))
 }

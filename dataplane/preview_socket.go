@@ -11,6 +11,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 // socketGoodbye bounds how long a refused WebSocket may take to say goodbye.
@@ -26,7 +27,7 @@ const socketGoodbye = time.Second
 // session here. No placement is looked up, no pod is asked, and nothing that is sent is read.
 func (x *exchange) refuseSocket(e *refusal.Error) bool {
 	r := x.request
-	if !staysRefused(e) || checkUpgrade(r) != nil || !preview.OriginAllowed(r.Method, r.Header, true, "https://"+r.Host) {
+	if !staysRefused(e) || upstream.CheckUpgrade(r) != nil || !preview.OriginAllowed(r.Method, r.Header, true, "https://"+r.Host) {
 		return false
 	}
 	upgrader := websocket.Upgrader{

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -81,7 +82,7 @@ func TestRenew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lease := &coordinationv1.Lease{ObjectMeta: placementMeta(demoID, placement.ActivityLease)}
+			lease := &coordinationv1.Lease{ObjectMeta: fixture.Meta(demoID, placement.ActivityLease)}
 			w := newWorld(t, recorder(), func(s *setup) { s.objects = append(s.objects, lease) })
 			w.kcp.grant("reads", "get sandboxrunners", "get sandboxrunners/log")
 			w.kcp.grant("renews", "get sandboxrunners", "create sandboxrunners/renew")

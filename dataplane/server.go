@@ -26,6 +26,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/limit"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/tenant"
@@ -41,7 +42,6 @@ type Server struct {
 	settings  *settings
 	handler   *handler
 	metrics   *record.Metrics
-	direct    *direct
 	bound     *tenant.VirtualWorkspace
 	heartbeat *heartbeat
 	// registration is this replica's own Lease.
@@ -85,15 +85,11 @@ func New(opts Options, kcpConfig, runtimeConfig *rest.Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client for callers: %w", err)
 	}
-	throughAPIServer, err := newAPIServer(unthrottled(runtimeConfig))
-	if err != nil {
-		return nil, err
-	}
-	return assemble(opts, provider, typed, dynamicRuntime, asCaller, bound, throughAPIServer)
+	return assemble(opts, provider, typed, dynamicRuntime, asCaller, bound, unthrottled(runtimeConfig))
 }
 
 func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interface, dynamicRuntime dynamic.Interface,
-	asCaller *tenant.Client, bound *tenant.VirtualWorkspace, throughAPIServer *apiServer,
+	asCaller *tenant.Client, bound *tenant.VirtualWorkspace, toPods *rest.Config,
 ) (*Server, error) {
 	m := record.NewMetrics(opts.Version)
 	countFromTheStart(m)
@@ -140,7 +136,10 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	seen := locate.NewChanges()
 	waking := newWakes(settings.limits, seen, m)
 	kinds.Watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
-	control, err := newTokens(objects.Secrets, seen)
+	ways, err := upstream.New(upstream.Options{
+		Mode: opts.Transport, Runtime: toPods, Cache: objects, Changes: seen, Filter: headers.NewFilter(opts.HubHeaders, opts.HubCookies),
+		Limits: settings.limits, Metrics: m, Log: opts.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -173,14 +172,13 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
-	toPods := newDirect(objects, control, seen, m)
 	s := &Server{
-		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, direct: toPods, drain: drain, bound: bound,
+		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, drain: drain, bound: bound,
 		handler: &handler{
-			router: locate.Router{Prefix: opts.PathPrefix}, filter: headers.NewFilter(opts.HubHeaders, opts.HubCookies), settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
+			router: locate.Router{Prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: &locate.Placer{Cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: waking, changes: seen, fence: registered.fence,
-			transports: newChooser(opts.Transport, toPods, throughAPIServer, m, opts.Logger),
+			ways: ways,
 		},
 	}
 	s.registration, registered.filled = registered, s.filled
@@ -265,8 +263,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err = errors.Join(err, background.Wait())
 	s.handler.wakes.stop()
 	s.handler.tenant.Close()
-	s.direct.CloseIdleConnections()
-	s.handler.transports.apiServer.CloseIdleConnections()
+	s.handler.ways.CloseIdleConnections()
 	return err
 }
 

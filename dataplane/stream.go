@@ -36,22 +36,22 @@ var errCut = errors.New("the caller's right, or the instance, has ended")
 // request has ended. There is no goroutine per request: one timer runs what there is to do.
 func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *locate.Place) (stop func()) {
 	c := &x.supervisor
-	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.ID.ID, x.sent
+	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.ID.ID, x.call.Sent
 	limits := h.settings.limits()
 	if !x.isStream || access.IsUpgrade(x.request.Header) {
 		c.patience = limits.ResponseTimeout
-		c.answerBy.Store(x.sent.Add(c.patience).UnixNano())
+		c.answerBy.Store(x.call.Sent.Add(c.patience).UnixNano())
 	}
 	if !x.isStream {
-		c.begin(x.sent)
+		c.begin(x.call.Sent)
 		return c.stop
 	}
 	c.longest = limits.StreamDuration
 	if x.longest > 0 {
 		c.longest = min(c.longest, x.longest)
 	}
-	c.ceiling = x.sent.Add(c.longest)
-	c.begin(x.sent)
+	c.ceiling = x.call.Sent.Add(c.longest)
+	c.begin(x.call.Sent)
 	undrain := context.AfterFunc(h.draining, func() {
 		cancel(refusal.Unavailable(refusal.CauseDraining, "this server is shutting down: open the stream again", 0, nil))
 	})

@@ -66,7 +66,7 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 				defer s.stop()
 				c.during(s)
 				<-ctx.Done()
-				if cut := causeOf(ctx); cut == nil || cut.Cause != c.cause || time.Since(start) != c.after {
+				if cut := refusal.CauseOf(ctx); cut == nil || cut.Cause != c.cause || time.Since(start) != c.after {
 					t.Errorf("cut by %v after %v, want %s after %v", cut, time.Since(start), c.cause, c.after)
 				}
 			})

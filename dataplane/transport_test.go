@@ -4,28 +4,18 @@
 package dataplane
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
-	"github.com/sandbar-dev/sandbar/dataplane/locate"
-	"github.com/sandbar-dev/sandbar/dataplane/record"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 func TestThePodsLogIsReadThroughTheAPIServer(t *testing.T) {
@@ -102,7 +92,7 @@ func TestThroughTheAPIServersPodProxy(t *testing.T) {
 	}
 	var asked *http.Request
 	w := newWorld(t, nil, func(s *setup) {
-		s.opts.Transport = TransportAPIServer
+		s.opts.Transport = upstream.APIServer
 		s.backendAddress = "127.0.0.1:9"
 		s.apiServer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked = r
@@ -142,74 +132,21 @@ func TestThroughTheAPIServersPodProxy(t *testing.T) {
 	}
 }
 
-func TestAddressesOfAPod(t *testing.T) {
-	d := bareDirect(t)
-	cache := d.cache
-	onNode, pending := placedPod(demoID, "on-node", "10.0.0.2", 80), placedPod(demoID, "pending", "10.0.0.3", 80)
-	onNode.Spec.HostNetwork, pending.Status.Phase = true, corev1.PodPending
-	hostile := placedPod(demoID, "hostile", "10.0.0.4", 80)
-	for _, ip := range []string{"127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "fd00:ec2::254", "nonsense"} {
-		hostile.Status.PodIPs = append(hostile.Status.PodIPs, corev1.PodIP{IP: ip})
-	}
-	for _, pod := range []*corev1.Pod{placedPod(demoID, "pod-0", "10.0.0.1", 80), onNode, pending, hostile} {
-		if err := cache.Pods.GetIndexer().Add(pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-	own := demoID.Namespace()
-	for of, want := range map[locate.Destination][]string{
-		{Namespace: own, UID: demoID.UID, Pod: "pod-0", Port: "3000"}:         {"10.0.0.1:3000"},
-		{Namespace: own, UID: demoID.UID, Pod: "hostile", Port: "3000"}:       {"10.0.0.4:3000"},
-		{Namespace: own, UID: demoID.UID, Pod: "on-node", Port: "3000"}:       nil,
-		{Namespace: own, UID: demoID.UID, Pod: "pending", Port: "3000"}:       nil,
-		{Namespace: "sb-other", UID: demoID.UID, Pod: "pod-0", Port: "3000"}:  nil,
-		{Namespace: own, UID: "another-instance", Pod: "pod-0", Port: "3000"}: nil,
-		{Namespace: own, UID: demoID.UID, Pod: "pod-0", Port: "http"}:         nil,
-		{Namespace: own, UID: demoID.UID, Service: "pod-0", Port: "3000"}:     nil,
-	} {
-		if diff := cmp.Diff(want, addressesOf(d, of)); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", of, diff)
-		}
-	}
-}
-
 func TestAPodThatRefusesIsSkipped(t *testing.T) {
 	pod := httptest.NewServer(recorder())
 	defer pod.Close()
 	w := newWorld(t, nil, func(s *setup) { s.backendAddress = pod.Listener.Addr().String() })
 	w.addDeadPod()
 	for range 20 {
-		w.server.direct.CloseIdleConnections()
+		w.server.handler.ways.CloseIdleConnections()
 		if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != http.StatusOK {
 			t.Fatalf("got %d %s", res.StatusCode, body)
 		}
 	}
 }
 
-func TestAutoChoosesByTrying(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newChooser(TransportAuto, &direct{}, &apiServer{}, record.NewMetrics("test"), slog.New(slog.DiscardHandler))
-		asDirect, asAPIServer := TransportDirect, TransportAPIServer
-		if got := c.conclude(errNoEndpoint); got != asDirect || c.chosen != "" {
-			t.Error("an endpoint that is not there decided")
-		}
-		if got := c.conclude(context.DeadlineExceeded); got != asAPIServer {
-			t.Error("a pod that cannot be reached did not lead to the API server")
-		}
-		if got := c.pick(t.Context(), &locate.Target{At: &locate.Place{}}); got != asAPIServer {
-			t.Error("it was tried again at once")
-		}
-		if got := c.conclude(fmt.Errorf("dialling: %w", syscall.ECONNREFUSED)); got != asDirect || !c.settled {
-			t.Error("a refusal, which proves a route, was taken for none")
-		}
-		if got := c.conclude(errors.New("timeout")); got != asDirect {
-			t.Error("a later failure unsettled what is settled")
-		}
-	})
-}
-
 func TestAutoSaysWhatItChose(t *testing.T) {
-	w := newWorld(t, recorder(), func(s *setup) { s.opts.Transport = TransportAuto })
+	w := newWorld(t, recorder(), func(s *setup) { s.opts.Transport = upstream.Auto })
 	w.received("GET", demo+"proxy", "")
 	if !strings.Contains(w.logs.String(), `"msg":"transport to pods chosen","mode":"direct","reason":"pod_reachable"`) {
 		t.Errorf("the log does not say: %s", w.logs.String())
@@ -218,28 +155,5 @@ func TestAutoSaysWhatItChose(t *testing.T) {
 	w.server.metrics.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(rec.Body.String(), `sandbar_dataplane_transport{mode="direct",reason="pod_reachable"} 1`) {
 		t.Error("the metric does not say")
-	}
-}
-
-func TestNoAddressOfThePlatformIsAPods(t *testing.T) {
-	for address, want := range map[string]bool{
-		"10.1.2.3": true, "192.168.1.1": true, "100.64.0.1": true, "fd12::1": true, "8.8.8.8": true,
-		"127.0.0.1": false, "127.9.9.9": false, "169.254.169.254": false, "0.0.0.0": false, "224.0.0.251": false,
-		"255.255.255.255": false, "::1": false, "::": false, "fe80::1": false, "ff02::1": false, "fd00:ec2::254": false,
-	} {
-		if got := isPodAddress(netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s: %t", address, got)
-		}
-	}
-}
-
-// A proxy that the environment names would get control tokens, and what tenants send.
-func TestNoProxyOfTheEnvironmentIsUsedTowardsPods(t *testing.T) {
-	a, err := newAPIServer(&rest.Config{Host: "https://runtime.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.pool.Proxy != nil {
-		t.Error("the transport asks for a proxy although the configuration names none")
 	}
 }

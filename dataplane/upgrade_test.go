@@ -269,7 +269,7 @@ func TestARefusedUpgradeGivesNoConnection(t *testing.T) {
 		"another protocol":   {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", 502},
 		"a 101 without any":  {"HTTP/1.1 101 Switching Protocols\r\n\r\n", 502},
 		"something not HTTP": {"hello\r\n\r\n", 502},
-		"a long refusal":     {"HTTP/1.1 403 Forbidden\r\n\r\n" + strings.Repeat("x", 2*maxRefusalBytes), 403},
+		"a long refusal":     {"HTTP/1.1 403 Forbidden\r\n\r\n" + strings.Repeat("x", 2*(1<<20)), 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := make(chan string, 1)
@@ -290,7 +290,7 @@ func TestARefusedUpgradeGivesNoConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != c.code || len(body) > maxRefusalBytes {
+			if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != c.code || len(body) > (1<<20) {
 				t.Errorf("got %d and %d bytes (%v), want %d", res.StatusCode, len(body), err, c.code)
 			}
 			_, _ = io.WriteString(conn, "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -142,7 +142,7 @@ func (h *handler) wait(ctx context.Context, x *exchange, at *locate.Place, e san
 		case <-h.draining.Done():
 			return refusal.Unavailable(refusal.CauseDraining, "this server is shutting down: send the request again", 0, nil)
 		case <-ctx.Done():
-			if refused := causeOf(ctx); refused != nil {
+			if refused := refusal.CauseOf(ctx); refused != nil {
 				return refused
 			}
 			return access.ClientGone(context.Cause(ctx))
@@ -193,9 +193,9 @@ func (h *handler) reachable(ctx context.Context, to *locate.Target) instanceStat
 		h.wakes.away(to)
 		return instanceAway
 	case to.IsSubresource() || h.wakes.answered(to):
-	case h.transports.pick(ctx, to) != TransportDirect:
+	case !h.ways.IsDirect(ctx, to):
 		// The API server cannot be asked whether the app listens without sending it something.
-	case h.wakes.probe(ctx, h.transports.direct, to) != nil:
+	case h.wakes.probe(ctx, h.ways, to) != nil:
 		if h.wakes.staysDeaf(to) {
 			return instanceUp // its turn to say what it says to everybody whose app does not listen
 		}
@@ -210,10 +210,7 @@ func (h *handler) isReady(to *locate.Target) bool {
 	if to.Pod != nil {
 		return to.Pod.DeletionTimestamp == nil && podReady(to.Pod)
 	}
-	for range h.transports.direct.ready(to.Destination()) {
-		return true
-	}
-	return false
+	return h.ways.HasReady(to)
 }
 
 func podReady(pod *corev1.Pod) bool {

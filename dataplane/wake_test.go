@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -33,7 +34,7 @@ import (
 // asleep begins a world with the demo asleep: no pod is ready, and its Lease is old.
 func asleep(s *setup) {
 	s.objects = append(s.objects, &coordinationv1.Lease{
-		ObjectMeta: placementMeta(demoID, placement.ActivityLease),
+		ObjectMeta: fixture.Meta(demoID, placement.ActivityLease),
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}},
 	})
 	s.suspended = sandbarv1alpha1.SuspendedUnused
@@ -291,10 +292,7 @@ func TestARequestWaitsUntilTheAppListens(t *testing.T) {
 	w.holds(1)
 	w.wakeUp()
 	eventually(t, "the app was tried", func() bool {
-		d := w.server.direct
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return len(d.refused) > 0
+		return w.server.handler.ways.RefusedForTest() > 0
 	})
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
 // wakes are the instances that wake, as far as this replica knows: somebody asked for them here
@@ -195,9 +196,9 @@ func (w *wakes) away(to *locate.Target) {
 }
 
 // probe tries whether the app accepts a connection, once for all who ask at the same time.
-func (w *wakes) probe(ctx context.Context, d *direct, to *locate.Target) error {
+func (w *wakes) probe(ctx context.Context, ways *upstream.Ways, to *locate.Target) error {
 	_, err, _ := w.probes.Do(to.Destination().Host(), func() (any, error) {
-		return nil, d.reach(context.WithoutCancel(ctx), to.Destination())
+		return nil, ways.Reach(context.WithoutCancel(ctx), to.Destination())
 	})
 	return err
 }

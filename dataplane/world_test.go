@@ -14,7 +14,6 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes"
@@ -37,7 +35,9 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
+	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 
 const (
 	adminToken   = "token-of-the-admin-3f1c"
-	controlToken = "control-token-9a7d"
+	controlToken = fixture.ControlToken
 	// providerToken is the provider's own credential.
 	providerToken = "token-of-the-provider-77e0"
 	demo          = "/dataplane/clusters/root:acme:dev/sandboxrunners/demo/"
@@ -61,7 +61,7 @@ const (
 
 var (
 	runners = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
-	demoID  = placement.ID{Cluster: "cluster1", UID: "uid-demo"}
+	demoID  = fixture.DemoID
 )
 
 // world is a data plane with real HTTP on both sides: callers in front, pods behind. kcp and the
@@ -126,7 +126,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 	t.Helper()
 	s := &setup{
 		opts: Options{
-			ListenAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Insecure: true, Transport: TransportDirect,
+			ListenAddress: "127.0.0.1:0", MetricsAddress: "127.0.0.1:0", Insecure: true, Transport: upstream.Direct,
 			DrainDelay: time.Millisecond, DrainTimeout: 5 * time.Second,
 		},
 		template: runnerTemplate(), backend: backend, logLevel: slog.LevelDebug, apiServer: http.NotFoundHandler(), status: demoStatus(demoID.Namespace()),
@@ -144,7 +144,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 		t.Cleanup(pod.Close)
 		s.backendAddress = pod.Listener.Addr().String()
 	}
-	objects, instance := placementObjects(t, demoID, "demo", s.backendAddress), kroInstance(demoID, "demo", s.status)
+	objects, instance := fixture.Objects(t, demoID, "demo", s.backendAddress), kroInstance(demoID, "demo", s.status)
 	objects = s.adapt(objects)
 	if s.suspended != "" {
 		putToSleep(objects, instance, s.suspended)
@@ -172,19 +172,15 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 	if err != nil {
 		t.Fatal(err)
 	}
-	through, err := newAPIServer(&rest.Config{Host: apiServer.URL, BearerToken: "runtime-credential"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.opts.SetDefaults()
 	if err := s.opts.Validate(); err != nil && s.opts.CertFile == "" {
 		t.Fatal(err)
 	}
-	w.server, err = assemble(s.opts, w.provider, w.runtime, w.kros, asCaller, bound, through)
+	w.server, err = assemble(s.opts, w.provider, w.runtime, w.kros, asCaller, bound, &rest.Config{Host: apiServer.URL, BearerToken: "runtime-credential"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server.direct.permit = func(netip.Addr) bool { return true }
+	w.server.handler.ways.PermitForTest(func(netip.Addr) bool { return true })
 	w.start()
 	return w
 }
@@ -351,85 +347,11 @@ func kroInstance(id placement.ID, name string, status map[string]any) *unstructu
 	}}
 }
 
-func placementMeta(id placement.ID, name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, Namespace: id.Namespace(), Labels: id.Labels("sandbox-runner")}
-}
-
-// placementObjects are a placement whose Services lead to address.
-func placementObjects(t testing.TB, id placement.ID, name, address string) []runtime.Object {
-	t.Helper()
-	host, portText, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := strconv.Atoi(portText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := []runtime.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: id.Namespace(), Labels: id.Labels("sandbox-runner"),
-			Annotations: map[string]string{placement.AnnotationInstanceNamespace: "default", placement.AnnotationInstanceName: name},
-		}},
-		&corev1.Secret{
-			ObjectMeta: placementMeta(id, placement.ControlSecret),
-			Data:       map[string][]byte{placement.ControlTokenKey: []byte(controlToken), "other": []byte("not-for-us")},
-		},
-		placedPod(id, "pod-0", host, int32(port)),
-	}
-	for _, service := range []string{"control", "preview"} {
-		slice := placementMeta(id, service+"-1")
-		slice.Labels[discoveryv1.LabelServiceName] = service
-		number, portName, protocol := int32(port), service, corev1.ProtocolTCP
-		objects = append(objects,
-			&corev1.Service{ObjectMeta: placementMeta(id, service), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "demo"}, Ports: []corev1.ServicePort{{Name: service, Port: 80}}}},
-			&discoveryv1.EndpointSlice{
-				ObjectMeta: slice, AddressType: discoveryv1.AddressTypeIPv4,
-				Ports:     []discoveryv1.EndpointPort{{Name: &portName, Port: &number, Protocol: &protocol}},
-				Endpoints: []discoveryv1.Endpoint{endpointOf(placedPod(id, "pod-0", host, number), nil)},
-			},
-		)
-	}
-	return objects
-}
-
-// endpointOf is the endpoint that a slice has for a pod.
-func endpointOf(pod *corev1.Pod, ready *bool) discoveryv1.Endpoint {
-	e := discoveryv1.Endpoint{
-		TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Conditions: discoveryv1.EndpointConditions{Ready: ready},
-	}
-	for _, ip := range pod.Status.PodIPs {
-		e.Addresses = append(e.Addresses, ip.IP)
-	}
-	return e
-}
-
-// placedPod is a Pod whose first container runs and has a port; the second has ended.
-func placedPod(id placement.ID, name, ip string, port int32) *corev1.Pod {
-	meta := placementMeta(id, name)
-	meta.UID = types.UID("uid-of-" + name + "-of-" + string(id.UID))
-	return &corev1.Pod{
-		ObjectMeta: meta,
-		Spec: corev1.PodSpec{Containers: []corev1.Container{
-			{Name: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}, {Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}},
-			{Name: "side"},
-		}},
-		Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: ip}},
-			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
-				{Name: "side", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
-			},
-		},
-	}
-}
-
 // newPlacement places another instance under a name, and waits until the data plane knows.
 func (w *world) newPlacement(id placement.ID, name, address string) {
 	w.t.Helper()
 	ctx := context.Background()
-	for _, obj := range placementObjects(w.t, id, name, address) {
+	for _, obj := range fixture.Objects(w.t, id, name, address) {
 		var err error
 		switch o := obj.(type) {
 		case *corev1.Namespace:

@@ -59,6 +59,9 @@ func (c *Changes) Await(namespace string) (next func() <-chan struct{}, done fun
 	}
 }
 
+// Waiting is how many wait.
+func (c *Changes) Waiting() int64 { return c.some.Load() }
+
 // Handler is told what informers see.
 func (c *Changes) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{

@@ -4,6 +4,8 @@
 package refusal
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -244,4 +246,13 @@ func PreviewRevoked() *Error {
 		Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Cause: CausePreviewRevoked, Challenge: PreviewChallenge,
 		Message: "the previews of this instance that were open have been ended: open the preview again from where you got its link",
 	}
+}
+
+// CauseOf returns the limit of ours that ended a context; nil if another reason did.
+func CauseOf(ctx context.Context) *Error {
+	var refused *Error
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
+	return nil
 }

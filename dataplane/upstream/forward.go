@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"context"
@@ -17,16 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
-
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/dataplane/headers"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
-	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
-	"github.com/sandbar-dev/sandbar/dataplane/spans"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/http1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -40,8 +34,8 @@ var (
 	errBadAnswer = errors.New("pod gave no valid answer")
 )
 
-// upstream is where one request goes, and by what.
-type upstream struct {
+// Way is where one request goes, and by what.
+type Way struct {
 	rt  http.RoundTripper
 	url *url.URL
 	// host is the Host header; empty for that of the URL.
@@ -60,97 +54,61 @@ type upstream struct {
 	anew bool
 }
 
-// transport sends the request to the pod and the answer to the caller. When the instance has fallen
-// asleep on the way, the request waits like one that came a moment later; once.
-func (h *handler) transport(x *exchange, to *locate.Target, e sandbarv1alpha1.Endpoint) *refusal.Error {
-	up, refused := h.upstream(x, to)
-	if refused != nil {
-		return refused
-	}
-	x.sent = time.Now()
-	ctx, cancel := context.WithCancelCause(x.request.Context())
-	ctx, span := spanToPod(ctx, x)
-	stop := h.supervise(ctx, cancel, x, to.At)
-	x.atEnd(func() {
-		x.noteCut(ctx)
-		stop()
-		span.End()
-		cancel(nil)
-	})
-	refused = h.present(ctx, x, to, up)
-	if refused == nil || !x.isUnheard(refused) || !fellAsleep(to.At) {
-		return refused
-	}
-	x.supervisor.answered() // no pod is waited for until there is one
-	at, refused := h.wake(x, to.At, e)
-	if refused != nil {
-		return refused
-	}
-	if to, refused = h.resolve(x.request.Context(), at, x.route, e); refused != nil {
-		return refused
-	}
-	if up, refused = h.upstream(x, to); refused != nil {
-		return refused
-	}
-	x.sent = time.Now()
-	x.supervisor.asked(x.sent)
-	return h.present(ctx, x, to, up)
-}
-
 // carry takes the request to a pod that is awake.
-func (h *handler) carry(ctx context.Context, x *exchange, to *locate.Target, up upstream) *refusal.Error {
-	if cut := x.supervisor.overdue(time.Now()); cut != nil { // the last moment before the pod hears of it
+func (w *Ways) carry(ctx context.Context, c *Call, to *locate.Target, up Way) *refusal.Error {
+	if cut := c.Minder.Overdue(time.Now()); cut != nil { // the last moment before the pod hears of it
 		return cut
 	}
-	if access.IsUpgrade(x.request.Header) {
-		return h.upgrade(ctx, x, to, up)
+	if access.IsUpgrade(c.Request.Header) {
+		return w.upgrade(ctx, c, to, up)
 	}
-	return h.forward(ctx, x, to, up)
+	return w.forward(ctx, c, to, up)
 }
 
-// isUnheard tells whether a request that met such an end may be sent again: nothing of it was sent,
+// IsUnheard reports whether a request that met such an end may be sent again: nothing of it was sent,
 // or it has no body and only asks. What a pod may have acted on is never sent twice.
-func (x *exchange) isUnheard(refused *refusal.Error) bool {
+func (c *Call) IsUnheard(refused *refusal.Error) bool {
 	if errors.Is(refused, errNoEndpoint) || errors.Is(refused, errNotAccepted) {
 		return true
 	}
-	verb, _ := access.KubernetesVerb(x.request.Method)
-	if verb != "get" || x.request.ContentLength != 0 {
+	verb, _ := access.KubernetesVerb(c.Request.Method)
+	if verb != "get" || c.Request.ContentLength != 0 {
 		return false
 	}
 	return refused.Cause == refusal.CauseUnreachable || refused.Cause == refusal.CauseNotReady || errors.Is(refused, http1.ErrClosed)
 }
 
-func (h *handler) upstream(x *exchange, to *locate.Target) (upstream, *refusal.Error) {
+// Way finds the way to a target. On that through the API server the pod is asked for its challenge.
+func (w *Ways) Way(c *Call, to *locate.Target) (Way, *refusal.Error) {
 	if to.IsSubresource() {
-		return h.transports.apiServer.subresource(x, to)
+		return w.apiServer.subresource(c, to)
 	}
-	if h.transports.pick(x.request.Context(), to) == TransportAPIServer {
-		return h.throughAPIServer(x, to)
+	if w.pick(c.Request.Context(), to) == APIServer {
+		return w.throughAPIServer(c, to)
 	}
-	d := h.transports.direct
-	return upstream{rt: d, url: to.URL(d.address(to.Destination()), x.route.Tail, x.request.URL.RawQuery), host: headers.PodHost}, nil
+	d := w.direct
+	return Way{rt: d, url: to.URL(d.address(to.Destination()), c.Route.Tail, c.Request.URL.RawQuery), host: headers.PodHost}, nil
 }
 
 // forward carries a plain request and its answer.
-func (h *handler) forward(ctx context.Context, x *exchange, to *locate.Target, up upstream) *refusal.Error {
-	out := h.outgoing(ctx, x, to, up)
-	if x.request.Body != nil && x.request.ContentLength != 0 {
-		out.Body = x.Upload(x.request.Body, h.settings.limits().BodyBytes)
+func (w *Ways) forward(ctx context.Context, c *Call, to *locate.Target, up Way) *refusal.Error {
+	out := w.outgoing(ctx, c, to, up)
+	if c.Request.Body != nil && c.Request.ContentLength != 0 {
+		out.Body = c.Upload(c.Request.Body, w.limits().BodyBytes)
 	}
 	res, err := up.rt.RoundTrip(out)
 	if err != nil {
-		return h.failed(ctx, x, to, err)
+		return w.failed(ctx, c, to, err)
 	}
 	defer res.Body.Close()
-	x.began()
+	c.began()
 	headers.RemoveHopByHop(res.Header)
-	if err := h.answer(x, to, up, res); err != nil {
-		return h.failed(ctx, x, to, err)
+	if err := w.answer(c, to, up, res); err != nil {
+		return w.failed(ctx, c, to, err)
 	}
-	if err := h.pass(x, to, res); err != nil {
-		if x.Stalled.Load() {
-			x.cause = refusal.CauseStalled
+	if err := w.pass(c, to, res); err != nil {
+		if c.Stalled.Load() {
+			c.Cause = refusal.CauseStalled
 		}
 		// The answer has begun; only a broken connection tells the caller that it is not
 		// whole. net/http recognises this panic, and the deferred functions have run.
@@ -160,8 +118,8 @@ func (h *handler) forward(ctx context.Context, x *exchange, to *locate.Target, u
 }
 
 // outgoing makes the request to the pod, still without a body.
-func (h *handler) outgoing(ctx context.Context, x *exchange, to *locate.Target, up upstream) *http.Request {
-	out := x.request.WithContext(ctx)
+func (w *Ways) outgoing(ctx context.Context, c *Call, to *locate.Target, up Way) *http.Request {
+	out := c.Request.WithContext(ctx)
 	out.RequestURI, out.Body, out.Trailer, out.TransferEncoding = "", nil, nil, nil
 	out.URL, out.Host, out.Close = up.url, up.host, up.anew
 	if up.header != nil {
@@ -169,13 +127,13 @@ func (h *handler) outgoing(ctx context.Context, x *exchange, to *locate.Target, 
 		return out
 	}
 	// Values are shared with the caller's request: nothing below changes one in place.
-	out.Header = maps.Clone(x.request.Header)
+	out.Header = maps.Clone(c.Request.Header)
 	headers.RemoveHopByHop(out.Header)
-	h.filter.Request(out.Header, x.request, x.route, to, x.question.Caller)
+	w.filter.Request(out.Header, c.Request, c.Route, to, c.Caller)
 	if name, value := up.credential.header(out.Method, up.path, up.url.RawQuery); name != "" {
-		h.metrics.Shown(name == headers.ControlToken)
+		w.metrics.Shown(name == headers.ControlToken)
 		out.Header[name] = []string{value}
-		if query := up.url.RawQuery; query != "" && name == controlproof.Header && access.IsUpgrade(x.request.Header) {
+		if query := up.url.RawQuery; query != "" && name == controlproof.Header && access.IsUpgrade(c.Request.Header) {
 			// The API server's proxy drops the query of an upgrade, and with it the command of exec.
 			out.Header[controlproof.QueryHeader] = []string{query}
 		}
@@ -184,24 +142,24 @@ func (h *handler) outgoing(ctx context.Context, x *exchange, to *locate.Target, 
 }
 
 // pass sends an answer to the caller, as it comes if its length is not known.
-func (h *handler) pass(x *exchange, to *locate.Target, res *http.Response) error {
-	header := x.Header()
+func (w *Ways) pass(c *Call, to *locate.Target, res *http.Response) error {
+	header := c.Header()
 	maps.Copy(header, res.Header)
-	headers.Answer(res.Trailer, x.route, to, x.request.Host) // what will not pass is not announced
+	headers.Answer(res.Trailer, c.Route, to, c.Request.Host) // what will not pass is not announced
 	for name := range res.Trailer {
 		header.Add("Trailer", name)
 	}
-	x.WriteHeader(res.StatusCode)
+	c.WriteHeader(res.StatusCode)
 	asItComes := to.Stream || res.ContentLength < 0 || isEventStream(res.Header)
 	if asItComes {
-		if err := x.FlushError(); err != nil {
+		if err := c.FlushError(); err != nil {
 			return err
 		}
 	}
-	if err := h.copyBody(x, res.Body, asItComes); err != nil {
+	if err := w.copyBody(c, res.Body, asItComes); err != nil {
 		return err
 	}
-	headers.Answer(res.Trailer, x.route, to, x.request.Host)
+	headers.Answer(res.Trailer, c.Route, to, c.Request.Host)
 	maps.Copy(header, res.Trailer)
 	return nil
 }
@@ -211,9 +169,9 @@ func isEventStream(h http.Header) bool {
 }
 
 // copyBody holds one buffer, however slowly the caller takes what the pod sends.
-func (h *handler) copyBody(to *exchange, from io.Reader, flush bool) error {
-	buf := h.buffers.get()
-	defer h.buffers.put(buf)
+func (w *Ways) copyBody(to *Call, from io.Reader, flush bool) error {
+	buf := w.buffers.get()
+	defer w.buffers.put(buf)
 	more := func() bool { return false }
 	if body, ok := from.(interface{ Ready() bool }); ok && !flush {
 		more = body.Ready
@@ -252,7 +210,7 @@ func readReady(from io.Reader, buf []byte, more func() bool) (n int, err error) 
 }
 
 // answer judges and filters a pod's answer before anything of it reaches the caller.
-func (h *handler) answer(x *exchange, to *locate.Target, up upstream, res *http.Response) error {
+func (w *Ways) answer(c *Call, to *locate.Target, up Way, res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return errUnexpectedSwitch
 	}
@@ -262,7 +220,7 @@ func (h *handler) answer(x *exchange, to *locate.Target, up upstream, res *http.
 		}
 	} else if up.strip != "" {
 		refused := judgeAPIServer(res, to.Proxy)
-		h.transports.direct.note(up.pod, refused != nil)
+		w.direct.note(up.pod, refused != nil)
 		if refused != nil {
 			return refused
 		}
@@ -271,9 +229,9 @@ func (h *handler) answer(x *exchange, to *locate.Target, up upstream, res *http.
 	if refused := judgeControl(to, res); refused != nil {
 		return refused
 	}
-	headers.Answer(res.Header, x.route, to, x.request.Host)
+	headers.Answer(res.Header, c.Route, to, c.Request.Host)
 	switch {
-	case x.route.PreviewHost != "":
+	case c.Route.PreviewHost != "":
 		headers.MarkPreview(res.Header)
 	case to.Proxy:
 		headers.KeepPrivate(res.Header)
@@ -287,7 +245,7 @@ func (h *handler) answer(x *exchange, to *locate.Target, up upstream, res *http.
 }
 
 // failed says what to tell the caller when no answer came from the pod.
-func (h *handler) failed(ctx context.Context, x *exchange, to *locate.Target, err error) *refusal.Error {
+func (w *Ways) failed(ctx context.Context, c *Call, to *locate.Target, err error) *refusal.Error {
 	var (
 		refused  *refusal.Error
 		tooLarge *http.MaxBytesError
@@ -296,15 +254,15 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *locate.Target, er
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case causeOf(ctx) != nil:
-		return causeOf(ctx)
+	case refusal.CauseOf(ctx) != nil:
+		return refusal.CauseOf(ctx)
 	case errors.As(err, &tooLarge):
 		return refusal.BodyTooLarge(tooLarge.Limit)
-	case x.Stalled.Load():
-		return refusal.Stalled(x.Stall)
-	case x.request.Context().Err() != nil:
-		return access.ClientGone(context.Cause(x.request.Context()))
-	case x.Broken.Load():
+	case c.Stalled.Load():
+		return refusal.Stalled(c.Stall)
+	case c.Request.Context().Err() != nil:
+		return access.ClientGone(context.Cause(c.Request.Context()))
+	case c.Broken.Load():
 		return refusal.Malformed("the request's body is not framed as HTTP wants it")
 	case errors.Is(err, errNoEndpoint):
 		return refusal.NotReady(locate.NoPodMessage(to.At), err)
@@ -319,7 +277,7 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *locate.Target, er
 	case errors.Is(err, errNotAccepted):
 		return refusal.BadGateway(refusal.CauseUnreachable, "the instance's pod ends connections: it is starting or ending, or its process fails", err)
 	case timedOut(err):
-		return refusal.GatewayTimeout(h.settings.limits().ResponseTimeout, err)
+		return refusal.GatewayTimeout(w.limits().ResponseTimeout, err)
 	}
 	if !errors.Is(err, http1.ErrClosed) {
 		err = errBadAnswer // instead of a text that may quote the pod
@@ -330,18 +288,6 @@ func (h *handler) failed(ctx context.Context, x *exchange, to *locate.Target, er
 // timedOut reports whether an error means that the other side has said nothing in time.
 func timedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// noteCut records why an answer that had begun was cut.
-func (x *exchange) noteCut(ctx context.Context) {
-	if x.refused {
-		return // there was none
-	}
-	if refused := causeOf(ctx); refused != nil {
-		x.cause, x.err = refused.Cause, refused.Err
-	} else if x.request.Context().Err() != nil && x.cause == "" {
-		x.cause = refusal.CauseClientGone
-	}
 }
 
 // bufferPool lends buffers for copying bodies.
@@ -357,14 +303,3 @@ func (p *bufferPool) get() *[copyBufferBytes]byte {
 }
 
 func (p *bufferPool) put(b *[copyBufferBytes]byte) { p.pool.Put(b) }
-
-// spanToPod starts the span of the way to the pod and names it to the pod, in place of whatever
-// the caller's header said. The pod learns two random numbers and a bit.
-func spanToPod(ctx context.Context, x *exchange) (context.Context, trace.Span) {
-	ctx, span := spans.Child(ctx, "pod", trace.SpanKindClient)
-	if x.span != nil {
-		delete(x.request.Header, record.HeaderTraceparent)
-		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(x.request.Header))
-	}
-	return ctx, span
-}

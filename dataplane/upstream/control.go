@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"bufio"
@@ -93,12 +93,12 @@ func takesProofs(pod *corev1.Pod) bool {
 	return false
 }
 
-// exchangeChallenge sends the request for a challenge and returns the answer's body.
-type exchangeChallenge func(ctx context.Context, path, rawQuery string) ([]byte, error)
+// askChallenge sends the request for a challenge and returns the answer's body.
+type askChallenge func(ctx context.Context, path, rawQuery string) ([]byte, error)
 
 // agree finds a credential for a pod. With one that takes proofs it settles, before anything else is
 // sent, which token both have.
-func (t *tokens) agree(ctx context.Context, to locate.Destination, pod *corev1.Pod, ask exchangeChallenge) (*credential, error) {
+func (t *tokens) agree(ctx context.Context, to locate.Destination, pod *corev1.Pod, ask askChallenge) (*credential, error) {
 	if to.Secret == "" {
 		return nil, nil //nolint:nilnil // none is needed
 	}
@@ -133,7 +133,7 @@ func (t *tokens) agree(ctx context.Context, to locate.Destination, pod *corev1.P
 
 // askOver asks for a challenge over a connection that nothing was sent on. The connection is good for
 // requests afterwards.
-func askOver(conn net.Conn) exchangeChallenge {
+func askOver(conn net.Conn) askChallenge {
 	return func(ctx context.Context, path, rawQuery string) ([]byte, error) {
 		if err := conn.SetDeadline(time.Now().Add(challengeTimeout)); err != nil {
 			return nil, fmt.Errorf("asking the pod for its challenge: %w", err)

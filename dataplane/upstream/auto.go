@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"context"
@@ -21,30 +21,30 @@ const probeAgain = time.Minute
 
 // Reasons for a choice of transport, for the metric and the log.
 const (
-	reasonConfigured  = "configured"
-	reasonReachable   = "pod_reachable"
-	reasonRefused     = "pod_refused_but_reachable"
-	reasonUnreachable = "pod_unreachable"
+	ReasonConfigured  = "configured"
+	ReasonReachable   = "pod_reachable"
+	ReasonRefused     = "pod_refused_but_reachable"
+	ReasonUnreachable = "pod_unreachable"
 )
 
 // chooser says which transport a request takes.
 type chooser struct {
-	mode      TransportMode
+	mode      Mode
 	direct    *direct
 	apiServer *apiServer
 	metrics   *record.Metrics
 	log       *slog.Logger
 
 	mu      sync.Mutex
-	chosen  TransportMode // empty while nothing was tried
-	settled bool          // direct worked once; that stands
-	until   time.Time     // when a choice of apiServer is tried again
+	chosen  Mode      // empty while nothing was tried
+	settled bool      // direct worked once; that stands
+	until   time.Time // when a choice of apiServer is tried again
 }
 
-func newChooser(mode TransportMode, d *direct, a *apiServer, m *record.Metrics, log *slog.Logger) *chooser {
+func newChooser(mode Mode, d *direct, a *apiServer, m *record.Metrics, log *slog.Logger) *chooser {
 	c := &chooser{mode: mode, direct: d, apiServer: a, metrics: m, log: log}
-	if mode != TransportAuto { // of which the first request chooses
-		c.choose(mode, reasonConfigured)
+	if mode != Auto { // of which the first request chooses
+		c.choose(mode, ReasonConfigured)
 	}
 	return c
 }
@@ -52,10 +52,10 @@ func newChooser(mode TransportMode, d *direct, a *apiServer, m *record.Metrics, 
 // pick returns the way to a target. In mode auto the first requests try to reach their
 // pods themselves; later a new attempt is made by one request, while the others go on with what
 // was chosen.
-func (c *chooser) pick(ctx context.Context, t *locate.Target) TransportMode {
+func (c *chooser) pick(ctx context.Context, t *locate.Target) Mode {
 	c.mu.Lock()
 	chosen := c.chosen
-	probe := c.mode == TransportAuto && !c.settled && !time.Now().Before(c.until)
+	probe := c.mode == Auto && !c.settled && !time.Now().Before(c.until)
 	if probe && chosen != "" {
 		c.until = time.Now().Add(probeAgain)
 	}
@@ -68,7 +68,7 @@ func (c *chooser) pick(ctx context.Context, t *locate.Target) TransportMode {
 }
 
 // conclude chooses by how the attempt to reach a pod ended.
-func (c *chooser) conclude(err error) TransportMode {
+func (c *chooser) conclude(err error) Mode {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -76,24 +76,24 @@ func (c *chooser) conclude(err error) TransportMode {
 		// Another request has found out meanwhile.
 	case err == nil:
 		c.settled = true
-		c.choose(TransportDirect, reasonReachable)
+		c.choose(Direct, ReasonReachable)
 	case errors.Is(err, errNoEndpoint), errors.Is(err, errForeignEndpoint):
 		// Nothing was tried. Whichever way is taken, it says what there is to say of that.
 		if c.chosen == "" {
-			return TransportDirect
+			return Direct
 		}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		// The pod's machine answered, so there is a route.
 		c.settled = true
-		c.choose(TransportDirect, reasonRefused)
+		c.choose(Direct, ReasonRefused)
 	default:
 		c.until = time.Now().Add(probeAgain)
-		c.choose(TransportAPIServer, reasonUnreachable)
+		c.choose(APIServer, ReasonUnreachable)
 	}
 	return c.chosen
 }
 
-func (c *chooser) choose(mode TransportMode, reason string) {
+func (c *chooser) choose(mode Mode, reason string) {
 	if c.chosen == mode {
 		return
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"context"
@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	errIdle   = errors.New("nothing was sent either way for too long")
-	errDefect = errors.New("the relay failed by itself")
+	ErrIdle   = errors.New("nothing was sent either way for too long")
+	ErrDefect = errors.New("the relay failed by itself")
 )
 
 // end is one side of a relay.
@@ -39,14 +39,14 @@ type end struct {
 	count *atomic.Int64
 }
 
-// relay copies bytes both ways between two connections. It knows nothing of what they mean, and
+// Relay copies bytes both ways between two connections. It knows nothing of what they mean, and
 // so adds nothing of its own: a WebSocket close frame in the middle of another frame would be part
 // of that one.
 //
 // Small messages go through a buffer that is lent for the moment; when they fill it and both sides
 // are plain TCP, the kernel moves the bytes (splice), for which no wrapper may be put around
 // either side. While nothing is sent a direction holds neither a buffer nor a pipe.
-type relay struct {
+type Relay struct {
 	// ctx ends the relay.
 	ctx context.Context //nolint:containedctx // the relay's life
 	// idle is how long neither side may send anything.
@@ -57,9 +57,9 @@ type relay struct {
 	halfEnded atomic.Bool
 }
 
-// run relays until both sides have ended, one has failed, or ctx ends. It closes both
+// Run relays until both sides have ended, one has failed, or ctx ends. It closes both
 // connections; when it returns no goroutine is left.
-func (r *relay) run() error {
+func (r *Relay) Run() error {
 	defer r.close()
 	defer context.AfterFunc(r.ctx, r.close)()
 	r.lastSent.Store(time.Now().UnixNano())
@@ -69,14 +69,14 @@ func (r *relay) run() error {
 	return errors.Join(<-up, down)
 }
 
-func (r *relay) close() { _ = r.client.conn.Close(); _ = r.pod.conn.Close() }
+func (r *Relay) close() { _ = r.client.conn.Close(); _ = r.pod.conn.Close() }
 
 // one relays one way. A failure, or a defect of ours, ends this relay and no other: no server
 // recovers what panics on a relay's goroutines.
-func (r *relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{}) (err error) {
+func (r *Relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{}) (err error) {
 	defer func() {
 		if defect := recover(); defect != nil {
-			err = fmt.Errorf("%w: %v\n%s", errDefect, defect, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", ErrDefect, defect, debug.Stack())
 		}
 		if err != nil {
 			r.close() // frees the other direction
@@ -84,7 +84,7 @@ func (r *relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{})
 		close(ended)
 		if err == nil && !r.outlasts(other) {
 			r.close()
-			err = errIdle
+			err = ErrIdle
 		}
 	}()
 	return r.copy(src, dst)
@@ -93,7 +93,7 @@ func (r *relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{})
 // outlasts waits until the other direction has ended too; false if nothing was sent for too long. That
 // direction does not see it when it waits to write: only reads have deadlines, and the one here, which
 // would have passed, is over.
-func (r *relay) outlasts(other <-chan struct{}) bool {
+func (r *Relay) outlasts(other <-chan struct{}) bool {
 	for left := r.idle; left > 0; left = r.idle - time.Since(time.Unix(0, r.lastSent.Load())) {
 		timer := time.NewTimer(left)
 		select {
@@ -107,7 +107,7 @@ func (r *relay) outlasts(other <-chan struct{}) bool {
 }
 
 // copy moves what src sends to dst, and tells dst when src has no more.
-func (r *relay) copy(src, dst *end) error {
+func (r *Relay) copy(src, dst *end) error {
 	if len(src.early) > 0 {
 		if _, err := dst.conn.Write(src.early); err != nil {
 			return fmt.Errorf("relaying: %w", err)
@@ -132,7 +132,7 @@ func (r *relay) copy(src, dst *end) error {
 			return r.halfClose(dst)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if n == 0 && time.Since(time.Unix(0, r.lastSent.Load())) >= r.limit() {
-				return errIdle
+				return ErrIdle
 			}
 		default:
 			return fmt.Errorf("relaying: %w", err)
@@ -142,7 +142,7 @@ func (r *relay) copy(src, dst *end) error {
 
 // bulk lets the kernel move bytes for as long as they keep coming. A splice holds a pipe while it
 // waits, so it does not wait long.
-func (r *relay) bulk(src *end, from, to *net.TCPConn) error {
+func (r *Relay) bulk(src *end, from, to *net.TCPConn) error {
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
 			return err //nolint:wrapcheck // copy wraps it
@@ -158,14 +158,14 @@ func (r *relay) bulk(src *end, from, to *net.TCPConn) error {
 	}
 }
 
-func (r *relay) note(src *end, n int64) {
+func (r *Relay) note(src *end, n int64) {
 	if n > 0 {
 		src.count.Add(n)
 		r.lastSent.Store(time.Now().UnixNano())
 	}
 }
 
-func (r *relay) limit() time.Duration {
+func (r *Relay) limit() time.Duration {
 	if r.halfEnded.Load() {
 		return min(r.idle, halfCloseIdle)
 	}
@@ -173,7 +173,7 @@ func (r *relay) limit() time.Duration {
 }
 
 // halfClose tells dst that nothing more comes, and leaves the way back open.
-func (r *relay) halfClose(dst *end) error {
+func (r *Relay) halfClose(dst *end) error {
 	r.halfEnded.Store(true)
 	half, ok := dst.conn.(interface{ CloseWrite() error })
 	if !ok {

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"context"
@@ -41,27 +41,27 @@ func (a *apiServer) podProxy(e readyPod) url.URL {
 }
 
 // throughAPIServer is the way to a target through the API server.
-func (h *handler) throughAPIServer(x *exchange, to *locate.Target) (upstream, *refusal.Error) {
-	dest, d, a := to.Destination(), h.transports.direct, h.transports.apiServer
+func (w *Ways) throughAPIServer(c *Call, to *locate.Target) (Way, *refusal.Error) {
+	dest, d, a := to.Destination(), w.direct, w.apiServer
 	var (
 		at  url.URL
 		pod endpointKey
 	)
 	// A body cannot be sent twice, so that the pod is asked anew who it is.
-	anew := x.request.ContentLength != 0
-	shown, err := locate.Again(x.request.Context(), d.changes, dest.Namespace, lagPatience, mayLag, func() (*credential, error) {
+	anew := c.Request.ContentLength != 0
+	shown, err := locate.Again(c.Request.Context(), d.changes, dest.Namespace, lagPatience, mayLag, func() (*credential, error) {
 		pods := d.order(slices.Collect(d.ready(dest)))
 		if len(pods) == 0 {
 			return nil, d.none(dest)
 		}
 		var errs []error
 		for _, e := range pods[:min(len(pods), maxAttempts)] {
-			shown, err := a.credential(x.request.Context(), d.tokens, dest, e, anew)
+			shown, err := a.credential(c.Request.Context(), d.tokens, dest, e, anew)
 			if err == nil {
 				pod, at = e.key(), a.podProxy(e)
 				return shown, nil
 			}
-			if unreached(err) && x.request.Context().Err() == nil {
+			if unreached(err) && c.Request.Context().Err() == nil {
 				d.note(e.key(), true)
 			}
 			errs = append(errs, err)
@@ -69,11 +69,11 @@ func (h *handler) throughAPIServer(x *exchange, to *locate.Target) (upstream, *r
 		return nil, errors.Join(errs...)
 	})
 	if err != nil {
-		return upstream{}, h.failed(x.request.Context(), x, to, err)
+		return Way{}, w.failed(c.Request.Context(), c, to, err)
 	}
-	return upstream{
-		rt: a, url: to.URL(at, x.route.Tail, x.request.URL.RawQuery), strip: at.Path, credential: shown, pod: pod,
-		path: utilnet.JoinPreservingTrailingSlash("/", to.URL(url.URL{}, x.route.Tail, "").Path), // as the API server does
+	return Way{
+		rt: a, url: to.URL(at, c.Route.Tail, c.Request.URL.RawQuery), strip: at.Path, credential: shown, pod: pod,
+		path: utilnet.JoinPreservingTrailingSlash("/", to.URL(url.URL{}, c.Route.Tail, "").Path), // as the API server does
 	}, nil
 }
 

@@ -1,28 +1,28 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"errors"
 	"time"
 )
 
-// TransportMode says how requests reach pods.
-type TransportMode string
+// Mode says how requests reach pods.
+type Mode string
 
 // Transport modes.
 const (
-	// TransportDirect dials a ready endpoint of the Service. It is the fast way and needs a
+	// Direct dials a ready endpoint of the Service. It is the fast way and needs a
 	// route from the data plane to pods.
-	TransportDirect TransportMode = "direct"
-	// TransportAPIServer goes through the runtime API server's proxy of a pod. It needs
+	Direct Mode = "direct"
+	// APIServer goes through the runtime API server's proxy of a pod. It needs
 	// nothing but the API server, which was not made for much traffic and rewrites links in
-	// HTML pages; previews of whole sites want TransportDirect.
-	TransportAPIServer TransportMode = "apiserver"
-	// TransportAuto tries TransportDirect once, with the first endpoint that a request needs,
-	// and falls back to TransportAPIServer.
-	TransportAuto TransportMode = "auto"
+	// HTML pages; previews of whole sites want Direct.
+	APIServer Mode = "apiserver"
+	// Auto tries Direct once, with the first endpoint that a request needs,
+	// and falls back to APIServer.
+	Auto Mode = "auto"
 )
 
 const (

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"context"
@@ -56,30 +56,30 @@ func notesShown(ctx context.Context) (context.Context, *shown) {
 	return context.WithValue(ctx, shownKey{}, s), s
 }
 
-// present carries a request to a pod, and again with another credential if the pod's control server
+// Carry carries a request to a pod, and again with another credential if the pod's control server
 // refuses that. What it refuses it has not done; but a body that was read cannot be sent again.
-func (h *handler) present(ctx context.Context, x *exchange, to *locate.Target, up upstream) *refusal.Error {
+func (w *Ways) Carry(ctx context.Context, c *Call, to *locate.Target, up Way) *refusal.Error {
 	if to.Secret == "" {
-		return h.carry(ctx, x, to, up)
+		return w.carry(ctx, c, to, up)
 	}
 	for attempt := 1; ; attempt++ {
 		noting, seen := notesShown(ctx)
-		refused := h.carry(noting, x, to, up)
+		refused := w.carry(noting, c, to, up)
 		if refused == nil || !errors.Is(refused, errControlRefused) {
 			return refused
 		}
 		if seen.credential == nil {
 			seen.credential = up.credential
 		}
-		h.transports.refused(seen)
-		if x.request.ContentLength != 0 || attempt == maxControlAttempts {
+		w.refused(seen)
+		if c.Request.ContentLength != 0 || attempt == maxControlAttempts {
 			return refused
 		}
-		if up, refused = h.upstream(x, to); refused != nil {
+		if up, refused = w.Way(c, to); refused != nil {
 			return refused
 		}
-		up.anew, x.sent = true, time.Now()
-		x.supervisor.asked(x.sent)
+		up.anew, c.Sent = true, time.Now()
+		c.Minder.Asked(c.Sent)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"encoding/base64"
@@ -32,9 +32,9 @@ const (
 	// protocolRemoteCommand is version 5 of Kubernetes' remote command protocol. Earlier versions
 	// cannot say that the input has ended.
 	protocolRemoteCommand = execwire.PodProtocol
-	// protocolPortForward is SPDY in a WebSocket, as kubectl has it. The API server leaves the
+	// PortForwardProtocol is SPDY in a WebSocket, as kubectl has it. The API server leaves the
 	// WebSocket to itself and what is in it to the kubelet.
-	protocolPortForward = "SPDY/3.1+portforward.k8s.io"
+	PortForwardProtocol = "SPDY/3.1+portforward.k8s.io"
 )
 
 var errOtherProtocol = errors.New("the runtime API server chose no subprotocol that was offered")
@@ -42,14 +42,14 @@ var errOtherProtocol = errors.New("the runtime API server chose no subprotocol t
 // podProtocols are the subprotocols that a subresource of a Pod speaks.
 func podProtocols(subresource string) []string {
 	if subresource == contract.PodPortForward {
-		return []string{protocolPortForward}
+		return []string{PortForwardProtocol}
 	}
 	return []string{protocolRemoteCommand}
 }
 
-// checkPodUpgrade lets the WebSockets pass that a subresource of a Pod speaks. SPDY without a
+// CheckPodUpgrade lets the WebSockets pass that a subresource of a Pod speaks. SPDY without a
 // WebSocket around it, the older way of kubectl, begins with a POST.
-func checkPodUpgrade(r *http.Request, subresource string) *refusal.Error {
+func CheckPodUpgrade(r *http.Request, subresource string) *refusal.Error {
 	protocols := podProtocols(subresource)
 	if len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocolWebSocket) {
 		return &refusal.Error{
@@ -57,7 +57,7 @@ func checkPodUpgrade(r *http.Request, subresource string) *refusal.Error {
 			Message: "this verb is a WebSocket, over HTTP/1.1, with the subprotocol " + strings.Join(protocols, " or ") + "; SPDY is not offered",
 		}
 	}
-	return checkUpgrade(r)
+	return CheckUpgrade(r)
 }
 
 // podHandshake puts into out what the API server needs of a caller's handshake. Subprotocols are
@@ -66,10 +66,10 @@ func checkPodUpgrade(r *http.Request, subresource string) *refusal.Error {
 func podHandshake(out, in http.Header, subresource string) *refusal.Error {
 	key := in["Sec-Websocket-Key"]
 	if len(key) != 1 || !isNonce(key[0]) {
-		return refusedUpgrade("the header Sec-WebSocket-Key must be there once, with 16 bytes in base64")
+		return RefusedUpgrade("the header Sec-WebSocket-Key must be there once, with 16 bytes in base64")
 	}
 	if version := in["Sec-Websocket-Version"]; len(version) != 1 || version[0] != "13" {
-		return refusedUpgrade("the header Sec-WebSocket-Version must be 13")
+		return RefusedUpgrade("the header Sec-WebSocket-Version must be 13")
 	}
 	known := podProtocols(subresource)
 	var chosen []string
@@ -81,7 +81,7 @@ func podHandshake(out, in http.Header, subresource string) *refusal.Error {
 		}
 	}
 	if len(chosen) == 0 {
-		refused := refusedUpgrade("offer the subprotocol " + strings.Join(known, " or ") + " in the header Sec-WebSocket-Protocol")
+		refused := RefusedUpgrade("offer the subprotocol " + strings.Join(known, " or ") + " in the header Sec-WebSocket-Protocol")
 		refused.Protocols = known
 		return refused
 	}

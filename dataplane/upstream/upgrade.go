@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"bytes"
@@ -32,25 +32,25 @@ const maxRefusalBytes = 1 << 20
 
 var errBadSwitch = errors.New("pod switched to another protocol")
 
-func refusedUpgrade(message string) *refusal.Error {
+func RefusedUpgrade(message string) *refusal.Error {
 	return &refusal.Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: message, Cause: refusal.CauseUpgrade}
 }
 
-// checkUpgrade lets WebSocket handshakes pass and nothing else: an upgrade to h2c, say, would
+// CheckUpgrade lets WebSocket handshakes pass and nothing else: an upgrade to h2c, say, would
 // give the caller a connection to the pod on which no further request is looked at.
-func checkUpgrade(r *http.Request) *refusal.Error {
+func CheckUpgrade(r *http.Request) *refusal.Error {
 	switch {
 	case r.ProtoMajor != 1 || r.ProtoMinor == 0 || r.Method != http.MethodGet:
 		// HTTP/1.0 has no upgrades (RFC 9110 section 7.8), and net/http hides its codings, so that
 		// a body could not be seen below.
-		return refusedUpgrade("an upgrade must be a GET over HTTP/1.1")
+		return RefusedUpgrade("an upgrade must be a GET over HTTP/1.1")
 	case len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), protocolWebSocket):
-		return refusedUpgrade("the only protocol to upgrade to is websocket")
+		return RefusedUpgrade("the only protocol to upgrade to is websocket")
 	case !headerHasToken(r.Header["Connection"], "upgrade"):
-		return refusedUpgrade("an upgrade needs the header Connection: Upgrade")
+		return RefusedUpgrade("an upgrade needs the header Connection: Upgrade")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		// A body before the switch is a way to smuggle a request.
-		return refusedUpgrade("an upgrade must not have a body")
+		return RefusedUpgrade("an upgrade must not have a body")
 	}
 	return nil
 }
@@ -68,21 +68,21 @@ func headerHasToken(values []string, token string) bool {
 
 // upgrade carries a WebSocket handshake to the pod and, if the pod switches, leaves a relay in the
 // exchange that has both connections.
-func (h *handler) upgrade(ctx context.Context, x *exchange, to *locate.Target, up upstream) *refusal.Error {
+func (w *Ways) upgrade(ctx context.Context, c *Call, to *locate.Target, up Way) *refusal.Error {
 	var pod net.Conn
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { pod = info.Conn },
 	})
-	res, err := up.rt.RoundTrip(h.handshake(traced, x, to, up)) //nolint:bodyclose // at the exchange's end
+	res, err := up.rt.RoundTrip(w.handshake(traced, c, to, up)) //nolint:bodyclose // at the exchange's end
 	if err != nil {
-		return h.failed(ctx, x, to, err)
+		return w.failed(ctx, c, to, err)
 	}
 	body := res.Body // alone: the answer has a header, and the request with another
-	x.atEnd(func() { _ = body.Close() })
-	x.began()
+	c.Minder.AtEnd(func() { _ = body.Close() })
+	c.began()
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		defer body.Close() // before another try, which may last
-		return h.relayRefusal(x, to, up, res)
+		return w.relayRefusal(c, to, up, res)
 	}
 	if !strings.EqualFold(res.Header.Get("Upgrade"), protocolWebSocket) || pod == nil {
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance switched to another protocol than was asked for", errBadSwitch)
@@ -92,18 +92,18 @@ func (h *handler) upgrade(ctx context.Context, x *exchange, to *locate.Target, u
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance ended the connection", err)
 	}
 	headers.RemoveHopByHop(res.Header)
-	headers.Answer(res.Header, x.route, to, x.request.Host)
+	headers.Answer(res.Header, c.Route, to, c.Request.Host)
 	if to.IsSubresource() {
 		if refused := judgeSwitch(up.header, res.Header); refused != nil {
 			return refused
 		}
 	}
-	return h.switchProtocols(ctx, x, res.Header, end{conn: pod, early: early, count: &x.BytesOut})
+	return w.switchProtocols(ctx, c, res.Header, end{conn: pod, early: early, count: &c.BytesOut})
 }
 
 // handshake makes the request to the pod.
-func (h *handler) handshake(ctx context.Context, x *exchange, to *locate.Target, up upstream) *http.Request {
-	req := h.outgoing(ctx, x, to, up)
+func (w *Ways) handshake(ctx context.Context, c *Call, to *locate.Target, up Way) *http.Request {
+	req := w.outgoing(ctx, c, to, up)
 	// The connection is for this handshake alone. Were it kept after an answer other than 101,
 	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
 	req.Close = true
@@ -121,20 +121,20 @@ func (h *handler) handshake(ctx context.Context, x *exchange, to *locate.Target,
 }
 
 // relayRefusal passes on the answer of a pod that does not switch, and closes both connections.
-func (h *handler) relayRefusal(x *exchange, to *locate.Target, up upstream, res *http.Response) *refusal.Error {
+func (w *Ways) relayRefusal(c *Call, to *locate.Target, up Way, res *http.Response) *refusal.Error {
 	if res.StatusCode >= 300 && res.StatusCode < 400 {
 		// A WebSocket client that follows it would take its token there (CVE-2020-8559).
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance answered the upgrade with a redirect", errBadSwitch)
 	}
 	headers.RemoveHopByHop(res.Header)
-	if err := h.answer(x, to, up, res); err != nil {
-		return h.failed(x.request.Context(), x, to, err)
+	if err := w.answer(c, to, up, res); err != nil {
+		return w.failed(c.Request.Context(), c, to, err)
 	}
-	header := x.Header()
+	header := c.Header()
 	maps.Copy(header, res.Header)
 	header.Set("Connection", "close")
-	x.WriteHeader(res.StatusCode)
-	_, _ = io.CopyN(x, res.Body, maxRefusalBytes)
+	c.WriteHeader(res.StatusCode)
+	_, _ = io.CopyN(c, res.Body, maxRefusalBytes)
 	return nil
 }
 
@@ -159,35 +159,35 @@ func drain(body io.Reader, conn net.Conn) ([]byte, error) {
 // switchProtocols takes the caller's connection over, sends the 101 and hands both connections to
 // a relay. Once it has the connection there is nobody left to tell of an error; it is noted for
 // the access line.
-func (h *handler) switchProtocols(ctx context.Context, x *exchange, header http.Header, pod end) *refusal.Error {
-	client, buffered, err := x.Hijack()
+func (w *Ways) switchProtocols(ctx context.Context, c *Call, header http.Header, pod end) *refusal.Error {
+	client, buffered, err := c.Hijack()
 	if err != nil {
-		return refusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
+		return RefusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
 	}
-	x.atEnd(func() { _ = client.Close() })
-	x.Status.Store(http.StatusSwitchingProtocols)
+	c.Minder.AtEnd(func() { _ = client.Close() })
+	c.Status.Store(http.StatusSwitchingProtocols)
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", protocolWebSocket)
-	if x.AuditID != "" {
-		header.Set(respond.HeaderAuditID, x.AuditID)
+	if c.AuditID != "" {
+		header.Set(respond.HeaderAuditID, c.AuditID)
 	}
-	_ = client.SetWriteDeadline(time.Now().Add(x.Stall))
+	_ = client.SetWriteDeadline(time.Now().Add(c.Stall))
 	_, err = io.WriteString(buffered, "HTTP/1.1 101 Switching Protocols\r\n")
 	err = errors.Join(err, header.Write(buffered))
 	_, endErr := io.WriteString(buffered, "\r\n")
 	if err = errors.Join(err, endErr, buffered.Flush()); err != nil {
-		x.cause = refusal.CauseClientGone
+		c.Cause = refusal.CauseClientGone
 		return nil //nolint:nilerr // nobody is left to tell
 	}
 	_ = client.SetDeadline(time.Time{})
 	// What the client sent right behind its request is in the buffer and nowhere else.
 	sent, err := buffered.Reader.Peek(buffered.Reader.Buffered())
 	if err != nil {
-		x.cause = refusal.CauseClientGone
+		c.Cause = refusal.CauseClientGone
 		return nil //nolint:nilerr // nobody is left to tell
 	}
 	// A copy of that is little; the buffer itself would stay as long as the stream.
-	from := end{conn: client, early: bytes.Clone(sent), count: &x.BytesIn}
-	x.handOver(&relay{ctx: ctx, idle: h.settings.limits().StreamIdle, client: from, pod: pod})
+	from := end{conn: client, early: bytes.Clone(sent), count: &c.BytesIn}
+	c.Relay = &Relay{ctx: ctx, idle: w.limits().StreamIdle, client: from, pod: pod}
 	return nil
 }

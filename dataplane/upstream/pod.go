@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package upstream
 
 import (
 	"net/http"
@@ -15,23 +15,23 @@ import (
 // subresource is the way to a subresource of a Pod, with the provider's credential. Of the caller's
 // request goes there what is named in here and nothing else: the API server reads headers and
 // parameters that would have it do other things with the provider's rights.
-func (a *apiServer) subresource(x *exchange, to *locate.Target) (upstream, *refusal.Error) {
-	if x.route.Tail != "" && x.route.Tail != "/" {
-		return upstream{}, refusal.Malformed("this verb has no paths below it")
+func (a *apiServer) subresource(c *Call, to *locate.Target) (Way, *refusal.Error) {
+	if c.Route.Tail != "" && c.Route.Tail != "/" {
+		return Way{}, refusal.Malformed("this verb has no paths below it")
 	}
-	up := upstream{rt: a, header: http.Header{"User-Agent": {"sandbar-dataplane"}}}
+	up := Way{rt: a, header: http.Header{"User-Agent": {"sandbar-dataplane"}}}
 	var (
 		query   url.Values
 		refused *refusal.Error
 	)
 	if to.Subresource == contract.PodLog {
-		query, refused = podLogQuery(x.request.URL.Query(), to)
-	} else if refused = podHandshake(up.header, x.request.Header, to.Subresource); refused == nil {
+		query, refused = podLogQuery(c.Request.URL.Query(), to)
+	} else if refused = podHandshake(up.header, c.Request.Header, to.Subresource); refused == nil {
 		// Only now: parameters in the form of another protocol are to be told the protocol.
-		query, refused = podStreamQuery(x.request.URL.RawQuery, to)
+		query, refused = podStreamQuery(c.Request.URL.RawQuery, to)
 	}
 	if refused != nil {
-		return upstream{}, refused
+		return Way{}, refused
 	}
 	u := a.base
 	u.Path += "/api/v1/namespaces/" + to.Namespace + "/pods/" + to.Pod.Name + "/" + to.Subresource

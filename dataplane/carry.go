@@ -16,6 +16,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/spans"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 )
 
 // carry sends the request to the pod and the answer to the caller. When the instance has fallen asleep
@@ -38,7 +39,7 @@ func (h *handler) carry(x *exchange, to *locate.Target, e sandbarv1alpha1.Endpoi
 		cancel(nil)
 	})
 	refused = h.ways.Carry(ctx, c, to, way)
-	if refused == nil || !c.IsUnheard(refused) || !fellAsleep(to.At) {
+	if refused == nil || !c.IsUnheard(refused) || !wake.FellAsleep(to.At) {
 		return refused
 	}
 	x.Answered() // no pod is waited for until there is one
@@ -46,7 +47,7 @@ func (h *handler) carry(x *exchange, to *locate.Target, e sandbarv1alpha1.Endpoi
 	if refused != nil {
 		return refused
 	}
-	if to, refused = h.resolve(x.request.Context(), at, x.route, e); refused != nil {
+	if to, refused = h.placer.ResolveLive(x.request.Context(), at, x.route, e); refused != nil {
 		return refused
 	}
 	if way, refused = h.ways.Way(c, to); refused != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/spans"
 	"github.com/sandbar-dev/sandbar/dataplane/upstream"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -45,8 +46,7 @@ type handler struct {
 	secrets  corev1client.SecretsGetter
 	previews *previews
 	activity *lifecycle.Activity
-	wakes    *wakes
-	changes  *locate.Changes
+	wakes    *wake.Wakes
 	metrics  *record.Metrics
 	auditor  *record.Auditor
 	tracer   *record.Tracer
@@ -160,7 +160,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if at, refused = h.awake(x, at, endpoint); refused != nil {
 		return refused
 	}
-	to, refused := h.resolve(x.request.Context(), at, x.route, endpoint)
+	to, refused := h.placer.ResolveLive(x.request.Context(), at, x.route, endpoint)
 	if refused != nil {
 		return refused
 	}
@@ -250,27 +250,6 @@ func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Er
 		return nil, refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return at, refused
-}
-
-// resolve follows an endpoint's reference. Where the copy of the runtime instance names nothing although
-// kro has made all of it, the API server is asked: the copy may have been read under a schema that did
-// not have the reference yet.
-func (h *handler) resolve(ctx context.Context, at *locate.Place, r locate.Route, e sandbarv1alpha1.Endpoint) (*locate.Target, *refusal.Error) {
-	to, refused := h.placer.Resolve(at, r, e)
-	if refused == nil || refused.Cause != refusal.CauseNotReady || !locate.IsComposed(at.Instance) {
-		return to, refused
-	}
-	known := at.Kind.Instances
-	live, err := known.Live(ctx, at.ID.Namespace(), at.Instance.GetName())
-	if err != nil || at.ID.Check(live) != nil {
-		return to, refused
-	}
-	again := *at
-	again.Instance = live
-	if to, refused = h.placer.Resolve(&again, r, e); refused == nil {
-		known.Distrust(time.Now())
-	}
-	return to, refused
 }
 
 // locate is place for a verb that needs no runtime instance, only that there is a placement.

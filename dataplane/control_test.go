@@ -483,7 +483,7 @@ func TestAFreshDataPlaneWaitsForASecretThatIsBeingMended(t *testing.T) {
 			server := newControlServer(podUIDOf, recorder(), controlToken)
 			w := newWorld(t, server, withProofs, knowingItsPod, func(s *setup) { s.tokens = append([]string{}, c.before...) })
 			got := w.later("POST", demo+"sync", "x")
-			eventually(t, "the request waits", func() bool { return w.server.handler.changes.Waiting() == 1 })
+			eventually(t, "the request waits", func() bool { return w.server.handler.wakes.Changes.Waiting() == 1 })
 			w.writeSecret(controlToken)
 			if got := <-got; got.code != http.StatusOK {
 				t.Errorf("got %d %s", got.code, got.body)

@@ -13,7 +13,7 @@
 //	contract   locate     which endpoint the Template declares for the verb
 //	place      locate     which placement stands for the object: by UID, from informers
 //	limit      limit      in flight, streams, rate, body (before, in access: what one caller asks of kcp)
-//	wake       wake.go    an instance that sleeps, and in lifecycle the record of its use
+//	wake       wake       an instance that sleeps (awake.go), and in lifecycle the record of its use
 //	resolve    locate     the endpoint's reference into a Service, Secret or Pod of the placement
 //	carry      upstream   the request to the pod, straight or through the API server, and its answer back
 //	headers    headers    what may pass, both ways

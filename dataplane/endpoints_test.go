@@ -98,14 +98,14 @@ func TestAPodThatIsKnownAMomentLaterIsWaitedFor(t *testing.T) {
 		return locate.Lookup[corev1.Pod](w.server.cache.Pods, demoID.Namespace()+"/pod-0") == nil
 	})
 	got := w.later("POST", demo+"sync", "x")
-	eventually(t, "the request waits", func() bool { return w.server.handler.changes.Waiting() == 1 })
+	eventually(t, "the request waits", func() bool { return w.server.handler.wakes.Changes.Waiting() == 1 })
 	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-got; got.code != http.StatusOK {
 		t.Errorf("got %d %s", got.code, got.body)
 	}
-	if n := w.server.handler.changes.Waiting(); n != 0 {
+	if n := w.server.handler.wakes.Changes.Waiting(); n != 0 {
 		t.Errorf("%d requests wait still", n)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/keptlog"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -29,7 +30,7 @@ const keptLogTimeout = 10 * time.Second
 // wantsKeptLog reports whether a request asks for the log of an instance that is suspended, and that no
 // request wakes. To read it is no use of the instance.
 func (x *exchange) wantsKeptLog(at *locate.Place) bool {
-	cause := suspension(at.Instance)
+	cause := wake.Suspension(at.Instance)
 	return x.route.Verb == contract.LogVerb && cause != "" && cause != sandbarv1alpha1.SuspendedUnused
 }
 
@@ -40,7 +41,7 @@ func (h *handler) serveKeptLog(x *exchange, at *locate.Place, e sandbarv1alpha1.
 		return refusal.Malformed("this verb has no paths below it")
 	}
 	values := x.request.URL.Query()
-	gone := suspended(suspension(at.Instance))
+	gone := wake.Refused(wake.Suspension(at.Instance))
 	if follow, err := strconv.ParseBool(values.Get(logwire.ParamFollow)); err == nil && follow {
 		gone.Message += "; without follow, its log up to then is answered"
 		return gone

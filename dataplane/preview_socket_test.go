@@ -15,6 +15,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 )
 
 // A page whose session has ended sees that its WebSocket opens and is closed with a reason: a refused
@@ -87,8 +88,8 @@ func TestStaysRefused(t *testing.T) {
 		"no session":                    {refusal.Unauthorized(refusal.CauseNoIdentity), true},
 		"a right that was withdrawn":    {refusal.Forbidden(), true},
 		"an instance that is gone":      {refusal.NotFound(refusal.CauseNotPlaced), true},
-		"one that is suspended":         {suspended(sandbarv1alpha1.SuspendedByUser), true},
-		"one whose time is over":        {suspended(sandbarv1alpha1.SuspendedExpired), true},
+		"one that is suspended":         {wake.Refused(sandbarv1alpha1.SuspendedByUser), true},
+		"one whose time is over":        {wake.Refused(sandbarv1alpha1.SuspendedExpired), true},
 		"one that is not ready yet":     {refusal.NotReady("it starts", nil), false},
 		"an app that does not listen":   {refusal.NotListening(true, "3000", nil), false},
 		"a data plane that starts":      {refusal.Unavailable(refusal.CauseStarting, "try again", 0, nil), false},

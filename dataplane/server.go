@@ -27,6 +27,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/upstream"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/tenant"
@@ -134,8 +135,6 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	}
 	underWay := newLive()
 	seen := locate.NewChanges()
-	waking := newWakes(settings.limits, seen, m)
-	kinds.Watchers = []cache.ResourceEventHandler{underWay.ends(), waking.instances()}
 	ways, err := upstream.New(upstream.Options{
 		Mode: opts.Transport, Runtime: toPods, Cache: objects, Changes: seen, Filter: headers.NewFilter(opts.HubHeaders, opts.HubCookies),
 		Limits: settings.limits, Metrics: m, Log: opts.Logger,
@@ -143,6 +142,11 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	used, err := lifecycle.NewActivity(settings.limits, typed, m, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	used.Clock = opts.clock
 	if err := objects.Watch(seen.Handler()); err != nil {
 		return nil, err
 	}
@@ -162,22 +166,22 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	used, err := lifecycle.NewActivity(settings.limits, typed, m, opts.Logger)
-	if err != nil {
-		return nil, err
-	}
-	used.Clock = opts.clock
 	registered, err := newRegistration(typed, opts.clock, m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
+	placer := &locate.Placer{Cache: objects}
+	wakes := wake.New(wake.Options{
+		Limits: settings.limits, Changes: seen, Placer: placer, Ways: ways, Activity: used, Metrics: m, Draining: draining,
+	})
+	kinds.Watchers = []cache.ResourceEventHandler{underWay.ends(), wakes.Instances()}
 	s := &Server{
 		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, drain: drain, bound: bound,
 		handler: &handler{
 			router: locate.Router{Prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
-			placer: &locate.Placer{Cache: objects}, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
-			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: waking, changes: seen, fence: registered.fence,
+			placer: placer, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
+			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: wakes, fence: registered.fence,
 			ways: ways,
 		},
 	}
@@ -261,7 +265,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err = errors.Join(err, s.handler.auditor.Close())
 	stopCaches()
 	err = errors.Join(err, background.Wait())
-	s.handler.wakes.stop()
+	s.handler.wakes.Stop()
 	s.handler.tenant.Close()
 	s.handler.ways.CloseIdleConnections()
 	return err

@@ -7,11 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
-	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 )
 
 // hostilePath would run if the page showed anything of the request.
@@ -91,20 +89,5 @@ func TestThePageOfWhatIsSuspendedDoesNotLoadItself(t *testing.T) {
 				t.Errorf("it loads itself again after %s s", got)
 			}
 		})
-	}
-}
-
-func TestTheLongerAWakeTakesTheRarerThePageLoadsItself(t *testing.T) {
-	for took, want := range map[time.Duration]struct {
-		cause   string
-		seconds int
-	}{
-		0:                {refusal.CauseWaking, 1},
-		11 * time.Second: {refusal.CauseWaking, 3},
-		61 * time.Second: {refusal.CauseWakeTimeout, 30},
-	} {
-		if e := wakingPage(took, time.Minute); e.Cause != want.cause || e.Refresh() != want.seconds || e.Code != http.StatusServiceUnavailable {
-			t.Errorf("after %s: %s, again after %d s", took, e.Cause, e.Refresh())
-		}
 	}
 }

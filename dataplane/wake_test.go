@@ -28,6 +28,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/fixture"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
+	"github.com/sandbar-dev/sandbar/dataplane/wake"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -60,7 +61,7 @@ func (w *world) suspend(cause sandbarv1alpha1.SuspensionCause) {
 	}
 	eventually(w.t, "the data plane knows", func() bool {
 		known := w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}).Instances.Get(demoID.Namespace(), "demo")
-		return known != nil && suspension(known) == cause
+		return known != nil && wake.Suspension(known) == cause
 	})
 }
 
@@ -112,11 +113,8 @@ func (w *world) used() {
 func (w *world) holds(n int) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%d requests wait", n), func() bool {
-		wakes := w.server.handler.wakes
-		wakes.mu.Lock()
-		defer wakes.mu.Unlock()
-		k := wakes.all[demoID.Namespace()]
-		return k != nil && k.held == n && wakes.held == n || n == 0 && wakes.held == 0
+		here, all := w.server.handler.wakes.HeldForTest(demoID.Namespace())
+		return here == n && all == n
 	})
 }
 
@@ -313,7 +311,7 @@ func TestAnAppThatDoesNotListenAfterAWakeIsToldOfSoon(t *testing.T) {
 	_, port, _ := net.SplitHostPort(address)
 	rule := "does not accept connections on port " + port + ": is its process listening? It must listen at that port, on all addresses (0.0.0.0 or ::) and not on loopback"
 	w := newPreviewWorld(t, nil, asleep, wakesWithin(10*time.Minute), func(s *setup) { s.backendAddress = address })
-	w.server.handler.wakes.patience = 300 * time.Millisecond
+	w.server.handler.wakes.SetPatienceForTest(300 * time.Millisecond)
 	got := w.later("POST", demo+"proxy", "x")
 	w.holds(1)
 	w.wakeUp()
@@ -331,27 +329,6 @@ func TestAnAppThatDoesNotListenAfterAWakeIsToldOfSoon(t *testing.T) {
 	}
 }
 
-// What was seen of one pod says nothing of the next one.
-func TestAPodThatTakesTheDeafOnesPlaceHasItsTime(t *testing.T) {
-	w := newWorld(t, nil, asleep, func(s *setup) { s.backendAddress = unheardAddress(t) })
-	k := w.server.handler.wakes
-	k.patience = 20 * time.Millisecond
-	to := &locate.Target{Namespace: demoID.Namespace(), Service: "preview", Port: "preview"}
-	if k.staysDeaf(to) {
-		t.Error("an app has no time at all")
-	}
-	eventually(t, "its patience ends", func() bool { return k.staysDeaf(to) })
-	k.enter(to.Namespace, time.Minute)
-	k.answer(to)
-	k.away(to)
-	if k.staysDeaf(to) {
-		t.Error("the next pod has no time")
-	}
-	if k.answered(to) {
-		t.Error("the next pod is taken for one that accepts connections")
-	}
-}
-
 // Another replica may have woken the instance: this one sees only that it resumes.
 func TestARequestToAnInstanceThatResumesWaits(t *testing.T) {
 	w := newWorld(t, &counter{}, asleep)
@@ -364,7 +341,7 @@ func TestARequestToAnInstanceThatResumesWaits(t *testing.T) {
 	}
 	// It is up now; when it breaks later, that is not a wake.
 	w.setReady(false)
-	w.server.handler.wakes.stop()
+	w.server.handler.wakes.Stop()
 	eventually(t, "409 is answered", func() bool { return (<-w.later("POST", demo+"sync", "x")).code == 409 })
 }
 

@@ -4,10 +4,12 @@
 package locate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -186,4 +188,25 @@ func joinTail(upstreamPath, tail string) string {
 		return upstreamPath
 	}
 	return strings.TrimSuffix(upstreamPath, "/") + tail
+}
+
+// ResolveLive is Resolve, which follows an endpoint's reference. Where the copy of the runtime instance names nothing although
+// kro has made all of it, the API server is asked: the copy may have been read under a schema that did
+// not have the reference yet.
+func (p *Placer) ResolveLive(ctx context.Context, at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Target, *refusal.Error) {
+	to, refused := p.Resolve(at, r, e)
+	if refused == nil || refused.Cause != refusal.CauseNotReady || !IsComposed(at.Instance) {
+		return to, refused
+	}
+	known := at.Kind.Instances
+	live, err := known.Live(ctx, at.ID.Namespace(), at.Instance.GetName())
+	if err != nil || at.ID.Check(live) != nil {
+		return to, refused
+	}
+	again := *at
+	again.Instance = live
+	if to, refused = p.Resolve(&again, r, e); refused == nil {
+		known.Distrust(time.Now())
+	}
+	return to, refused
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package dataplane
+package wake
 
 import (
 	"context"
@@ -22,14 +22,13 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 )
 
-// wakes are the instances that wake, as far as this replica knows: somebody asked for them here
+// Wakes are the instances that wake, as far as this replica knows: somebody asked for them here
 // while they slept, or the informers saw them resume. Each is forgotten after a while; requests to
 // all others pay one look at an atomic number.
-type wakes struct {
-	limits  func() *limit.Limits
-	changes *locate.Changes
-	metrics *record.Metrics
-	probes  singleflight.Group
+type Wakes struct {
+	Options
+
+	probes singleflight.Group
 	// patience is for how long an app may be deaf; tests have a shorter one.
 	patience time.Duration
 	some     atomic.Int64
@@ -56,12 +55,25 @@ type wake struct {
 	forget   *time.Timer
 }
 
-func newWakes(limits func() *limit.Limits, c *locate.Changes, m *record.Metrics) *wakes {
-	return &wakes{limits: limits, changes: c, metrics: m, patience: listenPatience, all: map[string]*wake{}}
+// Options are what Wakes are made of; all are needed.
+type Options struct {
+	Limits   func() *limit.Limits
+	Changes  *locate.Changes
+	Placer   *locate.Placer
+	Ways     *upstream.Ways
+	Activity *lifecycle.Activity
+	Metrics  *record.Metrics
+	// Draining ends when the server begins to shut down.
+	Draining context.Context //nolint:containedctx // the server's life, not a request's
 }
 
-// waking tells whether the instance may be on its way back.
-func (w *wakes) waking(namespace string) bool {
+// New returns the wakes of a replica, of which there are none yet.
+func New(o Options) *Wakes {
+	return &Wakes{Options: o, patience: listenPatience, all: map[string]*wake{}}
+}
+
+// Waking reports whether the instance may be on its way back.
+func (w *Wakes) Waking(namespace string) bool {
 	if w.some.Load() == 0 {
 		return false
 	}
@@ -70,22 +82,22 @@ func (w *wakes) waking(namespace string) bool {
 	return w.all[namespace] != nil
 }
 
-// begin notes that a request found an instance asleep, or on its way back, and returns since when it
+// Begin notes that a request found an instance asleep, or on its way back, and returns since when it
 // wakes. The first one has the use of it recorded once more if it was recorded before it was asleep:
 // however many requests come, that is one wake.
-func (w *wakes) begin(at *locate.Place, timeout time.Duration, a *lifecycle.Activity) time.Time {
+func (w *Wakes) Begin(at *locate.Place) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.enter(at.ID.Namespace(), timeout)
-	if !k.asked && suspension(at.Instance) != "" {
+	k := w.enter(at.ID.Namespace(), at.Kind.WakeTimeout())
+	if !k.asked && Suspension(at.Instance) != "" {
 		k.asked, k.resource = true, at.Kind.Resource.Resource
-		a.Wake(at.ID.ID)
+		w.Activity.Wake(at.ID.ID)
 	}
 	return k.began
 }
 
 // enter returns the wake of a placement, and begins it. w.mu is held.
-func (w *wakes) enter(namespace string, timeout time.Duration) *wake {
+func (w *Wakes) enter(namespace string, timeout time.Duration) *wake {
 	k := w.all[namespace]
 	if k == nil {
 		k = &wake{began: time.Now(), answered: map[string]bool{}, deaf: map[string]time.Time{}}
@@ -97,7 +109,7 @@ func (w *wakes) enter(namespace string, timeout time.Duration) *wake {
 	return k
 }
 
-func (w *wakes) expire(namespace string, k *wake, timeout time.Duration) {
+func (w *Wakes) expire(namespace string, k *wake, timeout time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -110,15 +122,15 @@ func (w *wakes) expire(namespace string, k *wake, timeout time.Duration) {
 }
 
 // remove forgets a wake. w.mu is held.
-func (w *wakes) remove(namespace string, k *wake) {
+func (w *Wakes) remove(namespace string, k *wake) {
 	k.forget.Stop()
 	delete(w.all, namespace)
 	w.some.Add(-1)
 }
 
 // hold counts a request that waits, if there is room; leave must be called when it does no more.
-func (w *wakes) hold(namespace string) (leave func(), refused *refusal.Error) {
-	limits := w.limits()
+func (w *Wakes) hold(namespace string) (leave func(), refused *refusal.Error) {
+	limits := w.Limits()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.enter(namespace, locate.DefaultWakeTimeout)
@@ -130,13 +142,13 @@ func (w *wakes) hold(namespace string) (leave func(), refused *refusal.Error) {
 	}
 	k.held++
 	w.held++
-	w.metrics.Holding.Inc()
+	w.Metrics.Holding.Inc()
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		k.held--
 		w.held--
-		w.metrics.Holding.Dec()
+		w.Metrics.Holding.Dec()
 	}, nil
 }
 
@@ -148,7 +160,7 @@ func targetKey(to *locate.Target) string {
 }
 
 // answered tells whether the target was seen to accept connections since the instance woke.
-func (w *wakes) answered(to *locate.Target) bool {
+func (w *Wakes) answered(to *locate.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.all[to.Namespace]
@@ -156,7 +168,7 @@ func (w *wakes) answered(to *locate.Target) bool {
 }
 
 // answer notes that the target can be reached.
-func (w *wakes) answer(to *locate.Target) {
+func (w *Wakes) answer(to *locate.Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.all[to.Namespace]
@@ -166,14 +178,14 @@ func (w *wakes) answer(to *locate.Target) {
 	k.answered[targetKey(to)] = true
 	if k.asked {
 		k.asked = false
-		w.metrics.Wakes.Observe(k.resource, time.Since(k.began), "")
+		w.Metrics.Wakes.Observe(k.resource, time.Since(k.began), "")
 	}
 }
 
 // staysDeaf notes that a target's pod is ready and accepts no connection, and reports whether that has
 // been so for longer than an app takes to begin. A pod whose runner is ready before its app shall not
 // fail the request that wakes it; an app that never listens shall not hold each one for a minute.
-func (w *wakes) staysDeaf(to *locate.Target) bool {
+func (w *Wakes) staysDeaf(to *locate.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k, key := w.enter(to.Namespace, locate.DefaultWakeTimeout), targetKey(to)
@@ -186,7 +198,7 @@ func (w *wakes) staysDeaf(to *locate.Target) bool {
 }
 
 // away notes that a target has no ready pod: what was seen of a former one says nothing of the next.
-func (w *wakes) away(to *locate.Target) {
+func (w *Wakes) away(to *locate.Target) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := w.all[to.Namespace]; k != nil {
@@ -196,31 +208,31 @@ func (w *wakes) away(to *locate.Target) {
 }
 
 // probe tries whether the app accepts a connection, once for all who ask at the same time.
-func (w *wakes) probe(ctx context.Context, ways *upstream.Ways, to *locate.Target) error {
+func (w *Wakes) probe(ctx context.Context, to *locate.Target) error {
 	_, err, _ := w.probes.Do(to.Destination().Host(), func() (any, error) {
-		return nil, ways.Reach(context.WithoutCancel(ctx), to.Destination())
+		return nil, w.Ways.Reach(context.WithoutCancel(ctx), to.Destination())
 	})
 	return err
 }
 
-// instances is told what the informers see of the instances of all kinds.
-func (w *wakes) instances() cache.ResourceEventHandler {
+// Instances is told what the informers see of the instances of all kinds.
+func (w *Wakes) Instances() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: w.changes.Stir, DeleteFunc: w.changes.Stir,
+		AddFunc: w.Changes.Stir, DeleteFunc: w.Changes.Stir,
 		UpdateFunc: func(old, obj any) {
 			before, _ := old.(*unstructured.Unstructured)
 			after, _ := obj.(*unstructured.Unstructured)
 			if before != nil && after != nil {
-				w.turned(after.GetNamespace(), suspension(before) != "", suspension(after) != "")
+				w.turned(after.GetNamespace(), Suspension(before) != "", Suspension(after) != "")
 			}
-			w.changes.Stir(obj) // who looks again finds what has turned
+			w.Changes.Stir(obj) // who looks again finds what has turned
 		},
 	}
 }
 
 // turned is told whether an instance was and is suspended. One that resumes is waited for, also
 // when nobody asked for it here: another replica may have woken it.
-func (w *wakes) turned(namespace string, was, is bool) {
+func (w *Wakes) turned(namespace string, was, is bool) {
 	if was == is {
 		return
 	}
@@ -237,8 +249,8 @@ func (w *wakes) turned(namespace string, was, is bool) {
 	}
 }
 
-// stop forgets all wakes.
-func (w *wakes) stop() {
+// Stop forgets all wakes.
+func (w *Wakes) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for namespace, k := range w.all {

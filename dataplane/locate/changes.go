@@ -29,6 +29,7 @@ type waiting struct {
 	n       int
 }
 
+// NewChanges returns the changes for which nobody waits yet.
 func NewChanges() *Changes { return &Changes{waiting: map[string]*waiting{}} }
 
 // Await returns a function that gives the channel which is closed at the next change of a

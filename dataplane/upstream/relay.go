@@ -26,7 +26,9 @@ const (
 )
 
 var (
-	ErrIdle   = errors.New("nothing was sent either way for too long")
+	// ErrIdle is the error of a relay over which nothing was sent for too long.
+	ErrIdle = errors.New("nothing was sent either way for too long")
+	// ErrDefect is that of a relay that failed by a defect of ours.
 	ErrDefect = errors.New("the relay failed by itself")
 )
 

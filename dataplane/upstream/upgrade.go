@@ -32,6 +32,7 @@ const maxRefusalBytes = 1 << 20
 
 var errBadSwitch = errors.New("pod switched to another protocol")
 
+// RefusedUpgrade refuses a handshake that is not one of a WebSocket, with the reason.
 func RefusedUpgrade(message string) *refusal.Error {
 	return &refusal.Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: message, Cause: refusal.CauseUpgrade}
 }

@@ -17,10 +17,12 @@ import (
 const (
 	// ControlToken is how a pod that takes no proofs is shown that a request is the data plane's.
 	ControlToken = "X-Sandbox-Control-Token" //nolint:gosec // the header's name
-	// Prefix, Host and Proto tell an app under which URL its caller sees it.
+	// Prefix tells an app under which path its caller sees it.
 	Prefix = "X-Forwarded-Prefix"
-	Host   = "X-Forwarded-Host"
-	Proto  = "X-Forwarded-Proto"
+	// Host tells it under which host.
+	Host = "X-Forwarded-Host"
+	// Proto tells it whether that is by TLS.
+	Proto = "X-Forwarded-Proto"
 
 	// PodHost is the Host that pods see. Development servers refuse names that they do not
 	// know (against DNS rebinding) but know this one; the public name is in X-Forwarded-Host.

@@ -151,7 +151,7 @@ verify: deps ## Fail when generated files or modules are stale
 
 .PHONY: lint
 lint: deps vet-others ## golangci-lint over all modules, and go vet for macOS and Windows
-	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(call tool,golangci-lint) run --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(call tool,golangci-lint) run --allow-serial-runners --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: vuln
 vuln: ## govulncheck (needs the Go vulnerability database over the network)

@@ -272,7 +272,8 @@ func statusFields(data []byte) map[string]string {
 	return fields
 }
 
-// stat returns a process's start time, and whether it is more than a zombie.
+// stat returns a process's start time, and whether it is more than a zombie. A process whose first thread is
+// a zombie is more as long as another one lives: it is the last one that ends all else in a namespace.
 func stat(pid int) (ticks uint64, alive bool, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -282,12 +283,13 @@ func stat(pid int) (ticks uint64, alive bool, err error) {
 	// bytes it has: count fields from the last parenthesis on.
 	_, rest, ok := bytes.Cut(data[max(0, bytes.LastIndexByte(data, ')')):], []byte(" "))
 	fields := bytes.Fields(rest)
-	const startField = 19 // field 22, counted from the third
+	const threadsField, startField = 17, 19 // fields 20 and 22, counted from the third
 	if !ok || len(fields) <= startField {
 		return 0, false, fmt.Errorf("/proc/%d/stat: unknown form", pid)
 	}
 	ticks, err = strconv.ParseUint(string(fields[startField]), 10, 64)
-	return ticks, fields[0][0] != 'Z' && fields[0][0] != 'X', err
+	dead := fields[0][0] == 'Z' || fields[0][0] == 'X'
+	return ticks, !dead || !bytes.Equal(fields[threadsField], []byte("1")), err
 }
 
 // pollInterval is how often the host looks at another process's state, for

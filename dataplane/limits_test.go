@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
 )
 
 func TestTheServersOwnLimits(t *testing.T) {
@@ -148,4 +150,10 @@ func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
 	if res.Header.Get("Retry-After") != "1" || status.Details == nil || status.Details.RetryAfterSeconds != 1 {
 		t.Errorf("Retry-After is %q, details are %+v", res.Header.Get("Retry-After"), status.Details)
 	}
+}
+
+func TestTheTableOfLimitsHasTheNumberOfPasswords(t *testing.T) {
+	limitstable.Check(t, "../docs/limits.md", "The provider's own", false,
+		limitstable.Limit{Name: "the verb `password`: time for the runtime cluster's answer", Number: limitstable.Duration(passwordTimeout)},
+	)
 }

@@ -41,7 +41,9 @@ var foreignMetrics = map[string][]string{
 	"sandbar_heartbeat_age_seconds":                {},
 	"sandbar_instance_limit_refusals_total":        {"reason"},
 	"sandbar_instance_lost_total":                  {"reason"},
+	"sandbar_network_policy_checks_total":          {"reason"},
 	"sandbar_network_policy_enforced":              {},
+	"sandbar_rollout_instances":                    {"template", "state"},
 	"sandbar_rollout_paused":                       {"template", "cause"},
 	"sandbar_sweep_rounds_total":                   {"result"},
 	"sandbar_sweep_unknown_placements":             {"template"},
@@ -118,6 +120,9 @@ func checkExpression(t *testing.T, expression string, metrics map[string][]strin
 	}
 }
 
+// metricInTable is a metric that docs/limits.md names, with its labels.
+var metricInTable = regexp.MustCompile("`(sandbar_[a-z_]+[a-z]|[a-z_]+_total)((?:\\{[a-z]+=\"\\w+\"\\})?)`")
+
 // A dashboard that reads a metric under an old name shows an empty panel, and an alert never
 // rings; both look as if all were well.
 func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
@@ -128,7 +133,7 @@ func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	reasons := append([]string{upstream.ReasonConfigured, upstream.ReasonReachable, upstream.ReasonRefused, upstream.ReasonUnreachable}, record.DropReasons()...)
-	reasons = append(reasons, "PlacementsLimit", "PlacementLost", "ResourcesLost") // of the controllers (instance/outcome)
+	reasons = append(reasons, "CheckFailed", "WorkspaceLimit", "PlacementsLimit", "PlacementLost", "ResourcesLost") // of the controllers (instance/outcome)
 	for _, m := range causes.FindAllStringSubmatch(string(source), -1) {
 		reasons = append(reasons, m[1])
 	}
@@ -208,6 +213,23 @@ func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
 		}
 		if n < 10 {
 			t.Errorf("%d rules", n)
+		}
+	})
+	t.Run("the table of limits", func(t *testing.T) {
+		data, err := os.ReadFile("../docs/limits.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := metricInTable.FindAllStringSubmatch(string(data), -1)
+		for _, m := range named {
+			name := m[1]
+			if !strings.HasPrefix(name, "sandbar_") { // as the document says at its beginning
+				name = "sandbar_dataplane_" + name
+			}
+			checkExpression(t, name+m[2], metrics, reasons)
+		}
+		if len(named) < 30 {
+			t.Errorf("%d metrics are named", len(named))
 		}
 	})
 	t.Run("what an alert reads of a few events is there before the first", func(t *testing.T) {

@@ -74,8 +74,8 @@ const defaultTimeout = 2 * time.Minute
 const (
 	// DefaultTokenLifetime outlasts a long weekend on which nothing runs that renews.
 	DefaultTokenLifetime = 7 * 24 * time.Hour
-	// minTokenLifetime is the least that API servers give, with room to renew.
-	minTokenLifetime = time.Hour
+	// MinTokenLifetime is the least that API servers give, with room to renew.
+	MinTokenLifetime = time.Hour
 	// DefaultKroServiceAccount is the one of kro's chart.
 	DefaultKroServiceAccount = "kro-system/kro"
 )
@@ -134,8 +134,8 @@ func (o *Options) complete() error {
 	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
 		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
 	}
-	if o.TokenLifetime < minTokenLifetime {
-		return fmt.Errorf("the lifetime of tokens, %s, must be %s at least: API servers give no less", o.TokenLifetime, minTokenLifetime)
+	if o.TokenLifetime < MinTokenLifetime {
+		return fmt.Errorf("the lifetime of tokens, %s, must be %s at least: API servers give no less", o.TokenLifetime, MinTokenLifetime)
 	}
 	if err := CheckServiceAccount(o.KroServiceAccount); err != nil {
 		return fmt.Errorf("the ServiceAccount of kro: %w", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
@@ -48,5 +49,19 @@ func TestTheTableOfLimitsHasTheNumbersOfPlacements(t *testing.T) {
 			Says: []string{fmt.Sprintf("the workspace may have %d instances at once", sandbarv1alpha1.DefaultInstancesPerWorkspace)},
 		},
 		limitstable.Limit{Name: "`placements`", Number: limitstable.Count(sandbarv1alpha1.DefaultPlacements)},
+	)
+}
+
+// The numbers that are private to other packages are compared there.
+func TestTheTableOfLimitsHasTheNumbersOfTheProvider(t *testing.T) {
+	limitstable.Check(t, limitsDocument, "The provider's own", true,
+		limitstable.Limit{
+			Name:   "`--token-lifetime` of `init`",
+			Number: fmt.Sprintf("%.0fh, at least %.0fh", install.DefaultTokenLifetime.Hours(), install.MinTokenLifetime.Hours()),
+		},
+		limitstable.Limit{Name: "age at which a token is renewed", Number: "a third of its life, a day at most"},
+		limitstable.Limit{Name: "the verb `password`: time for the runtime cluster's answer", Number: "10 s"},
+		limitstable.Limit{Name: "the check of network policies", Number: "3 min, every 6 h; every 10 min while they do not hold"},
+		limitstable.Limit{Name: "pods of that check", Number: "4 at a time, 300 s each, both by admission; 8 pods, 2 CPU, 512Mi, 512Mi of disk by its quota"},
 	)
 }

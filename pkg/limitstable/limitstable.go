@@ -67,12 +67,33 @@ func differences(doc, section string, whole bool, limits []Limit) []string {
 	return problems
 }
 
-// rowsOf returns the second and the third cell of each row by its first.
-func rowsOf(doc, section string) map[string][2]string {
+// CheckText fails the test if a section of the document lacks one of the parts of its text: numbers that have
+// no row, each with the words around it.
+func CheckText(t testing.TB, file, section string, parts ...string) {
+	t.Helper()
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := textOf(string(doc), section)
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s, section %q: it does not say %q", file, section, part)
+		}
+	}
+}
+
+// textOf returns a section.
+func textOf(doc, section string) string {
 	_, text, _ := strings.Cut(doc, "\n## "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// rowsOf returns the second and the third cell of each row by its first.
+func rowsOf(doc, section string) map[string][2]string {
 	rows := map[string][2]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(textOf(doc, section)) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
 		if !strings.HasPrefix(line, "| ") || len(cells) < 3 || cells[0] == "limit" || cells[0] == "---" {
 			continue

@@ -1,0 +1,34 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package upstream
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sandbar-dev/sandbar/pkg/controlproof"
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
+)
+
+// The two numbers that are private to other packages are compared there.
+func TestTheTableOfLimitsHasTheNumbersOfControlServers(t *testing.T) {
+	limitstable.Check(t, "../../docs/limits.md", "Control servers", true,
+		limitstable.Limit{
+			Name: "how long a pod takes to prove that it has the control token", Number: limitstable.Duration(challengeTimeout),
+			Says: []string{fmt.Sprintf("within %s", challengeTimeout)},
+		},
+		limitstable.Limit{
+			Name: "an answer to a challenge, with its header", Number: fmt.Sprintf("%s, %d keys", limitstable.Bytes(maxChallengeBytes), controlproof.MaxKeys),
+			Says: []string{"do not accept each other's control token"},
+		},
+		limitstable.Limit{Name: "how long a challenge is good for requests on a connection", Number: limitstable.Duration(maxSession)},
+		limitstable.Limit{Name: "how far the time of a proof is off", Number: limitstable.Duration(controlproof.Window)},
+		limitstable.Limit{Name: "proofs that a control server remembers", Number: "16,384 of two minutes, and as many before"},
+		limitstable.Limit{Name: "how often a request without a body is shown to a control server that refuses it", Number: fmt.Sprintf("%d times", maxControlAttempts)},
+		limitstable.Limit{Name: "how long a token is tried after its Secret has lost it", Number: fmt.Sprintf("%s, %d of a Secret", limitstable.Duration(tokenMemory), maxRemembered)},
+		limitstable.Limit{Name: "how long a request waits for a control Secret, or a pod, that is not known yet", Number: limitstable.Duration(lagPatience)},
+		limitstable.Limit{Name: "pods whose challenge is kept, with `--transport apiserver`", Number: limitstable.Count(maxCredentials)},
+		limitstable.Limit{Name: "control Secrets that a rotation writes", Number: "20 per second"},
+	)
+}

@@ -83,7 +83,8 @@ func (id identity) alive() bool {
 	return err == nil && ticks == id.StartTicks
 }
 
-// startTicks is the 22nd field of /proc/PID/stat (proc_pid_stat(5)); a zombie counts as gone.
+// startTicks is the 22nd field of /proc/PID/stat (proc_pid_stat(5)). A zombie counts as gone, but not one of
+// which a thread still lives (the 20th field): that has the process's ports.
 func startTicks(pid int) (uint64, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -91,7 +92,7 @@ func startTicks(pid int) (uint64, error) {
 	}
 	// The command's name, in parentheses, may hold anything.
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 || fields[0] == "Z" {
+	if len(fields) < 20 || fields[0] == "Z" && fields[17] == "1" {
 		return 0, os.ErrProcessDone
 	}
 	return strconv.ParseUint(fields[19], 10, 64)

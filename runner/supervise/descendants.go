@@ -16,10 +16,13 @@ import (
 type proc struct {
 	pid, parent, session int
 	state                byte
+	// threads are those that live, and the first one also when it does not; zero if the line does not say.
+	threads int
 }
 
-// gone is true for a process that runs no more and only waits to be reaped.
-func (p proc) gone() bool { return p.state == 'Z' || p.state == 'X' }
+// gone is true for a process that runs no more and only waits to be reaped. The state is that of the first
+// thread: a process that has ended it, or that is being killed, may go on with others.
+func (p proc) gone() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
 // descendants returns the PIDs of the live processes that descend from root,
 // nearest first, without the processes that spared returns, what descends from them, and
@@ -78,6 +81,9 @@ func processes() ([]proc, error) {
 	return table, nil
 }
 
+// threadsField is num_threads, the 20th field of the line (proc_pid_stat(5)), counted from the state.
+const threadsField = 17
+
 var errStat = errors.New("malformed process status")
 
 // parseStat reads the beginning of /proc/PID/stat: "pid (name) state ppid pgrp session …". The
@@ -104,5 +110,11 @@ func parseStat(stat []byte) (proc, error) {
 	if err != nil {
 		return proc{}, errStat
 	}
-	return proc{pid: pid, parent: parent, session: session, state: fields[0][0]}, nil
+	p := proc{pid: pid, parent: parent, session: session, state: fields[0][0]}
+	if len(fields) > threadsField {
+		if p.threads, err = strconv.Atoi(string(fields[threadsField])); err != nil {
+			return proc{}, errStat
+		}
+	}
+	return p, nil
 }

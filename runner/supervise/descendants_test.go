@@ -4,8 +4,15 @@
 package supervise
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseStat(t *testing.T) {
@@ -20,6 +27,8 @@ func TestParseStat(t *testing.T) {
 		"a name with a newline":         {"12 (a\n13 (b) S 1) S 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'S'}, true},
 		"an empty name":                 {"12 () S 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'S'}, true},
 		"the first process":             {"1 (init) S 0 1 9", proc{pid: 1, parent: 0, session: 9, state: 'S'}, true},
+		"a killed one with a thread":    {"12 (node) Z 7 12 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 4 0", proc{pid: 12, parent: 7, session: 9, state: 'Z', threads: 4}, true},
+		"threads that are no number":    {"12 (node) Z 7 12 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 x 0", proc{}, false},
 		"nothing":                       {"", proc{}, false},
 		"no name":                       {"12 S 7", proc{}, false},
 		"an end before its beginning":   {"12 )x( S 7", proc{}, false},
@@ -45,6 +54,57 @@ func TestParseStatReadsTheKernelsOwn(t *testing.T) {
 	got, err := parseStat(stat)
 	if err != nil || got.pid != os.Getpid() || got.parent != os.Getppid() || got.gone() {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// withoutFirstThread has the test's program end its first thread and go on.
+const withoutFirstThread = "SANDBAR_TEST_WITHOUT_FIRST_THREAD"
+
+func init() { // it runs on the first thread
+	if os.Getenv(withoutFirstThread) == "" {
+		return
+	}
+	runtime.LockOSThread()
+	go func() {
+		time.Sleep(time.Minute) // as long as the test takes at most
+		os.Exit(0)
+	}()
+	_, _, _ = unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// Its state is that of a zombie, and it has its ports and its memory.
+func TestAProcessWithoutItsFirstThreadIsNotGone(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), withoutFirstThread+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	for state := byte(0); state != 'Z'; { // nothing tells of the end of a thread
+		if t.Context().Err() != nil {
+			t.Fatal("its first thread does not end")
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := parseStat(stat)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state = p.state
+		time.Sleep(time.Millisecond)
+	}
+	found, err := descendants(os.Getpid(), func() map[int]bool { return nil })
+	if err != nil || !slices.Contains(found, pid) {
+		t.Errorf("%d is not among the live processes %v: %v", pid, found, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if alive(pid) {
+		t.Error("it is taken for alive after its end")
 	}
 }
 

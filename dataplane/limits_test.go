@@ -152,6 +152,23 @@ func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
+// The numbers that are private to rooms are compared there.
+func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
+	limitstable.Check(t, "../docs/limits.md", "Not in the object", true,
+		limitstable.Limit{Name: "parameters of a query", Number: "200"},
+		limitstable.Limit{Name: "a bearer token", Number: "16 KiB"},
+		limitstable.Limit{Name: "steps of time in which a refusal is answered that hides what exists (401 for an unknown token, 403)", Number: fmt.Sprintf("%d ms", refusalStep.Milliseconds())},
+		limitstable.Limit{Name: "the body of the verb `renew`", Number: limitstable.Bytes(maxRenewalBytes), Says: []string{fmt.Sprintf("larger than %d bytes", maxRenewalBytes)}},
+		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "128, 16 KiB"},
+		limitstable.Limit{Name: "one attempt to reach a pod; pods of a Service that one request tries", Number: "3 s; 3"},
+		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB"},
+		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: "1 MiB"},
+		limitstable.Limit{Name: "connections to pods that are kept, of one destination and of all", Number: "256, 4,096"},
+		limitstable.Limit{Name: "how long a request waits for an app to listen whose pod is ready after a wake", Number: "10 s"},
+		limitstable.Limit{Name: "lines of the audit log of unknown callers, and of requests refused to known ones", Number: "20 and 100 per second; a quarter of these of one address or one caller"},
+	)
+}
+
 func TestTheTableOfLimitsHasTheNumberOfPasswords(t *testing.T) {
 	limitstable.Check(t, "../docs/limits.md", "The provider's own", false,
 		limitstable.Limit{Name: "the verb `password`: time for the runtime cluster's answer", Number: limitstable.Duration(passwordTimeout)},

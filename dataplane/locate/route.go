@@ -4,6 +4,7 @@
 package locate
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -228,7 +229,7 @@ func isLowerAlphanumeric(c byte) bool {
 // nothing here.
 func checkQuery(query string) *refusal.Error {
 	if strings.Count(query, "&") >= maxQueryParameters {
-		return refusal.Malformed("the query has more than 200 parameters")
+		return refusal.Malformed(fmt.Sprintf("the query has more than %d parameters", maxQueryParameters))
 	}
 	for i := range len(query) {
 		c := query[i]

@@ -32,3 +32,22 @@ func TestTheTableOfLimitsHasTheNumbersOfControlServers(t *testing.T) {
 		limitstable.Limit{Name: "control Secrets that a rotation writes", Number: "20 per second"},
 	)
 }
+
+func TestTheTableOfLimitsHasTheNumbersOfTheWaysToPods(t *testing.T) {
+	limitstable.Check(t, "../../docs/limits.md", "Not in the object", false,
+		limitstable.Limit{
+			Name: "an `exec` in a pod: arguments, and their bytes together", Number: fmt.Sprintf("%d, %s", maxExecArguments, limitstable.Bytes(maxExecBytes)),
+			Says: []string{fmt.Sprintf("more than %d arguments", maxExecArguments), fmt.Sprintf("larger than %d bytes", maxExecBytes)},
+		},
+		limitstable.Limit{
+			Name:   "one attempt to reach a pod; pods of a Service that one request tries",
+			Number: fmt.Sprintf("%s; %d", limitstable.Duration(dialTimeout), maxAttempts),
+		},
+		limitstable.Limit{Name: "the header of a pod's answer", Number: limitstable.Bytes(maxPodHeaderBytes)},
+		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: limitstable.Bytes(maxRefusalBytes)},
+		limitstable.Limit{
+			Name:   "connections to pods that are kept, of one destination and of all",
+			Number: limitstable.Count(maxIdlePerTarget) + ", " + limitstable.Count(maxIdle),
+		},
+	)
+}

@@ -4,6 +4,7 @@
 package limitstable
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -57,5 +58,15 @@ func TestNumbersAreWrittenAsInTheDocument(t *testing.T) {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestTextOfASection(t *testing.T) {
+	const doc = "# Limits\n\n## One\n\nat most 3\n\n## Two\n\nat most 4\n"
+	if text := textOf(doc, "One"); !strings.Contains(text, "at most 3") || strings.Contains(text, "at most 4") {
+		t.Errorf("section One is %q", text)
+	}
+	if text := textOf(doc, "Three"); text != "" {
+		t.Errorf("a section that is not there is %q", text)
 	}
 }

@@ -28,7 +28,7 @@ func TestParseStat(t *testing.T) {
 		"an empty name":                 {"12 () S 7 12 9", proc{pid: 12, parent: 7, session: 9, state: 'S'}, true},
 		"the first process":             {"1 (init) S 0 1 9", proc{pid: 1, parent: 0, session: 9, state: 'S'}, true},
 		"a killed one with a thread":    {"12 (node) Z 7 12 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 4 0", proc{pid: 12, parent: 7, session: 9, state: 'Z', threads: 4}, true},
-		"threads that are no number":    {"12 (node) Z 7 12 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 x 0", proc{}, false},
+		"threads in letters":            {"12 (node) Z 7 12 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 x 0", proc{}, false},
 		"nothing":                       {"", proc{}, false},
 		"no name":                       {"12 S 7", proc{}, false},
 		"an end before its beginning":   {"12 )x( S 7", proc{}, false},

@@ -1,0 +1,17 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package locate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
+)
+
+func TestTheTableOfLimitsHasTheNumberOfParameters(t *testing.T) {
+	limitstable.Check(t, "../../docs/limits.md", "Not in the object", false,
+		limitstable.Limit{Name: "parameters of a query", Number: limitstable.Count(maxQueryParameters), Says: []string{fmt.Sprintf("more than %d parameters", maxQueryParameters)}},
+	)
+}

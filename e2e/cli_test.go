@@ -224,10 +224,11 @@ func await(t *testing.T, s *screen, text string) {
 	awaitAfter(t, s, 0, text)
 }
 
-// awaitAfter waits until a program has written a text after its first bytes.
+// awaitAfter waits until a program has written a text after its first bytes: for as long as a compiler may
+// take beside other load, which builds the standard library first.
 func awaitAfter(t *testing.T, s *screen, first int, text string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, fmt.Sprintf("%q", text), func() error {
+	eventually(t, 5*time.Minute, fmt.Sprintf("%q", text), func() error {
 		if got := s.String()[max(first, 0):]; !strings.Contains(got, text) {
 			return fmt.Errorf("there is %q", got)
 		}

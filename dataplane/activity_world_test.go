@@ -74,7 +74,7 @@ func TestAStreamEndsWithItsRecordAndWithTheFence(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				start := time.Now()
-				h, u := &handler{live: newLive(), fence: &inuse.Fence{}}, lifecycle.UseForTest(start, c.covered)
+				h, u := &handler{live: newLive(nil), fence: &inuse.Fence{}}, lifecycle.UseForTest(start, c.covered)
 				h.fence.Renew(start.Add(c.renewed))
 				s := &supervisor{h: h, x: &exchange{use: u}, ctx: ctx, cancel: cancel}
 				s.checking = true // there is nobody to ask about the right

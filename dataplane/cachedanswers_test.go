@@ -31,7 +31,7 @@ func TestTheCacheDoesNotMixCallers(t *testing.T) {
 	ask := func(q access.Question, since time.Time) (bool, error) {
 		g, refused := a.Since(t.Context(), q, since)
 		switch {
-		case refused == nil && g.ID == demoID:
+		case refused == nil && g.Owner == demoOwner:
 			return true, nil
 		case refused != nil && refused.Code == http.StatusForbidden:
 			return false, nil

@@ -30,11 +30,11 @@ func BenchmarkCachedDecision(b *testing.B) {
 			Namespace: "default", Name: "demo",
 		},
 	}}
-	a.KeepForTest(x.question, access.Grant{ID: demoID}, nil, 10*time.Second)
+	a.KeepForTest(x.question, access.Grant{Owner: demoOwner}, nil, 10*time.Second)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%100000 == 0 { // longer than an answer is kept
-			a.KeepForTest(x.question, access.Grant{ID: demoID}, nil, 10*time.Second)
+			a.KeepForTest(x.question, access.Grant{Owner: demoOwner}, nil, 10*time.Second)
 		}
 		if g, refused := h.authorize(x); refused != nil || !g.Cached {
 			b.Fatal(g, refused)

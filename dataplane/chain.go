@@ -26,7 +26,6 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/wake"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -148,7 +147,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	x.id = at.ID.ID
+	x.owner = at.Owner
 	x.isStream = endpoint.Stream || access.IsUpgrade(x.request.Header)
 	x.longest = time.Duration(endpoint.StreamDurationSeconds) * time.Second
 	if refused = h.admit(x, at); refused != nil {
@@ -199,8 +198,8 @@ func (h *handler) authorize(x *exchange) (access.Grant, *refusal.Error) {
 	ctx, span := spans.Child(x.request.Context(), "authorize", trace.SpanKindInternal)
 	defer span.End()
 	permission, refused := h.authorizer.Authorize(ctx, x.question)
-	if x.id.UID == "" { // else it is known from the placement, and kcp may tell less
-		x.id = permission.ID
+	if x.owner.UID == "" { // else it is known from the placement, and kcp may tell less
+		x.owner = permission.Owner
 	}
 	return permission, refused
 }
@@ -246,17 +245,16 @@ func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Er
 	at, refused := locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
 		return h.placer.Find(x.kind, x.route, g)
 	})
-	if refused == nil && x.preview != nil && at.ID.ID != x.preview.ID() {
+	if refused == nil && x.preview != nil && (at.Owner != x.preview.Owner() || at.ID.Namespace() != x.preview.PlacementNamespace()) {
 		return nil, refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return at, refused
 }
 
 // locate is place for a verb that needs no runtime instance, only that there is a placement.
-func (h *handler) locate(x *exchange, g access.Grant) (placement.ID, *refusal.Error) {
-	return locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (placement.ID, *refusal.Error) {
-		at, _, refused := h.placer.Locate(x.kind, x.route, g)
-		return at.ID, refused
+func (h *handler) locate(x *exchange, g access.Grant) (*locate.Place, *refusal.Error) {
+	return locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+		return h.placer.Locate(x.kind, x.route, g)
 	})
 }
 
@@ -265,7 +263,7 @@ func (h *handler) admit(x *exchange, at *locate.Place) *refusal.Error {
 	if limit := h.settings.limits().BodyBytes; x.request.ContentLength > limit {
 		return refusal.BodyTooLarge(limit)
 	}
-	release, refused := h.limits.Admit(at.ID.Cluster, string(at.ID.UID), x.isStream)
+	release, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), x.isStream)
 	if refused != nil {
 		return refused
 	}

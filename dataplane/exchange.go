@@ -61,8 +61,8 @@ type exchange struct {
 	auditStarted bool
 	// authenticatedBy tells how the caller was identified: one of the constants in identify.go.
 	authenticatedBy string
-	// id is the object that kcp has let the caller use; zero until then.
-	id placement.ID
+	// owner is the object that kcp has let the caller use; zero until then.
+	owner placement.Owner
 	// span is that of the request; nil when nothing is traced.
 	span trace.Span
 	// traceID leads to the request's trace; empty if it is not recorded.
@@ -121,7 +121,7 @@ func (x *exchange) fail(e *refusal.Error) {
 // outcome is what recorders read of the request, which has taken so long.
 func (x *exchange) outcome(took time.Duration) record.Outcome {
 	return record.Outcome{
-		Request: x.request, Route: x.route, Kind: x.kind, Caller: x.question.Caller, AuthenticatedBy: x.authenticatedBy, ID: x.id,
+		Request: x.request, Route: x.route, Kind: x.kind, Caller: x.question.Caller, AuthenticatedBy: x.authenticatedBy, Owner: x.owner,
 		IsStream: x.isStream, Started: x.started, Took: took, FirstByte: x.call.FirstByte, Cause: x.cause, Refused: x.refused, Err: x.err,
 		Code: x.Code(), BytesIn: x.BytesIn.Load(), BytesOut: x.BytesOut.Load(), AuditID: x.AuditID, AuditStarted: x.auditStarted,
 		Span: x.span, TraceID: x.traceID,

@@ -17,20 +17,25 @@ import (
 // live are the requests on their way to pods, by logical cluster, so that what happens to a
 // workspace or to an instance is looked at at once. The requests' own timers do the work.
 type live struct {
+	// ownerOf tells whose the placement is that an object of the runtime cluster lies in, or is.
+	ownerOf func(metav1.Object) (placement.Owner, bool)
+
 	mu sync.Mutex
 	// clusters hold the first of a list each: every request enters and leaves one.
 	clusters map[string]*supervisor
 }
 
-func newLive() *live { return &live{clusters: map[string]*supervisor{}} }
+func newLive(ownerOf func(metav1.Object) (placement.Owner, bool)) *live {
+	return &live{ownerOf: ownerOf, clusters: map[string]*supervisor{}}
+}
 
 func (l *live) add(c *supervisor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.behind = l.clusters[c.id.Cluster]; c.behind != nil {
+	if c.behind = l.clusters[c.owner.Cluster]; c.behind != nil {
 		c.behind.before = c
 	}
-	l.clusters[c.id.Cluster] = c
+	l.clusters[c.owner.Cluster] = c
 }
 
 func (l *live) remove(c *supervisor) {
@@ -40,9 +45,9 @@ func (l *live) remove(c *supervisor) {
 	case c.before != nil:
 		c.before.behind = c.behind
 	case c.behind != nil:
-		l.clusters[c.id.Cluster] = c.behind
+		l.clusters[c.owner.Cluster] = c.behind
 	default:
-		delete(l.clusters, c.id.Cluster)
+		delete(l.clusters, c.owner.Cluster)
 	}
 	if c.behind != nil {
 		c.behind.before = c.before
@@ -62,7 +67,7 @@ func (l *live) of(cluster string, uid types.UID) []*supervisor {
 	defer l.mu.Unlock()
 	var found []*supervisor
 	for c := l.clusters[cluster]; c != nil; c = c.behind {
-		if uid == "" || c.id.UID == uid {
+		if uid == "" || c.owner.UID == uid {
 			found = append(found, c)
 		}
 	}
@@ -93,10 +98,11 @@ func (l *live) ends() cache.ResourceEventHandler {
 }
 
 func (l *live) ended(object metav1.Object) {
-	labels := object.GetLabels()
-	if uid := labels[placement.LabelInstanceUID]; uid != "" {
-		for _, c := range l.of(labels[placement.LabelCluster], types.UID(uid)) {
-			c.placementEnds()
-		}
+	owner, ok := l.ownerOf(object)
+	if !ok {
+		return
+	}
+	for _, c := range l.of(owner.Cluster, owner.UID) {
+		c.placementEnds()
 	}
 }

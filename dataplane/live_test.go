@@ -226,7 +226,7 @@ func TestAStreamDoesNotWaitForAnAnswerFromBeforeItsBindingChanged(t *testing.T) 
 	stream := w.follow(adminToken)
 	w.putOffLooks()
 	q := w.server.handler.live.of("cluster1", "")[0].x.question
-	defer w.server.handler.authorizer.HoldForTest(q, access.Grant{ID: demoID}, nil)()
+	defer w.server.handler.authorizer.HoldForTest(q, access.Grant{Owner: demoOwner}, nil)()
 	w.kcp.set(func() { w.kcp.rights[adminToken] = map[string]bool{"access": true} })
 	w.kcp.bind("cluster1", fakeBinding{path: "root:acme:dev", phase: "Bound"})
 	eventually(t, "the stream has ended", func() bool { return hasEnded(stream) })
@@ -281,7 +281,7 @@ func TestALookTakesAnAnswerThatIsYoungAndNoOther(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h := &handler{live: newLive(), authorizer: a, settings: &settings{}}
+				h := &handler{live: newLive(nil), authorizer: a, settings: &settings{}}
 				h.settings.current.Store(&snapshot{limits: limit.Limits{KcpTolerance: time.Hour}})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)

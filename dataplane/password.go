@@ -34,7 +34,7 @@ func (h *handler) servePassword(x *exchange, g access.Grant) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
-	x.id = at.ID.ID
+	x.owner = at.Owner
 	if refused = h.admit(x, at); refused != nil {
 		return refused
 	}

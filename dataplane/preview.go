@@ -143,7 +143,7 @@ func (p *previews) link(r *http.Request, name preview.Name) (*preview.Claims, *r
 	return p.open(preview.Link, name, links[0], "")
 }
 
-// open opens what is sealed for a host. That the placement which follows from the sealed instance
+// open opens what is sealed for a host. That the sealed placement
 // is the one that the host names holds by the host being sealed too; it is looked at again,
 // because the host came from the browser. page is what is asked for, for where it is renewed; that of
 // a link is sealed.
@@ -158,7 +158,7 @@ func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed, page
 		return nil, previewExpired(claims.RenewAt(cmp.Or(claims.Path, page)))
 	case err != nil:
 		return nil, badLink(err)
-	case claims.ID().Namespace() != name.Namespace || claims.Component != name.Component || claims.Port != name.Port:
+	case claims.PlacementNamespace() != name.Namespace || claims.Component != name.Component || claims.Port != name.Port:
 		return nil, badLink(preview.ErrInvalid)
 	}
 	return claims, nil

@@ -35,19 +35,19 @@ func (h *handler) servePreviewLinks(x *exchange, g access.Grant) *refusal.Error 
 	if !x.kind.Declares(x.route) || x.route.Tail != "" {
 		return refusal.NotFound(refusal.CauseNoVerb)
 	}
-	id, refused := h.locate(x, g)
+	at, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}
-	x.id = id
-	leave, refused := h.limits.Admit(id.Cluster, string(id.UID), false)
+	x.owner = at.Owner
+	leave, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), false)
 	if refused != nil {
 		return refused
 	}
 	defer leave()
 	switch x.request.Method {
 	case http.MethodPost:
-		return h.givePreviewLink(x, id)
+		return h.givePreviewLink(x, at)
 	case http.MethodDelete:
 		return h.revokePreviews(x, g)
 	}
@@ -56,11 +56,11 @@ func (h *handler) servePreviewLinks(x *exchange, g access.Grant) *refusal.Error 
 
 // givePreviewLink seals who the caller is, as kcp knows them, into a link. The caller's token is
 // no part of it: from here on kcp is asked what that subject may do.
-func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal.Error {
+func (h *handler) givePreviewLink(x *exchange, at *locate.Place) *refusal.Error {
 	if e, _ := contract.Preview(x.kind.DataPlane(), x.route.Component); contract.AnyPort(&e) && e.Port == "" && x.route.Port == "" {
 		return refusal.Malformed("name the port that is meant by its number: …/ports/<number>/" + contract.ProxyURLVerb + ", or with sandbar open, --port")
 	}
-	host, refused := h.previews.host(id, x.route)
+	host, refused := h.previews.host(at.ID, x.route)
 	if refused != nil {
 		return refused
 	}
@@ -83,10 +83,11 @@ func (h *handler) givePreviewLink(x *exchange, id placement.ID) *refusal.Error {
 		return refused
 	}
 	claims := &preview.Claims{
-		Subject: user, Cluster: id.Cluster, Group: x.route.Group, Version: x.route.Version, Resource: x.route.Resource,
-		Namespace: x.route.Namespace, Name: x.route.Name, UID: id.UID, Component: x.route.Component, Port: x.route.Port, Path: wanted.Path, Renew: wanted.RenewURL,
+		Subject: user, Cluster: at.Owner.Cluster, Group: x.route.Group, Version: x.route.Version, Resource: x.route.Resource,
+		Namespace: x.route.Namespace, Name: x.route.Name, UID: at.Owner.UID, Component: x.route.Component, Port: x.route.Port, Path: wanted.Path, Renew: wanted.RenewURL,
 		IssuedAt: now.UnixNano(), Expires: now.Add(min(preview.LinkLifetime, session)).Unix(), SessionExpires: now.Add(session).Unix(),
 	}
+	claims.SetPlacement(at.ID.Namespace())
 	if refused := h.mayPreview(x, claims); refused != nil {
 		return refused
 	}
@@ -139,7 +140,7 @@ func (h *handler) mayPreview(x *exchange, claims *preview.Claims) *refusal.Error
 		From: x.question.From, LinkIssued: claims.Issued(),
 	})
 	switch {
-	case refused == nil && g.ID != claims.ID():
+	case refused == nil && g.Owner != claims.Owner():
 		return refusal.NotFound(refusal.CauseNotPlaced)
 	case refused != nil && refused.Cause == refusal.CauseDenied:
 		refused = refusal.Forbidden()
@@ -173,7 +174,7 @@ func (h *handler) revokePreviews(x *exchange, g access.Grant) *refusal.Error {
 }
 
 // host is the host name of an instance's preview, if there are previews.
-func (p *previews) host(id placement.ID, r locate.Route) (string, *refusal.Error) {
+func (p *previews) host(id placement.Located, r locate.Route) (string, *refusal.Error) {
 	domain := p.domain.Load()
 	if domain.IsZero() {
 		return "", &refusal.Error{

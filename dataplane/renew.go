@@ -67,15 +67,15 @@ func (h *handler) serveRenew(x *exchange, g access.Grant) *refusal.Error {
 	if x.request.Method != http.MethodPost {
 		return refusal.MethodNotAllowed([]string{http.MethodPost})
 	}
-	id, refused := h.locate(x, g)
+	at, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}
 	if g.Deleting {
 		return refusal.NotFound(refusal.CauseDeleting)
 	}
-	x.id = id
-	leave, refused := h.limits.Admit(id.Cluster, string(id.UID), false)
+	x.owner = at.Owner
+	leave, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), false)
 	if refused != nil {
 		return refused
 	}
@@ -84,8 +84,8 @@ func (h *handler) serveRenew(x *exchange, g access.Grant) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
-	x.use = h.activity.Begin(id)
-	if refused := h.activity.Recorded(x.request.Context(), x.use, id); refused != nil {
+	x.use = h.activity.Begin(at.ID.ID)
+	if refused := h.activity.Recorded(x.request.Context(), x.use, at.ID.ID); refused != nil {
 		return refused // the answer says that it is on record
 	}
 	now := time.Now()

@@ -133,7 +133,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if auditor != nil {
 		authorizer.OnIdentified(auditor.Names.Put)
 	}
-	underWay := newLive()
+	underWay := newLive(objects.OwnerOf)
 	seen := locate.NewChanges()
 	ways, err := upstream.New(upstream.Options{
 		Mode: opts.Transport, Runtime: toPods, Cache: objects, Changes: seen, Filter: headers.NewFilter(opts.HubHeaders, opts.HubCookies),

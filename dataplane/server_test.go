@@ -156,7 +156,7 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 			h := w.server.handler
 			r := locate.Route{Workspace: "cluster1", Namespace: "default", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Name: "demo", Verb: "log"}
 			// The first look must renew lastGood, or a kcp that stumbles would cut what is older than the tolerance.
-			stream := &supervisor{h: h, ctx: t.Context(), id: demoID, lastGood: time.Now().Add(-24 * time.Hour), x: &exchange{
+			stream := &supervisor{h: h, ctx: t.Context(), id: demoID, owner: demoOwner, lastGood: time.Now().Add(-24 * time.Hour), x: &exchange{
 				route: r, kind: h.kinds.Find(r),
 				question: access.Question{Caller: tenant.Bearer(adminToken), Ref: r.Ref(), Subresource: "log", Verb: "get", Declared: true},
 			}}

@@ -18,11 +18,11 @@ func (h *handler) serveStatus(x *exchange, g access.Grant) *refusal.Error {
 	if x.route.Tail != "" {
 		return refusal.NotFound(refusal.CauseNoVerb) // there is one status, and it has no parts
 	}
-	id, refused := h.locate(x, g)
+	at, refused := h.locate(x, g)
 	if refused != nil {
 		return refused
 	}
-	release, refused := h.limits.Admit(id.Cluster, string(id.UID), false)
+	release, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), false)
 	if refused != nil {
 		return refused
 	}

@@ -36,7 +36,7 @@ var errCut = errors.New("the caller's right, or the instance, has ended")
 // request has ended. There is no goroutine per request: one timer runs what there is to do.
 func (h *handler) supervise(ctx context.Context, cancel context.CancelCauseFunc, x *exchange, at *locate.Place) (stop func()) {
 	c := &x.supervisor
-	c.h, c.x, c.ctx, c.cancel, c.id, c.lastGood = h, x, ctx, cancel, at.ID.ID, x.call.Sent
+	c.h, c.x, c.ctx, c.cancel, c.id, c.owner, c.lastGood = h, x, ctx, cancel, at.ID.ID, at.Owner, x.call.Sent
 	limits := h.settings.limits()
 	if !x.isStream || access.IsUpgrade(x.request.Header) {
 		c.patience = limits.ResponseTimeout
@@ -69,6 +69,7 @@ type supervisor struct {
 	ctx    context.Context //nolint:containedctx // the request's life
 	cancel context.CancelCauseFunc
 	id     placement.ID
+	owner  placement.Owner
 	// lastGood is when the right stood last; only check uses it, which runs once at a time.
 	lastGood time.Time
 	// answerBy is until when the pod must begin its answer, in Unix nanoseconds; zero for no
@@ -294,7 +295,7 @@ func (c *supervisor) stillAllowed(oldest time.Time) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
-	if at.ID.ID != c.id {
+	if at.ID.ID != c.id || at.Owner != c.owner {
 		return refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return nil

@@ -64,7 +64,7 @@ func TestASubjectIsAskedAboutThroughTheVirtualWorkspace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, refused := w.server.handler.authorizer.Authorize(t.Context(), c.q)
 			switch {
-			case refused == nil && (c.code != 0 || g.ID != demoID):
+			case refused == nil && (c.code != 0 || g.Owner != demoOwner):
 				t.Errorf("got %+v, want %d", g, c.code)
 			case refused != nil && (refused.Code != c.code || refused.Cause != c.cause):
 				t.Errorf("got %d %s (%v)", refused.Code, refused.Cause, refused.Err)

@@ -58,7 +58,7 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				start := time.Now()
 				s := &supervisor{
-					h: &handler{live: newLive()}, x: &exchange{}, ctx: ctx, cancel: cancel, patience: patience,
+					h: &handler{live: newLive(nil)}, x: &exchange{}, ctx: ctx, cancel: cancel, patience: patience,
 					longest: longest, ceiling: start.Add(longest),
 				}
 				s.answerBy.Store(start.Add(patience).UnixNano())
@@ -75,9 +75,9 @@ func TestARequestEndsAtItsLimitsInTime(t *testing.T) {
 }
 
 func TestLiveFindsThoseWhoAreUnderWay(t *testing.T) {
-	l := newLive()
+	l := newLive(nil)
 	at := func(cluster string, uid types.UID) *supervisor {
-		c := &supervisor{id: placement.ID{Cluster: cluster, UID: uid}}
+		c := &supervisor{owner: placement.Owner{Cluster: cluster, UID: uid}}
 		l.add(c)
 		return c
 	}
@@ -97,7 +97,7 @@ func TestLiveFindsThoseWhoAreUnderWay(t *testing.T) {
 		}
 		var found []types.UID
 		for _, s := range l.of("one", "") {
-			found = append(found, s.id.UID)
+			found = append(found, s.owner.UID)
 		}
 		if diff := cmp.Diff(step.left, found); diff != "" {
 			t.Errorf("%s: %s", step.name, diff)

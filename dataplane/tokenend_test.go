@@ -53,7 +53,7 @@ func looksAt(t *testing.T, token string, ends, d time.Duration) []time.Duration 
 	defer time.AfterFunc(ends, func() {
 		a.KeepForTest(q, access.Grant{}, refusal.TooMany(refusal.CauseQuestions, "", 0), 10*time.Second)
 	}).Stop()
-	h := &handler{live: newLive(), authorizer: a, settings: &settings{}}
+	h := &handler{live: newLive(nil), authorizer: a, settings: &settings{}}
 	h.settings.current.Store(&snapshot{limits: limit.Limits{KcpTolerance: 2 * d}})
 	for range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -60,8 +60,9 @@ const (
 )
 
 var (
-	runners = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
-	demoID  = fixture.DemoID
+	runners   = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
+	demoID    = fixture.DemoID
+	demoOwner = fixture.DemoOwner
 )
 
 // world is a data plane with real HTTP on both sides: callers in front, pods behind. kcp and the

@@ -57,8 +57,8 @@ func TestForgedReferences(t *testing.T) {
 	})
 	t.Run("labels and annotations of the tenant do not move its placement", func(t *testing.T) {
 		c := c.on(t)
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"forged",%q:"forged"},"annotations":{%q:"kube-system"}}}`,
-			placement.LabelInstanceUID, placement.LabelCluster, placement.AnnotationInstanceNamespace)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"forged",%q:"forged",%q:"forged",%q:"forged"},"annotations":{%q:"kube-system"}}}`,
+			placement.LabelInstanceUID, placement.LabelCluster, placement.LabelOwnerUID, placement.LabelOwnerCluster, placement.AnnotationInstanceNamespace)
 		if _, err := tn.dyn.Resource(runners).Namespace("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +67,27 @@ func TestForgedReferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ns.Labels[placement.LabelInstanceUID] != string(box.id.UID) {
-			t.Errorf("the placement's owner is %q", ns.Labels[placement.LabelInstanceUID])
+		if placed, ok := placement.Of(ns); !ok || placed.ID != box.id || placed.Owner != placement.Owner(box.id) {
+			t.Errorf("the placement is %+v", placed)
 		}
+		box.waitAnswer(c, "genuine")
+	})
+	t.Run("a placement that has lost its owner's labels gets them back", func(t *testing.T) {
+		c := c.on(t)
+		namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
+		// As a release left them that knew no owners apart.
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null,%q:null}}}`, placement.LabelOwnerUID, placement.LabelOwnerCluster)
+		if _, err := namespaces.Patch(t.Context(), box.id.Namespace(), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		box.waitAnswer(c, "genuine")
+		eventually(t, time.Minute, "the labels are back", func() error {
+			ns, err := namespaces.Get(t.Context(), box.id.Namespace(), metav1.GetOptions{})
+			if err != nil || ns.Labels[placement.LabelOwnerUID] != string(box.id.UID) || ns.Labels[placement.LabelOwnerCluster] != box.id.Cluster {
+				return fmt.Errorf("%v, error %w", ns.Labels, err)
+			}
+			return nil
+		})
 		box.waitAnswer(c, "genuine")
 	})
 	t.Run("no odd path reaches anything", func(t *testing.T) { oddPaths(t, box) })

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -87,13 +88,15 @@ func (t tenant) measure(ctx context.Context, name string) (time.Duration, error)
 }
 
 func (b bare) measure(ctx context.Context, name string) (time.Duration, error) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-" + name + "-"}}
+	// kro may write in namespaces that are named like placements only.
+	id := placement.ID{Cluster: "bench-create", UID: types.UID(rand.Text())}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id.Namespace()}}
 	ns, err := b.kube.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("making a namespace: %w", err)
 	}
 	defer func() { _ = b.kube.CoreV1().Namespaces().Delete(context.Background(), ns.Name, metav1.DeleteOptions{}) }()
-	labels := map[string]string{placement.LabelInstanceUID: string(ns.UID)}
+	labels := map[string]string{placement.LabelInstanceUID: string(id.UID)}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: placement.ControlSecret, Labels: labels},
 		StringData: map[string]string{placement.ControlTokenKey: rand.Text() + rand.Text()},

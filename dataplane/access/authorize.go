@@ -47,9 +47,9 @@ const (
 
 // Grant is a permission to go on, and which object it is for.
 type Grant struct {
-	// ID has no UID when the caller may use the verb but not read the instance
-	// (AuthorizeSubresource only).
-	ID placement.ID
+	// Owner is the tenant's object. It has no UID when the caller may use the verb but not read the
+	// instance (AuthorizeSubresource only).
+	Owner placement.Owner
 	// Deleting is set when the tenant's object has a deletion timestamp.
 	Deleting bool
 	// PreviewsNotBefore is what the tenant wrote on its object: preview URLs signed before it
@@ -168,7 +168,7 @@ func (a *Authorizer) cached(key Key, since time.Time) (answer, bool) {
 	if found.refused != nil && a.bound.IsNew(found.workspace, newBinding) {
 		return answer{}, false // it was kept before the binding was seen
 	}
-	if at, ok := a.changed.Peek(found.grant.ID.Cluster); ok && !found.asked.After(at) {
+	if at, ok := a.changed.Peek(found.grant.Owner.Cluster); ok && !found.asked.After(at) {
 		return answer{}, false
 	}
 	return found, true
@@ -181,7 +181,7 @@ func (a *Authorizer) Forget(cluster string, now time.Time) { a.changed.Add(clust
 // workspace whose binding is going (its objects are still there then, and kcp still lets the
 // tenant at them), and one by a preview link that was revoked. Every answer goes through it.
 func (a *Authorizer) standing(q Question, g Grant, refused *refusal.Error) (Grant, *refusal.Error) {
-	if refused == nil && a.bound.Ended(g.ID.Cluster) {
+	if refused == nil && a.bound.Ended(g.Owner.Cluster) {
 		return Grant{}, refusal.Forbidden()
 	}
 	return q.unlessRevoked(g, refused)
@@ -283,7 +283,7 @@ func (a *Authorizer) ask(ctx context.Context, q Question) answer {
 	got := <-reads
 	a.metrics.Called(CallGet, got.answer.Outcome)
 	if a.mode == Subresource && review.Outcome == tenant.Allowed && got.answer.Outcome == tenant.Denied && isClusterName(q.Ref.Workspace) {
-		return answer{grant: Grant{ID: placement.ID{Cluster: q.Ref.Workspace}}}
+		return answer{grant: Grant{Owner: placement.Owner{Cluster: q.Ref.Workspace}}}
 	}
 	if refused := Judge(review, got.answer, q.Declared); refused != nil {
 		return answer{refused: refused}
@@ -293,7 +293,7 @@ func (a *Authorizer) ask(ctx context.Context, q Question) answer {
 		return answer{refused: refusal.Unavailable(refusal.CauseKcp, "the workspace's API answered without a logical cluster: ask the operator", 0, nil)}
 	}
 	return answer{grant: Grant{
-		ID:                placement.ID{Cluster: cluster.String(), UID: got.obj.GetUID()},
+		Owner:             placement.Owner{Cluster: cluster.String(), UID: got.obj.GetUID()},
 		Deleting:          got.obj.GetDeletionTimestamp() != nil,
 		PreviewsNotBefore: previewsNotBefore(got.obj.GetAnnotations()),
 	}}
@@ -407,7 +407,7 @@ func (q Question) unlessRevoked(g Grant, refused *refusal.Error) (Grant, *refusa
 	switch {
 	case refused != nil || q.LinkIssued.IsZero():
 		return g, refused
-	case g.ID.UID == "":
+	case g.Owner.UID == "":
 		return Grant{}, refusal.Forbidden()
 	case !q.LinkIssued.After(g.PreviewsNotBefore):
 		return Grant{}, refusal.PreviewRevoked()

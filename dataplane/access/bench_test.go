@@ -24,7 +24,7 @@ func BenchmarkAuthorizeCached(b *testing.B) {
 	bearer.Caller = tenant.Bearer("eyJhbGciOiJSUzI1NiIsImtpZCI6IiJ9." + string(make([]byte, 900)))
 	for name, q := range map[string]Question{"bearer": bearer, "subject": subject} {
 		b.Run(name, func(b *testing.B) {
-			a.answers.Add(q.key(), answer{grant: Grant{ID: anID}, asked: time.Now(), expires: time.Now().Add(time.Hour)})
+			a.answers.Add(q.key(), answer{grant: Grant{Owner: anOwner}, asked: time.Now(), expires: time.Now().Add(time.Hour)})
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, refused := a.Authorize(b.Context(), q); refused != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
-var anID = placement.ID{Cluster: "cluster1", UID: "uid-demo"}
+var anOwner = placement.Owner{Cluster: "cluster1", UID: "uid-demo"}
 
 func TestChangedWorkspacesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -23,11 +23,11 @@ func TestChangedWorkspacesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := Question{Caller: tenant.Bearer("t"), Verb: "get"}
-		keep := func() { a.keep(q.key(), answer{grant: Grant{ID: anID}, asked: time.Now()}) }
+		keep := func() { a.keep(q.key(), answer{grant: Grant{Owner: anOwner}, asked: time.Now()}) }
 		kept := func() bool { _, ok := a.cached(q.key(), time.Time{}); return ok }
 		keep()
 		time.Sleep(time.Millisecond)
-		a.Forget(anID.Cluster, time.Now())
+		a.Forget(anOwner.Cluster, time.Now())
 		if kept() {
 			t.Error("an answer from before the change counts")
 		}

@@ -15,6 +15,6 @@
 //
 // What enters is a URL, and later a grant of package access with the object's UID; what leaves is a
 // Target, all of which lies in that object's placement. It must never see a credential, and it believes no
-// name, label or status that a tenant or a pod can write: the namespace is computed from the UID, and what
-// lies there must carry it.
+// name, label or status that a tenant or a pod can write: the namespace is that which the provider labelled
+// with the object's UID, and what lies there must carry the placement's.
 package locate

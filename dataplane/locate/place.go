@@ -6,8 +6,8 @@ package locate
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
@@ -16,11 +16,16 @@ import (
 
 // Place is the placement of an authorized instance.
 type Place struct {
-	ID   placement.Located
-	Kind *Kind
+	ID    placement.Located
+	Owner placement.Owner
+	Kind  *Kind
 	// Instance is the kro instance on the runtime cluster; nil when only the placement was
 	// asked for. It is shared: never write to it.
 	Instance *unstructured.Unstructured
+
+	// instance is the name of the kro instance, and ending is set when the placement is being deleted.
+	instance string
+	ending   bool
 }
 
 // Placer finds placements. It reads informers and nothing else.
@@ -29,67 +34,60 @@ type Placer struct {
 }
 
 // Find returns the placement of an object that the caller may use, with its kro instance, or
-// says why there is none. The namespace is computed from what kcp told of the object, so that
-// nothing a tenant can write leads anywhere; the labels of what lies there must then agree.
+// says why there is none. It goes by the UID that kcp told of the object and by what the provider wrote on
+// namespaces, so that nothing a tenant can write leads anywhere; the labels of what lies there must then
+// agree.
 func (p *Placer) Find(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
-	id, namespace, refused := p.Locate(k, r, g)
+	at, refused := p.Locate(k, r, g)
 	if refused != nil {
 		return nil, refused
 	}
-	if g.Deleting || namespace.DeletionTimestamp != nil {
+	if g.Deleting || at.ending {
 		return nil, refusal.NotFound(refusal.CauseDeleting)
 	}
 	if !k.Instances.informer.HasSynced() {
 		return nil, refusal.Unavailable(refusal.CauseStarting, "the data plane is still learning about this kind: try again", 0, nil)
 	}
-	instance := k.Instances.Get(id.Namespace(), r.Name)
-	if instance == nil {
+	at.Instance = k.Instances.Get(at.ID.Namespace(), at.instance)
+	if at.Instance == nil {
 		return nil, refusal.NotReady(notReadyYet, nil)
 	}
-	if err := id.Check(instance); err != nil {
+	if err := at.ID.Check(at.Instance); err != nil {
 		return nil, refusal.NotFound(refusal.CauseForeignRef)
 	}
-	if IsDeleting(instance) {
+	if IsDeleting(at.Instance) {
 		return nil, refusal.NotFound(refusal.CauseDeleting)
 	}
-	return &Place{ID: id, Kind: k, Instance: instance}, nil
+	return at, nil
 }
 
-// Locate tells which placement, and which namespace, stands for an object, if this provider made
-// one. What it does
-// not find does not exist here, even if another provider has an instance of that name.
-func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (placement.Located, *corev1.Namespace, *refusal.Error) {
-	claim, claims := p.Cache.claims(claimKey(g.ID.Cluster, k.Template.Name, r.Namespace, r.Name))
+// Locate tells which placement stands for an object, if this provider made one, without its kro instance.
+// What it does not find does not exist here, even if another provider has an instance of that name.
+func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
+	claim, claims := p.Cache.claims(claimKey(g.Owner.Cluster, k.Template.Name, r.Namespace, r.Name))
 	if claims > 1 && g.Cached {
 		// The object was perhaps deleted and made again: a cached UID may be the old one's.
-		return placement.Located{}, nil, refusal.NotFound(refusal.CauseAmbiguous)
+		return nil, refusal.NotFound(refusal.CauseAmbiguous)
 	}
-	id := g.ID
-	if id.UID == "" {
+	owner := g.Owner
+	if owner.UID == "" {
 		if claims != 1 {
-			return placement.Located{}, nil, refusal.NotFound(refusal.CauseNotPlaced)
+			return nil, refusal.NotFound(refusal.CauseNotPlaced)
 		}
-		id, _, _ = placement.Owner(claim)
+		owner, _ = placement.OwnerOf(claim)
 	}
-	at := id.Locate()
-	namespace := Lookup[corev1.Namespace](p.Cache.Namespaces, at.Namespace())
-	if namespace == nil || !owns(id, namespace) {
-		return placement.Located{}, nil, refusal.NotFound(refusal.CauseNotPlaced)
+	namespace, id := p.Cache.placementOf(owner)
+	if namespace == nil {
+		return nil, refusal.NotFound(refusal.CauseNotPlaced)
 	}
-	return at, namespace, nil
+	placed := placement.Placed{ID: id.ID, Owner: owner, Object: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
+	return &Place{ID: id, Owner: owner, Kind: k, instance: placed.InstanceName(), ending: namespace.DeletionTimestamp != nil}, nil
 }
 
 // IsDeleting tells whether a runtime instance has a deletion timestamp, without reading the time.
 func IsDeleting(instance *unstructured.Unstructured) bool {
 	at, found, err := unstructured.NestedFieldNoCopy(instance.Object, "metadata", "deletionTimestamp")
 	return err != nil || found && at != nil
-}
-
-// owns tells whether a namespace is labelled as the placement of id. A namespace that somebody
-// made under the computed name, without the labels, is no placement.
-func owns(id placement.ID, namespace *corev1.Namespace) bool {
-	owner, _, ok := placement.Owner(namespace)
-	return ok && owner == id
 }
 
 // FindPlaced finds what a grant leads to, and asks kcp once more when a cached answer does not fit what

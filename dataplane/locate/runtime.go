@@ -24,6 +24,8 @@ import (
 const (
 	// indexClaim finds the namespaces that claim to stand for an instance by its name.
 	indexClaim = "claim"
+	// indexOwner finds the namespaces of an owner's placements.
+	indexOwner = "owner"
 	// indexService finds the EndpointSlices of a Service.
 	indexService = "service"
 )
@@ -56,7 +58,7 @@ func NewRuntimeCache(client kubernetes.Interface) (*RuntimeCache, error) {
 		Secrets:    tokens.Core().V1().Secrets().Informer(),
 		Pods:       factory.Core().V1().Pods().Informer(),
 	}
-	if err := c.Namespaces.AddIndexers(cache.Indexers{indexClaim: claimOf}); err != nil {
+	if err := c.Namespaces.AddIndexers(cache.Indexers{indexClaim: claimOf, indexOwner: ownerOf}); err != nil {
 		return nil, fmt.Errorf("indexing namespaces: %w", err)
 	}
 	if err := c.Slices.AddIndexers(cache.Indexers{indexService: serviceOf}); err != nil {
@@ -130,6 +132,46 @@ func (c *RuntimeCache) claims(claim string) (one *corev1.Namespace, n int) {
 	return one, n
 }
 
+// placementOf returns the namespace of an owner's placement, and which one it is; nil if there is none.
+// Most placements were made for their owner, and their namespace's name follows from it. Of an owner with
+// several others, none is known to be the right one before the controllers have removed the rest.
+func (c *RuntimeCache) placementOf(owner placement.Owner) (*corev1.Namespace, placement.Located) {
+	cold := owner.Cold().Locate()
+	if namespace := Lookup[corev1.Namespace](c.Namespaces, cold.Namespace()); namespace != nil && owns(owner, namespace) {
+		return namespace, cold
+	}
+	objs, _ := c.Namespaces.GetIndexer().ByIndex(indexOwner, ownerKey(owner)) // fails only without the index
+	if len(objs) != 1 {
+		return nil, placement.Located{}
+	}
+	namespace, _ := objs[0].(*corev1.Namespace)
+	id, ok := placement.IDOf(namespace)
+	if !ok {
+		return nil, placement.Located{}
+	}
+	return namespace, id.Locate()
+}
+
+// owns reports whether a namespace is labelled as an owner's placement. One that somebody made under the
+// computed name, without the labels, is not.
+func owns(owner placement.Owner, namespace *corev1.Namespace) bool {
+	labelled, ok := placement.OwnerOf(namespace)
+	return ok && labelled == owner
+}
+
+// OwnerOf tells whose the placement is that an object lies in, or is; ok is false if it lies in none that
+// is known.
+func (c *RuntimeCache) OwnerOf(obj metav1.Object) (owner placement.Owner, ok bool) {
+	if namespace, is := obj.(*corev1.Namespace); is {
+		return placement.OwnerOf(namespace)
+	}
+	namespace := Lookup[corev1.Namespace](c.Namespaces, obj.GetNamespace())
+	if namespace == nil {
+		return placement.Owner{}, false
+	}
+	return placement.OwnerOf(namespace)
+}
+
 // EndpointSlices yields the slices of a Service.
 func (c *RuntimeCache) EndpointSlices(namespace, service string) iter.Seq[*discoveryv1.EndpointSlice] {
 	return func(yield func(*discoveryv1.EndpointSlice) bool) {
@@ -153,11 +195,25 @@ func claimOf(obj any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	id, instance, ok := placement.Owner(ns)
+	p, ok := placement.Of(ns)
 	if !ok {
 		return nil, nil
 	}
-	return []string{claimKey(id.Cluster, ns.Labels[placement.LabelTemplate], instance.Namespace, instance.Name)}, nil
+	return []string{claimKey(p.Owner.Cluster, ns.Labels[placement.LabelTemplate], p.Object.Namespace, p.Object.Name)}, nil
+}
+
+func ownerKey(owner placement.Owner) string { return owner.Cluster + "/" + string(owner.UID) }
+
+func ownerOf(obj any) ([]string, error) {
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return nil, nil
+	}
+	p, ok := placement.Of(ns)
+	if !ok {
+		return nil, nil
+	}
+	return []string{ownerKey(p.Owner)}, nil
 }
 
 func serviceOf(obj any) ([]string, error) {

@@ -76,7 +76,10 @@ type Claims struct {
 	Namespace string    `json:"ns"`
 	Name      string    `json:"n"`
 	UID       types.UID `json:"id"`
-	Component string    `json:"p,omitempty"`
+	// Placement is the namespace of the placement that the host is for; empty for the one that is made
+	// for the instance (placement.Owner.Cold), which needs no room in a cookie.
+	Placement string `json:"pl,omitempty"`
+	Component string `json:"p,omitempty"`
 	// Port is the number of a port of the pod; empty for the one that the Template names.
 	Port string `json:"po,omitempty"`
 	// Path is where a link leads; empty in a session.
@@ -92,8 +95,23 @@ type Claims struct {
 	SessionExpires int64 `json:"se,omitempty"`
 }
 
-// ID identifies the instance.
-func (c *Claims) ID() placement.ID { return placement.ID{Cluster: c.Cluster, UID: c.UID} }
+// Owner is the tenant's object.
+func (c *Claims) Owner() placement.Owner { return placement.Owner{Cluster: c.Cluster, UID: c.UID} }
+
+// SetPlacement says which placement the host is for.
+func (c *Claims) SetPlacement(namespace string) {
+	if c.Placement = namespace; namespace == c.Owner().Cold().Namespace() {
+		c.Placement = ""
+	}
+}
+
+// PlacementNamespace is the namespace of the placement that the host is for.
+func (c *Claims) PlacementNamespace() string {
+	if c.Placement != "" {
+		return c.Placement
+	}
+	return c.Owner().Cold().Namespace()
+}
 
 // Issued is IssuedAt as a time; zero without claims.
 func (c *Claims) Issued() time.Time {

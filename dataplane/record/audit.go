@@ -108,7 +108,7 @@ func (a *Auditor) limiter(o *Outcome) *lineLimiter {
 	switch code := o.Code; {
 	case o.AuditStarted || !o.Refused:
 		return nil
-	case code == http.StatusForbidden || code == http.StatusNotFound || o.ID.Cluster != "":
+	case code == http.StatusForbidden || code == http.StatusNotFound || o.Owner.Cluster != "":
 		return a.refused
 	}
 	return a.anonymous

@@ -118,7 +118,7 @@ func newAuditRecord(o *Outcome, stage string, now time.Time) auditRecord {
 	client, peer := sourceIPs(o)
 	return auditRecord{
 		id: o.AuditID, stage: stage, time: now, took: o.Took, route: o.Route,
-		cluster: o.ID.Cluster, uid: string(o.ID.UID), kubernetesVerb: verb, method: loggedMethod(o.Request.Method),
+		cluster: o.Owner.Cluster, uid: string(o.Owner.UID), kubernetesVerb: verb, method: loggedMethod(o.Request.Method),
 		authenticatedBy: o.AuthenticatedBy, client: client, peer: peer, code: o.Code, bytesIn: o.BytesIn, bytesOut: o.BytesOut,
 		reason: o.Cause, traceID: o.TraceID, objectIsKnown: o.Route.IsWhole(), stream: o.IsStream,
 	}

@@ -261,7 +261,7 @@ func BenchmarkAuditLine(b *testing.B) {
 			Workspace: "root:acme:dev", Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners",
 			Namespace: "default", Name: "demo", Verb: "sync",
 		},
-		ID: placement.ID{Cluster: "2f8k1c0q7x9z", UID: "6f1c0a52-6a4e-4a8b-9d0a-9f3f0d6c2b11"},
+		Owner: placement.Owner{Cluster: "2f8k1c0q7x9z", UID: "6f1c0a52-6a4e-4a8b-9d0a-9f3f0d6c2b11"},
 	}
 	user := newAuditUser(authenticationv1.UserInfo{Username: "alice", UID: "u-1", Groups: []string{"devs", "system:authenticated"}})
 	names.known.Add(o.Caller.CredentialKey(), knownName{user: user, expires: time.Now().Add(time.Hour)})

@@ -24,8 +24,8 @@ type Outcome struct {
 	// Caller is who called, as far as that is known, and authenticatedBy how that is.
 	Caller          tenant.Caller
 	AuthenticatedBy string
-	// ID is the object that kcp has let the caller use; zero until then.
-	ID       placement.ID
+	// Owner is the object that kcp has let the caller use; zero until then.
+	Owner    placement.Owner
 	IsStream bool
 	Started  time.Time
 	// Took is how long it lasted; zero while it is under way.

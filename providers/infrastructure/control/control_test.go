@@ -184,8 +184,9 @@ func TestADerivedTokenIsMadeAgainAsItWas(t *testing.T) {
 	if tokens(made)[0] == tokens(w.secret(1))[0] || len(tokens(made)[0]) != 43 {
 		t.Errorf("the tokens are %v and %v", tokens(made), tokens(w.secret(1)))
 	}
-	if _, copied := made.Annotations["not-ours"]; copied || made.Labels[placement.LabelInstanceUID] != "uid-0" || made.Annotations[placement.AnnotationInstanceName] != "web" {
-		t.Errorf("its metadata is %v %v", made.Labels, made.Annotations)
+	wantAnnotations := map[string]string{placement.AnnotationProvider: "providercluster", placement.AnnotationControlKey: "20260101T000000Z"}
+	if diff := cmp.Diff(wantAnnotations, made.Annotations); diff != "" || made.Labels[placement.LabelInstanceUID] != "uid-0" {
+		t.Errorf("its labels are %v, its annotations (-want +got):\n%s", made.Labels, diff)
 	}
 	for name, change := range map[string]func(*corev1.Secret){
 		"edited":             func(s *corev1.Secret) { s.Data[placement.ControlTokenKey] = []byte("typed by somebody") },

@@ -74,8 +74,8 @@ type placements struct {
 // ours reports whether a namespace is a placement of this provider that is not on its way out. Those
 // of another provider are never touched.
 func (p placements) ours(ctx context.Context, ns *corev1.Namespace) (placement.ID, bool, error) {
-	id, _, ok := placement.Owner(ns)
-	if !ok || ns.DeletionTimestamp != nil || id.Namespace() != ns.Name {
+	id, ok := placement.IDOf(ns)
+	if !ok || ns.DeletionTimestamp != nil {
 		return id, false, nil
 	}
 	provider := &sandbarv1alpha1.InfrastructureProvider{}
@@ -113,8 +113,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, err
 }
 
-// metaOf is the metadata of the Secret of a placement, whose labels and annotations are those of its
-// namespace.
+// metaOf is the metadata of the Secret of a placement: what its namespace says of the placement, and nothing
+// of its owner.
 func metaOf(ns *corev1.Namespace) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: ns.Name, Name: placement.ControlSecret, Labels: map[string]string{}, Annotations: map[string]string{},
@@ -124,12 +124,8 @@ func metaOf(ns *corev1.Namespace) metav1.ObjectMeta {
 			meta.Labels[name] = value
 		}
 	}
-	for _, name := range []string{
-		placement.AnnotationInstanceNamespace, placement.AnnotationInstanceName, placement.AnnotationWorkspacePath, placement.AnnotationProvider,
-	} {
-		if value, ok := ns.Annotations[name]; ok {
-			meta.Annotations[name] = value
-		}
+	if value, ok := ns.Annotations[placement.AnnotationProvider]; ok {
+		meta.Annotations[placement.AnnotationProvider] = value
 	}
 	return meta
 }

@@ -21,11 +21,16 @@ import (
 const ownerIndex = "sandbar.owner"
 
 func indexOwner(obj client.Object) []string {
-	id, name, ok := placement.Owner(obj)
+	p, ok := placement.Of(obj)
 	if !ok {
 		return nil
 	}
-	return []string{ownerKey(request{Cluster: id.Cluster, NamespacedName: name})}
+	return []string{ownerKey(requestOf(p))}
+}
+
+// requestOf names the object that a placement stands for.
+func requestOf(p placement.Placed) request {
+	return request{Cluster: p.Owner.Cluster, NamespacedName: p.Object}
 }
 
 func ownerKey(req request) string { return req.Cluster + "|" + req.String() }
@@ -46,13 +51,24 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 	return ours, nil
 }
 
+// placementOf is the placement of an owner among those that its name has, or had, and if none is the
+// owner's, the one that will be made for it.
+func placementOf(owner placement.Owner, req request, placements []corev1.Namespace) placement.Placed {
+	for i := range placements {
+		if p, ok := placement.Of(&placements[i]); ok && p.Owner == owner {
+			return p
+		}
+	}
+	return placement.Placed{ID: owner.Cold(), Owner: owner, Object: req.NamespacedName}
+}
+
 // removeFormer removes the placements that the name had before: their objects are gone, whether or not
 // their finalizer was honoured (a tenant may strip it). present is the object that kcp has just shown
 // under the name, nil if kcp has just said that there is none.
 func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *unstructured.Unstructured) error {
 	for i := range placements {
 		ns := &placements[i]
-		if present != nil && ns.Labels[placement.LabelInstanceUID] == string(present.GetUID()) {
+		if owner, ok := placement.OwnerOf(ns); ok && present != nil && owner.UID == present.GetUID() {
 			continue
 		}
 		if err := r.removeNamespace(ctx, ns); err != nil {

@@ -19,7 +19,7 @@ func (r *runner) candidates(cluster string) []candidate {
 			return
 		}
 		all = append(all, candidate{
-			id: placement.ID{Cluster: cluster, UID: obj.GetUID()}, req: req, created: obj.GetCreationTimestamp().Time,
+			owner: placement.Owner{Cluster: cluster, UID: obj.GetUID()}, req: req, created: obj.GetCreationTimestamp().Time,
 			wake: func() { r.Wake(req, false) },
 		})
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -23,7 +24,7 @@ import (
 
 // candidate is an instance that may want a place.
 type candidate struct {
-	id      placement.ID
+	owner   placement.Owner
 	req     request
 	created time.Time
 	// wake has the instance reconciled.
@@ -31,7 +32,7 @@ type candidate struct {
 }
 
 func byAge(a, b candidate) int {
-	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.id.UID, b.id.UID))
+	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.owner.UID, b.owner.UID))
 }
 
 // capacity bounds how many instances are placed: per workspace and in all. All kinds share it,
@@ -42,16 +43,17 @@ func byAge(a, b candidate) int {
 // first, and what has a place keeps it.
 type capacity struct {
 	mu sync.Mutex
-	// placed are the Namespaces of placements by logical cluster, as the cache has them.
-	placed map[string]map[string]bool
+	// placed are the Namespaces of placements by their owners' logical cluster and UID, as the cache has
+	// them.
+	placed map[string]map[types.UID]string
 	total  int
-	// reserved are Namespaces that the cache has not seen yet, by logical cluster.
-	reserved map[string]map[string]bool
+	// reserved are owners whose Namespace the cache has not seen yet, by logical cluster.
+	reserved map[string]map[types.UID]bool
 	// waiting are the logical clusters in which an instance was refused.
 	waiting map[string]bool
 	// ghosts are instances that are gone for certain although a watch still shows them: kcp's informers
 	// can miss a deletion (kcp#4364).
-	ghosts map[placement.ID]bool
+	ghosts map[placement.Owner]bool
 	// kinds list the instances of a logical cluster, by Template.
 	kinds  map[string]func(cluster string) []candidate
 	limits sandbarv1alpha1.PlacementLimits
@@ -59,8 +61,8 @@ type capacity struct {
 
 func newCapacity() *capacity {
 	return &capacity{
-		placed: map[string]map[string]bool{}, reserved: map[string]map[string]bool{},
-		waiting: map[string]bool{}, ghosts: map[placement.ID]bool{}, kinds: map[string]func(string) []candidate{},
+		placed: map[string]map[types.UID]string{}, reserved: map[string]map[types.UID]bool{},
+		waiting: map[string]bool{}, ghosts: map[placement.Owner]bool{}, kinds: map[string]func(string) []candidate{},
 	}
 }
 
@@ -82,42 +84,41 @@ func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
 	return nil
 }
 
-// seen counts a Namespace instead of its reservation.
+// seen counts a Namespace instead of its reservation. Of two Namespaces with one owner the first counts.
 func (c *capacity) seen(obj any) {
-	cluster, name, ok := countedPlacement(obj)
+	p, ok := countedPlacement(obj)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.placed[cluster][name] {
+	if c.placed[p.Owner.Cluster][p.Owner.UID] == "" {
 		c.total++
-		put(c.placed, cluster, name)
+		put(c.placed, p.Owner.Cluster, p.Owner.UID, p.Namespace())
 	}
-	drop(c.reserved, cluster, name)
+	drop(c.reserved, p.Owner.Cluster, p.Owner.UID)
 }
 
 func (c *capacity) gone(obj any) {
-	cluster, name, ok := countedPlacement(obj)
+	p, ok := countedPlacement(obj)
 	if !ok {
 		return
 	}
 	c.mu.Lock()
-	if c.placed[cluster][name] {
+	if c.placed[p.Owner.Cluster][p.Owner.UID] == p.Namespace() {
 		c.total--
-		drop(c.placed, cluster, name)
+		drop(c.placed, p.Owner.Cluster, p.Owner.UID)
 	}
 	c.mu.Unlock()
-	c.freed(cluster)
+	c.freed(p.Owner.Cluster)
 }
 
-func countedPlacement(obj any) (cluster, namespace string, ok bool) {
+func countedPlacement(obj any) (p placement.Placed, ok bool) {
 	ns, isObject := obj.(metav1.Object)
-	if !isObject || !placement.IsNamespace(ns.GetName()) {
-		return "", "", false
+	if !isObject {
+		return p, false
 	}
-	id, _, ok := placement.Owner(ns)
-	return id.Cluster, ns.GetName(), ok
+	return placement.Of(ns)
 }
 
 // follow adds the instances of a kind to those that may want a place; nil removes them.
@@ -140,9 +141,9 @@ func (c *capacity) admit(me candidate, limits *sandbarv1alpha1.Limits) error {
 	if limits != nil {
 		c.limits = limits.PlacementLimits
 	}
-	cluster, name := me.id.Cluster, me.id.Namespace()
-	delete(c.ghosts, me.id) // a former one of its name was meant
-	if c.placed[cluster][name] || c.reserved[cluster][name] {
+	cluster := me.owner.Cluster
+	delete(c.ghosts, me.owner) // a former one of its name was meant
+	if c.placed[cluster][me.owner.UID] != "" || c.reserved[cluster][me.owner.UID] {
 		return nil
 	}
 	older := slices.DeleteFunc(c.unplaced(cluster), func(other candidate) bool { return byAge(other, me) >= 0 })
@@ -159,7 +160,7 @@ func (c *capacity) admit(me candidate, limits *sandbarv1alpha1.Limits) error {
 		return c.refuse(cluster, outcome.ReasonPlacementsLimit, "the runtime cluster has as many instances as the operator allows "+
 			"(spec.limits.placements); this one is placed as soon as there is room")
 	}
-	put(c.reserved, cluster, name)
+	put(c.reserved, cluster, me.owner.UID, true)
 	return nil
 }
 
@@ -193,24 +194,24 @@ func (c *capacity) roomInAll() int {
 // instances that are gone.
 func (c *capacity) unplaced(cluster string) []candidate {
 	var without []candidate
-	kept, shown := map[string]bool{}, map[placement.ID]bool{}
+	kept, shown := map[types.UID]bool{}, map[placement.Owner]bool{}
 	for _, instances := range c.kinds {
 		for _, instance := range instances(cluster) {
-			switch name := instance.id.Namespace(); {
-			case c.ghosts[instance.id]:
-				shown[instance.id] = true
-			case c.placed[cluster][name]:
-			case c.reserved[cluster][name]:
-				kept[name] = true
+			switch uid := instance.owner.UID; {
+			case c.ghosts[instance.owner]:
+				shown[instance.owner] = true
+			case c.placed[cluster][uid] != "":
+			case c.reserved[cluster][uid]:
+				kept[uid] = true
 			default:
 				without = append(without, instance)
 			}
 		}
 	}
-	maps.DeleteFunc(c.ghosts, func(id placement.ID, _ bool) bool { return id.Cluster == cluster && !shown[id] })
-	for name := range c.reserved[cluster] {
-		if !kept[name] {
-			drop(c.reserved, cluster, name)
+	maps.DeleteFunc(c.ghosts, func(owner placement.Owner, _ bool) bool { return owner.Cluster == cluster && !shown[owner] })
+	for uid := range c.reserved[cluster] {
+		if !kept[uid] {
+			drop(c.reserved, cluster, uid)
 		}
 	}
 	return without
@@ -223,7 +224,7 @@ func (c *capacity) lost(template string, req request) {
 	if instances := c.kinds[template]; instances != nil {
 		for _, instance := range instances(req.Cluster) {
 			if instance.req == req {
-				c.ghosts[instance.id] = true
+				c.ghosts[instance.owner] = true
 			}
 		}
 	}
@@ -252,7 +253,7 @@ func (c *capacity) freed(cluster string) {
 	slices.SortFunc(next, byAge)
 	for _, woken := range next[:min(len(next), max(c.roomInAll(), 0))] {
 		woken.wake()
-		left[woken.id.Cluster]--
+		left[woken.owner.Cluster]--
 	}
 	for other, waiting := range left {
 		if waiting == 0 {
@@ -261,16 +262,16 @@ func (c *capacity) freed(cluster string) {
 	}
 }
 
-func put(sets map[string]map[string]bool, key, name string) {
-	if sets[key] == nil {
-		sets[key] = map[string]bool{}
+func put[V any](all map[string]map[types.UID]V, cluster string, uid types.UID, value V) {
+	if all[cluster] == nil {
+		all[cluster] = map[types.UID]V{}
 	}
-	sets[key][name] = true
+	all[cluster][uid] = value
 }
 
-func drop(sets map[string]map[string]bool, key, name string) {
-	delete(sets[key], name)
-	if len(sets[key]) == 0 {
-		delete(sets, key)
+func drop[V any](all map[string]map[types.UID]V, cluster string, uid types.UID) {
+	delete(all[cluster], uid)
+	if len(all[cluster]) == 0 {
+		delete(all, cluster)
 	}
 }

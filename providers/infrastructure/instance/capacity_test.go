@@ -40,7 +40,7 @@ func newCrowd(perWorkspace, inAll int32) *crowd {
 		c.follow(kind, func(cluster string) []candidate {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return slices.DeleteFunc(slices.Clone(c.instances[kind]), func(i candidate) bool { return i.id.Cluster != cluster })
+			return slices.DeleteFunc(slices.Clone(c.instances[kind]), func(i candidate) bool { return i.owner.Cluster != cluster })
 		})
 	}
 	return c
@@ -48,7 +48,7 @@ func newCrowd(perWorkspace, inAll int32) *crowd {
 
 // create makes an instance of an age in seconds.
 func (c *crowd) create(kind, cluster, uid string, age int) candidate {
-	made := candidate{id: placement.ID{Cluster: cluster, UID: types.UID(uid)}, created: time.Unix(int64(-age), 0)}
+	made := candidate{owner: placement.Owner{Cluster: cluster, UID: types.UID(uid)}, created: time.Unix(int64(-age), 0)}
 	made.req = request{Cluster: cluster, NamespacedName: types.NamespacedName{Namespace: "n", Name: uid}}
 	made.wake = func() { c.woken = append(c.woken, uid) }
 	c.mu.Lock()
@@ -59,9 +59,9 @@ func (c *crowd) create(kind, cluster, uid string, age int) candidate {
 
 func (c *crowd) delete(kind string, gone candidate) {
 	c.mu.Lock()
-	c.instances[kind] = slices.DeleteFunc(c.instances[kind], func(i candidate) bool { return i.id == gone.id })
+	c.instances[kind] = slices.DeleteFunc(c.instances[kind], func(i candidate) bool { return i.owner == gone.owner })
 	c.mu.Unlock()
-	c.freed(gone.id.Cluster)
+	c.freed(gone.owner.Cluster)
 }
 
 // try asks for a place and says why there is none.
@@ -75,7 +75,7 @@ func (c *crowd) try(i candidate) string {
 
 func namespaceOf(i candidate) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: i.id.Namespace(), Labels: i.id.Labels("t"), Annotations: map[string]string{placement.AnnotationInstanceName: "n"},
+		Name: i.owner.Cold().Namespace(), Labels: placement.Placed{ID: i.owner.Cold(), Owner: i.owner}.NamespaceLabels("t"), Annotations: map[string]string{placement.AnnotationInstanceName: "n"},
 	}}
 }
 
@@ -87,7 +87,7 @@ func TestTheOldestInstancesOfAllKindsArePlacedAndKeepTheirPlaces(t *testing.T) {
 	}
 	for _, i := range []candidate{middle, old, middle} {
 		if got := c.try(i); got != "" {
-			t.Errorf("%s is told %q", i.id.UID, got)
+			t.Errorf("%s is told %q", i.owner.UID, got)
 		}
 	}
 	c.seen(namespaceOf(old))
@@ -95,7 +95,7 @@ func TestTheOldestInstancesOfAllKindsArePlacedAndKeepTheirPlaces(t *testing.T) {
 	older := c.create("b", "w", "older", 99)
 	for _, i := range []candidate{young, older} {
 		if got := c.try(i); got != outcome.ReasonWorkspaceLimit {
-			t.Errorf("%s is told %q, and there are two already", i.id.UID, got)
+			t.Errorf("%s is told %q, and there are two already", i.owner.UID, got)
 		}
 	}
 	other := c.create("a", "elsewhere", "other", 1)
@@ -106,7 +106,7 @@ func TestTheOldestInstancesOfAllKindsArePlacedAndKeepTheirPlaces(t *testing.T) {
 	c.limits.InstancesPerWorkspace = new(int32(1))
 	for _, i := range []candidate{middle, old} {
 		if got := c.try(i); got != "" {
-			t.Errorf("after the limit was lowered %s is told %q", i.id.UID, got)
+			t.Errorf("after the limit was lowered %s is told %q", i.owner.UID, got)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestAnInstanceThatWaitsForRoomInAllIsWokenAlthoughAYoungerOneWaitsForItsWor
 	placed := []candidate{c.create("a", "v", "v1", 99), c.create("a", "v", "v2", 98), c.create("a", "w", "w1", 97), c.create("a", "w", "w2", 96)}
 	for _, i := range placed {
 		if got := c.try(i); got != "" {
-			t.Fatalf("%s is told %q", i.id.UID, got)
+			t.Fatalf("%s is told %q", i.owner.UID, got)
 		}
 		c.seen(namespaceOf(i))
 	}
@@ -236,7 +236,7 @@ func TestAllWorkspacesTogetherAreBounded(t *testing.T) {
 	c.try(two)
 	for _, i := range []candidate{four, three} {
 		if got := c.try(i); got != outcome.ReasonPlacementsLimit {
-			t.Errorf("%s is told %q", i.id.UID, got)
+			t.Errorf("%s is told %q", i.owner.UID, got)
 		}
 	}
 	c.seen(namespaceOf(one))
@@ -252,7 +252,7 @@ func TestALimitOfZeroPlacesNothingNew(t *testing.T) {
 	if got := c.try(c.create("a", "w", "one", 1)); got != outcome.ReasonWorkspaceLimit {
 		t.Errorf("told %q", got)
 	}
-	if err := newCapacity().admit(candidate{id: placement.ID{Cluster: "w", UID: "u"}}, nil); err != nil {
+	if err := newCapacity().admit(candidate{owner: placement.Owner{Cluster: "w", UID: "u"}}, nil); err != nil {
 		t.Errorf("without limits of the operator's: %v", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestNoRaceLetsMoreThrough(t *testing.T) {
 	}
 	for i := range admitted {
 		if i >= limit {
-			t.Errorf("%s is placed before an older one", all[i].id.UID)
+			t.Errorf("%s is placed before an older one", all[i].owner.UID)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (c *kcpCensus) begin(ctx context.Context) (string, look, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	l := &kcpLook{kinds: kinds, shards: shards, found: map[placement.ID]bool{}, silent: map[string]bool{}}
+	l := &kcpLook{kinds: kinds, shards: shards, found: map[placement.Owner]bool{}, silent: map[string]bool{}}
 	for _, k := range kinds {
 		for _, shard := range shards {
 			// A list that cannot be had proves nothing; each of its instances is then asked for.
@@ -82,7 +82,7 @@ func (c *kcpCensus) kinds(ctx context.Context) (map[string]scope.Kind, error) {
 type kcpLook struct {
 	kinds  map[string]scope.Kind // by Template
 	shards []*export.Shard
-	found  map[placement.ID]bool
+	found  map[placement.Owner]bool
 	// silent are the URLs of shards that did not answer in time. They are asked no more in this look: a
 	// thousand placements would keep it for hours.
 	silent map[string]bool
@@ -90,22 +90,22 @@ type kcpLook struct {
 
 // listed implements look.
 func (l *kcpLook) listed(ns *corev1.Namespace) bool {
-	id, _, _ := placement.Owner(ns)
-	return l.found[id]
+	owner, ok := placement.OwnerOf(ns)
+	return ok && l.found[owner]
 }
 
 // ask implements look.
 func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
-	id, name, _ := placement.Owner(ns)
+	p, ok := placement.Of(ns)
 	k, offered := l.kinds[ns.Labels[placement.LabelTemplate]]
-	if !offered {
+	if !ok || !offered {
 		return unknown
 	}
 	obj, err := export.Ask(l.shards, func(s *export.Shard) (*unstructured.Unstructured, error) {
-		return l.get(ctx, s, k, request{Cluster: id.Cluster, NamespacedName: name})
+		return l.get(ctx, s, k, requestOf(p))
 	})
 	switch {
-	case err == nil && obj.GetUID() == id.UID:
+	case err == nil && obj.GetUID() == p.Owner.UID:
 		return alive
 	case err == nil, export.IsGone(err): // the name is another's now, or nobody's
 		return gone
@@ -132,7 +132,7 @@ func (l *kcpLook) get(ctx context.Context, shard *export.Shard, k scope.Kind, re
 var errSilent = errors.New("the shard does not answer")
 
 // listAll adds the instances that a shard lists. It bounds how long the shard may take for one page.
-func listAll(ctx context.Context, shard *export.Shard, k scope.Kind, found map[placement.ID]bool) error {
+func listAll(ctx context.Context, shard *export.Shard, k scope.Kind, found map[placement.Owner]bool) error {
 	all, err := shard.Resource(export.EveryWorkspace, k.GVR())
 	if err != nil {
 		return err
@@ -143,6 +143,6 @@ func listAll(ctx context.Context, shard *export.Shard, k scope.Kind, found map[p
 		return all.List(ctx, options)
 	}
 	return export.Pages(ctx, list, func(item *unstructured.Unstructured) {
-		found[placement.ID{Cluster: logicalcluster.From(item).String(), UID: item.GetUID()}] = true
+		found[placement.Owner{Cluster: logicalcluster.From(item).String(), UID: item.GetUID()}] = true
 	})
 }

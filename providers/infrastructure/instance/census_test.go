@@ -97,8 +97,8 @@ func TestTheCensusNeedsProof(t *testing.T) {
 			if test.change != nil {
 				test.change(&labels)
 			}
-			ns := placementOf(0)
-			ns.Labels[placement.LabelInstanceUID], ns.Labels[placement.LabelTemplate] = labels.uid, labels.template
+			ns := nthPlacement(0)
+			ns.Labels[placement.LabelOwnerUID], ns.Labels[placement.LabelTemplate] = labels.uid, labels.template
 			if got := look.listed(ns); got != test.listed {
 				t.Errorf("listed: %v", got)
 			}
@@ -141,7 +141,7 @@ func TestAShardThatDoesNotAnswerIsAskedOncePerRound(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range 100 {
-				if got := look.ask(t.Context(), placementOf(i, func(ns *corev1.Namespace) { ns.Labels[placement.LabelTemplate] = "thing" })); got != unknown {
+				if got := look.ask(t.Context(), nthPlacement(i, func(ns *corev1.Namespace) { ns.Labels[placement.LabelTemplate] = "thing" })); got != unknown {
 					t.Fatalf("fate %v although the instance may be on the shard that does not answer", got)
 				}
 			}
@@ -158,7 +158,7 @@ func TestWithoutAShardNothingIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := look.ask(t.Context(), placementOf(0)); got != unknown {
+	if got := look.ask(t.Context(), nthPlacement(0)); got != unknown {
 		t.Errorf("fate %v", got)
 	}
 }

@@ -37,8 +37,7 @@ type dispatcher struct {
 	wake func(template string, req request, mayWait bool)
 
 	mu sync.RWMutex
-	// owners are the instances that placements stand for, by namespace. A pod carries no more than its
-	// graph gives it; its namespace says whose it is.
+	// owners are the instances that placements stand for, by namespace: nothing else says whose it is.
 	owners map[string]owner
 }
 
@@ -54,12 +53,12 @@ func newDispatcher(wake func(template string, req request, mayWait bool)) *dispa
 
 // watch adds the handlers to the runtime cluster's cache, which need not have started.
 func (d *dispatcher) watch(ctx context.Context, informers cache.Cache) error {
-	pods := d.handler(d.ownerOfPod, outcome.PodMatters)
+	pods := d.handler(d.ownerOf, outcome.PodMatters)
 	if err := addHandler(ctx, informers, &corev1.Pod{}, pods); err != nil {
 		return err
 	}
 	for _, obj := range isolationKinds() {
-		of := ownerOf
+		of := d.ownerOf
 		if _, ok := obj.(*corev1.Namespace); ok {
 			of = d.ownerOfNamespace
 		}
@@ -93,18 +92,15 @@ func (d *dispatcher) handler(of func(obj metav1.Object, gone bool) (owner, bool)
 // always is for objects of which every change matters.
 func always(_, _ any) bool { return true }
 
-// ownerOf is the instance that an object stands for, by its labels and annotations.
-func ownerOf(obj metav1.Object, _ bool) (owner, bool) {
-	id, name, ok := placement.Owner(obj)
-	if !ok {
-		return owner{}, false
-	}
-	return owner{template: obj.GetLabels()[placement.LabelTemplate], req: request{Cluster: id.Cluster, NamespacedName: name}}, true
+// ownerOfPlacement is the instance that a placement stands for, by its namespace.
+func ownerOfPlacement(namespace metav1.Object) (owner, bool) {
+	p, ok := placement.Of(namespace)
+	return owner{template: namespace.GetLabels()[placement.LabelTemplate], req: requestOf(p)}, ok
 }
 
-// ownerOfNamespace is ownerOf, and remembers it for the pods. One that is gone has none.
+// ownerOfNamespace is ownerOfPlacement, and remembers it for what lies there. One that is gone has none.
 func (d *dispatcher) ownerOfNamespace(obj metav1.Object, gone bool) (owner, bool) {
-	o, ok := ownerOf(obj, gone)
+	o, ok := ownerOfPlacement(obj)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ok && !gone {
@@ -115,9 +111,9 @@ func (d *dispatcher) ownerOfNamespace(obj metav1.Object, gone bool) (owner, bool
 	return o, ok
 }
 
-// ownerOfPod is the instance of the pod's namespace. A namespace that is not known yet is about to be,
-// and wakes the instance itself.
-func (d *dispatcher) ownerOfPod(obj metav1.Object, _ bool) (owner, bool) {
+// ownerOf is the instance of an object's namespace. A namespace that is not known yet is about to be, and
+// wakes the instance itself.
+func (d *dispatcher) ownerOf(obj metav1.Object, _ bool) (owner, bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	o, ok := d.owners[obj.GetNamespace()]

@@ -31,7 +31,7 @@ func TestAnObjectAsksForTheInstanceItIsPartOf(t *testing.T) {
 		"a placement without its cluster": {obj: owned(func(ns *corev1.Namespace) { delete(ns.Labels, placement.LabelCluster) })},
 		"something unlabelled":            {obj: &corev1.Namespace{}},
 	} {
-		o, ok := ownerOf(test.obj, false)
+		o, ok := ownerOfPlacement(test.obj)
 		if ok != test.want || (ok && o != owner{template: "thing", req: testRequest}) {
 			t.Errorf("%s: %v, %v", name, o, ok)
 		}
@@ -55,7 +55,7 @@ func TestAPodWakesTheInstanceOfItsNamespace(t *testing.T) {
 	ns := place.BuildNamespace(fixture.NewScope())
 	pod := &corev1.Pod{}
 	pod.Namespace = ns.Name
-	namespaces, pods := d.handler(d.ownerOfNamespace, always), d.handler(d.ownerOfPod, outcome.PodMatters)
+	namespaces, pods := d.handler(d.ownerOfNamespace, always), d.handler(d.ownerOf, outcome.PodMatters)
 
 	pods.OnAdd(pod, false) // its namespace is not known yet, and wakes the instance itself
 	namespaces.OnAdd(ns, true)

@@ -67,7 +67,7 @@ func (t *eventRecorder) try(ctx context.Context, req request, s *scope.Scope, ev
 		return "unclaimed"
 	}
 	limit := rate.NewLimiter(rate.Every(eventInterval), eventBurst)
-	if known, ok, _ := t.rates.PeekOrAdd(s.ID.UID, limit); ok {
+	if known, ok, _ := t.rates.PeekOrAdd(s.Placement.Owner.UID, limit); ok {
 		limit = known
 	}
 	if !limit.AllowN(now, 1) {

@@ -81,7 +81,7 @@ func TestWhatFlapsDoesNotFillItsWorkspace(t *testing.T) {
 		return written
 	}
 	s, other := fixture.NewScope(), fixture.NewScope()
-	other.ID.UID = "another"
+	other.Placement.Owner.UID = "another"
 	got := []int{count(s, 100, fixture.Now), count(other, 1, fixture.Now), count(s, 100, fixture.Now.Add(2*eventInterval))}
 	if diff := cmp.Diff([]int{eventBurst, 1, 2}, got); diff != "" {
 		t.Errorf("written at once, of another instance, and later (-want +got):\n%s", diff)

@@ -31,7 +31,7 @@ func (r *reconciler) placementLost(ctx context.Context, s *scope.Scope) error {
 	if err != nil || !meta.IsStatusConditionTrue(old.Conditions, sandbarv1alpha1.InstancePlaced) {
 		return err
 	}
-	ns, key := &corev1.Namespace{}, types.NamespacedName{Name: s.ID.Namespace()}
+	ns, key := &corev1.Namespace{}, types.NamespacedName{Name: s.Placement.Namespace()}
 	if err := r.runtime.client.Get(ctx, key, ns); err == nil && ns.DeletionTimestamp == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (r *reconciler) placementLost(ctx context.Context, s *scope.Scope) error {
 // namespaceThere asks the API server whether the placement's namespace is there and stays.
 func (r *reconciler) namespaceThere(ctx context.Context, s *scope.Scope) (bool, error) {
 	ns := &corev1.Namespace{}
-	err := r.runtime.live.Get(ctx, types.NamespacedName{Name: s.ID.Namespace()}, ns)
+	err := r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement.Namespace()}, ns)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -78,7 +78,7 @@ func (r *reconciler) resourcesLost(ctx context.Context, s *scope.Scope, current 
 	}
 	if current == nil {
 		// While an API server starts it may not know the kind; that says nothing of the kro instance.
-		key := types.NamespacedName{Namespace: s.ID.Namespace(), Name: s.Object.GetName()}
+		key := types.NamespacedName{Namespace: s.Placement.Namespace(), Name: s.Placement.InstanceName()}
 		err := r.runtime.live.Get(ctx, key, s.NewObject())
 		switch {
 		case err == nil:
@@ -108,7 +108,7 @@ func (r *reconciler) tellLoss(ctx context.Context, req request, s *scope.Scope, 
 	}
 	lostTotal.WithLabelValues(lost.Reason).Inc()
 	log.FromContext(ctx).Info("somebody deleted what an instance had on the runtime cluster; it is created again, with empty volumes",
-		"reason", lost.Reason, "placement", s.ID.Namespace())
+		"reason", lost.Reason, "placement", s.Placement.Namespace())
 	r.events.tell(ctx, req, s, lost.Reason, lost.Message, r.now())
 	return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 }

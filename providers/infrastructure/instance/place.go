@@ -84,7 +84,7 @@ func (r *reconciler) place(ctx context.Context, s *scope.Scope) (used inuse.Reco
 // the schema has it under which the cache's watch began, and that may not be the kind's any more.
 func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstructured.Unstructured, error) {
 	instance := s.NewObject()
-	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.ID.Namespace(), Name: s.Object.GetName()}, instance)
+	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.Placement.Namespace(), Name: s.Placement.InstanceName()}, instance)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -185,7 +185,7 @@ func describe(obj client.Object) string {
 
 // ensureControlToken makes the Secret by which the data plane and the placement's pods know each other.
 func (c runtimeCluster) ensureControlToken(ctx context.Context, s *scope.Scope) error {
-	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.ID)
+	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.Placement.ID)
 	if errors.Is(err, control.ErrTerminating) {
 		return fmt.Errorf("%w: %w", outcome.ErrTerminating, err)
 	}

@@ -38,7 +38,7 @@ func (r *reconciler) observe(ctx context.Context, s *scope.Scope, o outcome.Outc
 		return seen, nil
 	}
 	var pods corev1.PodList
-	if err := r.runtime.client.List(ctx, &pods, client.InNamespace(s.ID.Namespace())); err != nil {
+	if err := r.runtime.client.List(ctx, &pods, client.InNamespace(s.Placement.Namespace())); err != nil {
 		return seen, fmt.Errorf("listing the pods: %w", err)
 	}
 	seen.Pods = outcome.Summarize(pods.Items, now)
@@ -84,7 +84,7 @@ func (r *reconciler) observeVolumes(ctx context.Context, s *scope.Scope) (bool, 
 		return false, err
 	}
 	var claims corev1.PersistentVolumeClaimList
-	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.ID.Namespace()), client.Limit(1)); err != nil {
+	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.Placement.Namespace()), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("listing the volumes: %w", err)
 	}
 	return len(claims.Items) > 0, nil
@@ -106,7 +106,7 @@ func (r *reconciler) observeEvents(ctx context.Context, s *scope.Scope, o outcom
 		return nil, quietTime - waited, nil
 	}
 	var events corev1.EventList
-	if err := r.runtime.live.List(ctx, &events, client.InNamespace(s.ID.Namespace()), client.Limit(maxEvents)); err != nil {
+	if err := r.runtime.live.List(ctx, &events, client.InNamespace(s.Placement.Namespace()), client.Limit(maxEvents)); err != nil {
 		return nil, 0, fmt.Errorf("listing the events: %w", err)
 	}
 	return outcome.CauseInEvents(events.Items, o.Pods.Names, since), min(max(waited, quietTime), lookMost), nil

@@ -35,7 +35,7 @@ func (l *lookups) List(ctx context.Context, list client.ObjectList, opts ...clie
 
 func TestTheEventsAreReadOnlyWhenNothingElseTellsTheCause(t *testing.T) {
 	quota := fixture.EventOf(0, "ReplicaSet", "app", "FailedCreate", "is forbidden: exceeded quota: sandbar")
-	quota.Namespace, quota.Name = fixture.NewScope().ID.Namespace(), "a"
+	quota.Namespace, quota.Name = fixture.NewScope().Placement.Namespace(), "a"
 	starting := map[string]any{"state": "IN_PROGRESS", "conditions": []any{fixture.KroCondition("Ready", "False", 1, "waits")}}
 	up, broken := fixture.PodOf("a", fixture.Running(time.Hour, true, 0)), fixture.PodOf("a", fixture.WaitingFor("ErrImagePull", ""))
 	for name, test := range map[string]struct {
@@ -103,7 +103,7 @@ func TestAFailedLookIsTriedAgainAndKeepsNothingFromBeingTold(t *testing.T) {
 
 func TestVolumesAreCountedAsKept(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{}
-	claim.Namespace, claim.Name = fixture.NewScope().ID.Namespace(), "data"
+	claim.Namespace, claim.Name = fixture.NewScope().Placement.Namespace(), "data"
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    bool

@@ -92,7 +92,7 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 // says, the pod security level, runtime classes, quota and every rule of a pod's fields. Without
 // it, a StatefulSet would be made whose pod never comes.
 func (r *reconciler) tryPod(ctx context.Context, s *scope.Scope, pod *podtemplate.Pod, replaces bool) error {
-	sample := pod.Sample(s.ID.Namespace())
+	sample := pod.Sample(s.Placement.Namespace())
 	wanted := sample.Spec.HostUsers
 	err := r.runtime.client.Create(ctx, sample, client.DryRunAll, client.FieldOwner(fieldOwner))
 	switch {

@@ -117,16 +117,16 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if err := r.removeFormer(ctx, placements, obj); err != nil {
 		return result, err
 	}
+	s := r.scopeOf(req, obj, placements)
 	if obj.GetDeletionTimestamp() != nil {
-		return r.finalize(ctx, req, obj)
+		return r.finalize(ctx, req, s)
 	}
-	return r.converge(ctx, req, obj)
+	return r.converge(ctx, req, s)
 }
 
 // converge makes the placement as the object says and reports how the instance is. Each phase returns its
 // result, and each takes what it needs of the earlier ones' results.
-func (r *reconciler) converge(ctx context.Context, req request, obj *unstructured.Unstructured) (reconcile.Result, error) {
-	s := r.scopeOf(req, obj)
+func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) (reconcile.Result, error) {
 	// First of all: what comes after it may write a status by which nobody knows any more what there was.
 	if err := r.placementLost(ctx, s); err != nil {
 		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
@@ -184,7 +184,7 @@ func (r *reconciler) admit(s *scope.Scope) error {
 	if s.Infrastructure == nil {
 		return outcome.ErrNotConfigured
 	}
-	me := candidate{id: s.ID, created: s.Object.GetCreationTimestamp().Time}
+	me := candidate{owner: s.Placement.Owner, created: s.Object.GetCreationTimestamp().Time}
 	return r.capacity.admit(me, s.Infrastructure.Limits)
 }
 
@@ -198,12 +198,13 @@ func (r *reconciler) look(ctx context.Context, s *scope.Scope) (*unstructured.Un
 	return current, r.resourcesLost(ctx, s, current)
 }
 
-func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured) *scope.Scope {
+// scopeOf is the scope of an object whose name has, or had, these placements.
+func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured, placements []corev1.Namespace) *scope.Scope {
 	return &scope.Scope{
-		Kind:     r.kind,
-		Settings: r.settings(),
-		ID:       placement.ID{Cluster: req.Cluster, UID: obj.GetUID()},
-		Object:   obj,
+		Kind:      r.kind,
+		Settings:  r.settings(),
+		Placement: placementOf(placement.Owner{Cluster: req.Cluster, UID: obj.GetUID()}, req, placements),
+		Object:    obj,
 	}
 }
 

@@ -111,7 +111,7 @@ func TestWhateverTheRuntimeClusterRefusesInPassingIsTriedAgain(t *testing.T) {
 
 func TestAnObjectThatTheWatchGoesOnShowingIsNotPlacedWhenItIsGone(t *testing.T) {
 	w := newWorld(t)
-	w.capacity.follow(fixture.Thing.Template, func(string) []candidate { return []candidate{{id: w.id(), req: testRequest}} })
+	w.capacity.follow(fixture.Thing.Template, func(string) []candidate { return []candidate{{owner: fixture.Owner, req: testRequest}} })
 	w.inKCP = nil
 	if err := w.reconcile(); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestAnObjectThatTheWatchGoesOnShowingIsNotPlacedWhenItIsGone(t *testing.T) 
 	if len(w.writes) != 0 {
 		t.Errorf("wrote %v for an object that is gone", w.writes)
 	}
-	if !w.capacity.ghosts[w.id()] {
+	if !w.capacity.ghosts[fixture.Owner] {
 		t.Error("it is still one of those that may want a place")
 	}
 }

@@ -139,6 +139,7 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 	if err != nil {
 		return err
 	}
+	placements := newDispatcher(k.wake)
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),
@@ -148,12 +149,13 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		concurrency: opts.MaxConcurrentReconciles,
 		rollouts:    opts.Rollouts,
 		log:         mgr.GetLogger().WithName("instance"),
+		ownerOf:     placements.ownerOf,
 		failed:      k.failed,
 	}
 	if err := mgr.Add(k); err != nil {
 		return err
 	}
-	if err := newDispatcher(k.wake).watch(context.Background(), runtime.GetCache()); err != nil {
+	if err := placements.watch(context.Background(), runtime.GetCache()); err != nil {
 		return err
 	}
 	return builder.ControllerManagedBy(mgr).

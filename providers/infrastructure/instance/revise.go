@@ -106,7 +106,7 @@ func (r *reconciler) ask(s *scope.Scope, desired, current *unstructured.Unstruct
 	spec, _ := desired.Object["spec"].(map[string]any)
 	wakes := exists && lifecycle.Suspended(current) && !lifecycle.Suspended(desired)
 	takes := r.rollouts.Turn(s.Template, rollout.Request{
-		Placement: s.ID.Namespace(), Target: s.Revision, Want: want, Exists: exists, Changes: wakes || edited(s, current), Spec: spec,
+		Placement: s.Placement.Namespace(), Target: s.Revision, Want: want, Exists: exists, Changes: wakes || edited(s, current), Spec: spec,
 		WasPaused: s.Paused,
 	})
 	return outcome.Turn{Asked: true, Waits: !takes}
@@ -176,9 +176,9 @@ func (r *reconciler) observeRollout(s *scope.Scope, o outcome.Outcome, fields ma
 		return 0, err
 	}
 	_, resting := o.Intent(s)
-	req := request{Cluster: s.ID.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}}
+	req := request{Cluster: s.Placement.Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}}
 	observation := rollout.Observation{
-		Placement: s.ID.Namespace(), Target: s.Revision, Outdated: o.Turn.Waits, Resting: resting,
+		Placement: s.Placement.Namespace(), Target: s.Revision, Outdated: o.Turn.Waits, Resting: resting,
 		Ready: readyBecame(status, metav1.ConditionTrue), Unready: readyBecame(status, metav1.ConditionFalse), Updating: o.Turn.Updating,
 		Failing: status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded,
 		Wake:    func() { r.wake(req) },

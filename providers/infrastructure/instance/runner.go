@@ -34,7 +34,9 @@ type runner struct {
 	runtime  cluster.Cluster
 	settings atomic.Pointer[scope.Settings]
 	capacity *capacity
-	log      logr.Logger
+	// ownerOf is that of the dispatcher.
+	ownerOf func(obj metav1.Object, gone bool) (owner, bool)
+	log     logr.Logger
 }
 
 // runnerConfig is what all runners share.
@@ -48,6 +50,8 @@ type runnerConfig struct {
 	// logs reads the end of a container's log.
 	logs     podLogs
 	capacity *capacity
+	// ownerOf tells which instance an object of the runtime cluster is part of.
+	ownerOf func(obj metav1.Object, gone bool) (owner, bool)
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -58,6 +62,7 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		kind:     k,
 		runtime:  config.runtime,
 		capacity: config.capacity,
+		ownerOf:  config.ownerOf,
 		log:      config.log.WithValues("template", k.Template, "kind", k.GVK.Kind),
 	}
 	r.settings.Store(&s)
@@ -107,7 +112,7 @@ func (r *runner) watchInstances(ctx context.Context) error {
 		return fmt.Errorf("watching %s of the runtime cluster: %w", r.kind.Resource, err)
 	}
 	_, err = informer.AddEventHandler(export.OnEvents(func(obj metav1.Object, initial, gone bool) {
-		if o, ok := ownerOf(obj, gone); ok && o.template == r.kind.Template {
+		if o, ok := r.ownerOf(obj, gone); ok && o.template == r.kind.Template {
 			r.Wake(o.req, initial)
 		}
 	}, always))
@@ -125,7 +130,7 @@ func (r *runner) wakePlaced(ctx context.Context) error {
 		return fmt.Errorf("listing the placements of %s: %w", r.kind.Resource, err)
 	}
 	for i := range list.Items {
-		if o, ok := ownerOf(&list.Items[i], false); ok {
+		if o, ok := ownerOfPlacement(&list.Items[i]); ok {
 			r.Wake(o.req, true)
 		}
 	}

@@ -65,7 +65,7 @@ func (r *reconciler) schedule(ctx context.Context, s *scope.Scope, current *unst
 // the answer.
 func (r *reconciler) lookAgain(ctx context.Context, s *scope.Scope, p outcome.Plan) (outcome.Plan, error) {
 	lease, looked := &coordinationv1.Lease{}, r.clock().Now()
-	key := types.NamespacedName{Namespace: s.ID.Namespace(), Name: placement.ActivityLease}
+	key := types.NamespacedName{Namespace: s.Placement.Namespace(), Name: placement.ActivityLease}
 	if err := r.runtime.live.Get(ctx, key, lease); err != nil {
 		return p, fmt.Errorf("asking when the instance was last used: %w", err)
 	}

@@ -134,8 +134,8 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 		return found, err
 	}
 	for _, ns := range list.Items {
-		id, _, ok := placement.Owner(&ns)
-		if !ok || id.Namespace() != ns.Name || ns.Annotations[placement.AnnotationProvider] != provider {
+		p, ok := placement.Of(&ns)
+		if !ok || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue // not a placement, or another provider's
 		}
 		found.placements = append(found.placements, ns)
@@ -148,7 +148,7 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 		case unknown:
 			found.unknown[ns.Labels[placement.LabelTemplate]]++
 			s.log.Info("keeping a placement whose instance kcp cannot be asked about: is its Template there, its workspace bound, its shard in the endpoint slice?",
-				"placement", ns.Name, "template", ns.Labels[placement.LabelTemplate], "cluster", id.Cluster,
+				"placement", ns.Name, "template", ns.Labels[placement.LabelTemplate], "cluster", p.Owner.Cluster,
 				"workspace", ns.Annotations[placement.AnnotationWorkspacePath])
 		case alive:
 		}
@@ -191,10 +191,11 @@ func (s *sweep) delete(ctx context.Context, found findings) string {
 
 // groupsOf are the groups of which a placement is one.
 func groupsOf(ns *corev1.Namespace) []string {
+	owner, _ := placement.OwnerOf(ns)
 	return []string{
 		"all placements",
 		"Template " + ns.Labels[placement.LabelTemplate],
-		"workspace " + ns.Labels[placement.LabelCluster],
+		"workspace " + owner.Cluster,
 	}
 }
 

@@ -62,10 +62,11 @@ func (w *sweepWorld) ask(_ context.Context, ns *corev1.Namespace) fate {
 
 func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number)) }
 
-func placementOf(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
+func nthPlacement(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
 	s := fixture.NewScope()
 	s.Object.SetUID(uidOf(number))
-	s.ID.UID = uidOf(number)
+	s.Placement.Owner.UID = uidOf(number)
+	s.Placement.ID = s.Placement.Owner.Cold()
 	ns := place.BuildNamespace(s)
 	ns.UID = types.UID("ns-" + ns.Name)
 	ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
@@ -137,7 +138,7 @@ func numbers(n int) (all []int) {
 func TestASweepDeletesWhatKcpSaysIsGoneAndNothingElse(t *testing.T) {
 	many := func(n int, change ...func(*corev1.Namespace)) (all []*corev1.Namespace) {
 		for i := range n {
-			all = append(all, placementOf(i, change...))
+			all = append(all, nthPlacement(i, change...))
 		}
 		return all
 	}
@@ -175,15 +176,15 @@ func TestASweepDeletesWhatKcpSaysIsGoneAndNothingElse(t *testing.T) {
 			placements: many(2), kcp: living(), failing: errors.New("503"), left: numbers(2), result: sweepSkipped,
 		},
 		"a young placement may be ahead of the list": {
-			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.CreationTimestamp = metav1.Time{} })},
+			placements: []*corev1.Namespace{nthPlacement(0, func(ns *corev1.Namespace) { ns.CreationTimestamp = metav1.Time{} })},
 			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
 		"another provider's placement": {
-			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Annotations[placement.AnnotationProvider] = "another" })},
+			placements: []*corev1.Namespace{nthPlacement(0, func(ns *corev1.Namespace) { ns.Annotations[placement.AnnotationProvider] = "another" })},
 			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
 		"a namespace whose name is not the computed one": {
-			placements: []*corev1.Namespace{placementOf(0, func(ns *corev1.Namespace) { ns.Name = "kube-system" })},
+			placements: []*corev1.Namespace{nthPlacement(0, func(ns *corev1.Namespace) { ns.Name = "kube-system" })},
 			kcp:        living(), left: []int{0}, result: sweepClean,
 		},
 		"more than half of ten": {placements: many(10), kcp: living(0, 1, 2, 3), left: numbers(10), result: sweepRefused},
@@ -197,7 +198,7 @@ func TestASweepDeletesWhatKcpSaysIsGoneAndNothingElse(t *testing.T) {
 			kcp:        living(append([]int{0, 1, 2, 3}, upTo(20, 40)...)...), left: append(numbers(10), upTo(20, 40)...), result: sweepRefused,
 		},
 		"most of one workspace's, few of all, and one of another's": {
-			placements: append(many(10), append(fromTwenty(20, elsewhere), placementOf(50, elsewhere))...),
+			placements: append(many(10), append(fromTwenty(20, elsewhere), nthPlacement(50, elsewhere))...),
 			kcp:        living(append([]int{0, 1, 2, 3}, upTo(20, 40)...)...), left: append(numbers(10), upTo(20, 40)...), result: sweepRefused,
 		},
 	} {
@@ -235,22 +236,22 @@ func upTo(from, to int) (all []int) {
 // fromTwenty are placements with numbers from 20 on.
 func fromTwenty(n int, change ...func(*corev1.Namespace)) (all []*corev1.Namespace) {
 	for i := range n {
-		all = append(all, placementOf(20+i, change...))
+		all = append(all, nthPlacement(20+i, change...))
 	}
 	return all
 }
 
 // elsewhere puts a placement into another workspace; its name follows.
 func elsewhere(ns *corev1.Namespace) {
-	ns.Labels[placement.LabelCluster] = "elsewhere"
-	id, _, _ := placement.Owner(ns)
-	ns.Name = id.Namespace()
+	ns.Labels[placement.LabelCluster], ns.Labels[placement.LabelOwnerCluster] = "elsewhere", "elsewhere"
+	owner, _ := placement.OwnerOf(ns)
+	ns.Name = owner.Cold().Namespace()
 	ns.UID = types.UID("ns-" + ns.Name)
 }
 
 func TestPlacementsThatKcpCannotBeAskedAboutAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old := placementOf(0)
+		old := nthPlacement(0)
 		old.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 		answer := unknown
 		w := newSweepWorld(t, func(int, int) fate { return answer }, old)
@@ -267,7 +268,7 @@ func TestPlacementsThatKcpCannotBeAskedAboutAreCounted(t *testing.T) {
 }
 
 func TestOnlyWhatIsNotListedIsAskedFor(t *testing.T) {
-	w := newSweepWorld(t, living(0, 1, 2), placementOf(0), placementOf(1), placementOf(2))
+	w := newSweepWorld(t, living(0, 1, 2), nthPlacement(0), nthPlacement(1), nthPlacement(2))
 	if got := w.sweep.round(t.Context()); got != sweepClean || w.asked.Load() != 0 {
 		t.Errorf("result %q after %d questions", got, w.asked.Load())
 	}

@@ -52,9 +52,9 @@ func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, 
 	problems, workspaces := map[string]int{}, map[string]bool{}
 	hit := 0
 	err = r.eachInstance(ctx, gvr, func(obj *unstructured.Unstructured) {
-		id := placement.ID{Cluster: logicalcluster.From(obj).String(), UID: obj.GetUID()}
-		path := placements[id]
-		delete(placements, id)
+		owner := placement.Owner{Cluster: logicalcluster.From(obj).String(), UID: obj.GetUID()}
+		path := placements[owner]
+		delete(placements, owner)
 		spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
 		found := fitting.problems(ctx, spec)
 		if len(found) == 0 {
@@ -65,7 +65,7 @@ func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, 
 			problems[problem]++
 		}
 		if path == "" {
-			path = id.Cluster
+			path = owner.Cluster
 		}
 		workspaces[path] = true
 	})
@@ -91,17 +91,17 @@ func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, 
 }
 
 // placements are the instances that have a placement, with the paths of their workspaces.
-func (r *reconciler) placements(ctx context.Context, template string) (map[placement.ID]string, error) {
+func (r *reconciler) placements(ctx context.Context, template string) (map[placement.Owner]string, error) {
 	var list corev1.NamespaceList
 	err := r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: template}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing the placements of Template %s: %w", template, err)
 	}
-	found := map[placement.ID]string{}
+	found := map[placement.Owner]string{}
 	for i := range list.Items {
 		ns := &list.Items[i]
-		if id, _, ok := placement.Owner(ns); ok && ns.DeletionTimestamp == nil {
-			found[id] = ns.Annotations[placement.AnnotationWorkspacePath]
+		if p, ok := placement.Of(ns); ok && ns.DeletionTimestamp == nil {
+			found[p.Owner] = ns.Annotations[placement.AnnotationWorkspacePath]
 		}
 	}
 	return found, nil

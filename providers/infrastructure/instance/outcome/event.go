@@ -28,7 +28,7 @@ func BuildEvent(s *scope.Scope, reason, message string, now time.Time) *corev1.E
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Object.GetNamespace(), GenerateName: EventNamePrefix(s.Object.GetName())},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: s.GVK.GroupVersion().String(), Kind: s.GVK.Kind,
-			Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), UID: s.ID.UID,
+			Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), UID: s.Placement.Owner.UID,
 		},
 		Type: corev1.EventTypeNormal, Reason: reason, Message: Shortened(toTenant(message), MaxMessage),
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,

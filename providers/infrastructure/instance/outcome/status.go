@@ -142,7 +142,7 @@ func dataPlaneOf(s *scope.Scope) *sandbarv1alpha1.InstanceDataPlane {
 		return nil
 	}
 	path := []string{
-		"dataplane", "clusters", s.ID.Cluster, "namespaces", s.Object.GetNamespace(), s.Resource, s.Object.GetName(),
+		"dataplane", "clusters", s.Placement.Owner.Cluster, "namespaces", s.Object.GetNamespace(), s.Resource, s.Object.GetName(),
 	}
 	for i, segment := range path {
 		path[i] = url.PathEscape(segment)

@@ -24,12 +24,12 @@ var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.ru
 // metadata what the operator's allow-list names.
 func BuildInstance(s *scope.Scope, d lifecycle.Decision) *unstructured.Unstructured {
 	obj := s.NewObject()
-	obj.SetNamespace(s.ID.Namespace())
-	obj.SetName(s.Object.GetName())
+	obj.SetNamespace(s.Placement.Namespace())
+	obj.SetName(s.Placement.InstanceName())
 
 	metadata := s.Infrastructure.InstanceMetadata
 	labels := allowed(s.Object.GetLabels(), metadata.LabelPrefixes)
-	maps.Copy(labels, s.ID.Labels(s.Template)) // ours last: they win
+	maps.Copy(labels, s.Placement.Labels(s.Template)) // ours last: they win
 	obj.SetLabels(labels)
 	annotations := allowed(s.Object.GetAnnotations(), metadata.AnnotationPrefixes)
 	maps.Copy(annotations, s.Annotations())

@@ -45,7 +45,7 @@ func BuildPod(s *scope.Scope, field, former map[string]any) (*podtemplate.Pod, e
 			return nil, err
 		}
 		return podtemplate.Build(source, base, kept, podtemplate.Rules{
-			Labels:             map[string]string{placement.LabelInstanceUID: string(s.ID.UID)},
+			Labels:             map[string]string{placement.LabelInstanceUID: string(s.Placement.UID)},
 			RuntimeClassName:   s.Infrastructure.Isolation.RuntimeClassName,
 			PodSecurity:        s.PodSecurity(),
 			Bounds:             podBounds(bounds),

@@ -60,7 +60,8 @@ func (s Settings) Equal(other Settings) bool {
 type Scope struct {
 	Kind
 	Settings
-	ID placement.ID
+	// Placement is the one that the instance has, or that will be made for it.
+	Placement placement.Placed
 	// Object is the tenant's object; its spec and metadata are a tenant's words.
 	Object *unstructured.Unstructured
 	// WorkspacePath is for people and may be empty.
@@ -70,16 +71,20 @@ type Scope struct {
 // Protected is the scope of the same instance with the object as it is once the finalizer is on it, and
 // with the path of its workspace.
 func (s *Scope) Protected(obj *unstructured.Unstructured, workspacePath string) *Scope {
-	return &Scope{Kind: s.Kind, Settings: s.Settings, ID: s.ID, Object: obj, WorkspacePath: workspacePath}
+	return &Scope{Kind: s.Kind, Settings: s.Settings, Placement: s.Placement, Object: obj, WorkspacePath: workspacePath}
 }
 
-// Annotations say whose the placement is; placement.Owner reads them back.
+// Annotations are those of everything that the provider puts into a placement.
 func (s *Scope) Annotations() map[string]string {
-	annotations := map[string]string{
-		placement.AnnotationInstanceNamespace: s.Object.GetNamespace(),
-		placement.AnnotationInstanceName:      s.Object.GetName(),
-		placement.AnnotationProvider:          s.Provider,
-	}
+	return map[string]string{placement.AnnotationProvider: s.Provider}
+}
+
+// OwnerAnnotations are those of the placement's namespace, which alone says whose it is; placement.Of reads
+// them back.
+func (s *Scope) OwnerAnnotations() map[string]string {
+	annotations := s.Annotations()
+	annotations[placement.AnnotationInstanceNamespace] = s.Object.GetNamespace()
+	annotations[placement.AnnotationInstanceName] = s.Object.GetName()
 	if s.WorkspacePath != "" {
 		annotations[placement.AnnotationWorkspacePath] = s.WorkspacePath
 	}
@@ -95,8 +100,8 @@ func (s *Scope) PodSecurity() string {
 func (s *Scope) ObjectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:        name,
-		Namespace:   s.ID.Namespace(),
-		Labels:      s.ID.Labels(s.Template),
+		Namespace:   s.Placement.Namespace(),
+		Labels:      s.Placement.Labels(s.Template),
 		Annotations: s.Annotations(),
 	}
 }

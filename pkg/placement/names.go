@@ -1,0 +1,117 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+// Labels and annotations on the namespace of a placement, on the kro instance in it and on
+// every object that the provider or a graph puts beside it.
+const (
+	// LabelInstanceUID holds the placement's UID. Only objects that carry it may be reached through the
+	// data plane.
+	LabelInstanceUID = "sandbar.dev/instance-uid"
+	// LabelCluster holds the name of the logical cluster that the placement was made in.
+	LabelCluster = "sandbar.dev/cluster"
+	// LabelTemplate holds the name of the Template that defines the instance's kind.
+	LabelTemplate = "sandbar.dev/template"
+	// LabelManagedBy and ManagedBy mark what the provider itself wrote.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	ManagedBy      = "sandbar"
+
+	// LabelOwnerUID and LabelOwnerCluster, on the namespace alone, tell which object of a tenant the
+	// placement stands for: its UID and its logical cluster.
+	LabelOwnerUID     = "sandbar.dev/owner-uid"
+	LabelOwnerCluster = "sandbar.dev/owner-cluster"
+	// AnnotationInstanceNamespace and AnnotationInstanceName, on the namespace alone, tell where that
+	// object is; they are annotations because a name may be longer than a label value.
+	AnnotationInstanceNamespace = "sandbar.dev/instance-namespace"
+	AnnotationInstanceName      = "sandbar.dev/instance-name"
+	// AnnotationWorkspacePath, on the namespace alone, is the workspace's path at the time of placing, for
+	// people.
+	AnnotationWorkspacePath = "sandbar.dev/workspace-path"
+	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
+	// signed before this time (RFC 3339) are void.
+	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"
+
+	// AnnotationSuspension is on the kro instance while its spec.suspended is true and holds the
+	// sandbarv1alpha1.SuspensionCause. The data plane wakes an instance only if this says Unused.
+	AnnotationSuspension = "sandbar.dev/suspension"
+
+	// LabelGraph, on the kro instance, is the revision of the Template's graph that it is composed
+	// with (package revision).
+	LabelGraph = "sandbar.dev/graph"
+	// LabelRevision, on the kro instance and on the ConfigMap with the platform's values, is the
+	// whole revision.
+	LabelRevision = "sandbar.dev/revision"
+	// AnnotationUpdating is on the kro instance while it takes a change of the operator: since when,
+	// if the instance was Ready before, or its pod is refused with the change.
+	AnnotationUpdating = "sandbar.dev/updating-since"
+	// AnnotationEnding is on the ActivityLease while the controllers are about to delete the instance
+	// for being unused. Until it is gone the data plane lets nobody use the instance.
+	AnnotationEnding = "sandbar.dev/ending"
+
+	// LabelReplica is on the Lease of each replica of the data plane and holds the id of its
+	// process, which is another after each start.
+	LabelReplica = "sandbar.dev/replica"
+	// AnnotationProvider holds the logical cluster of the provider workspace that made a placement.
+	// Two providers that share a runtime cluster against all advice would otherwise sweep away each
+	// other's placements.
+	AnnotationProvider = "sandbar.dev/provider"
+
+	// AnnotationAllowDeletion, with the value "true" on a ResourceGraphDefinition or on a
+	// CustomResourceDefinition of the group of instances, lets an administrator delete it, and with it
+	// all instances of the kind with their data (install/manifests/runtime/60-deletion.yaml).
+	AnnotationAllowDeletion = "sandbar.dev/allow-deletion"
+
+	// AnnotationControlKey is on a ControlSecret whose token is derived and names the entry of
+	// ControlKeysSecret that made it. A token without it was made up and cannot be made again.
+	AnnotationControlKey = "sandbar.dev/control-key"
+
+	// Finalizer is on every tenant's instance that has, or may have, a placement.
+	Finalizer = "sandbar.dev/placement"
+)
+
+// Names of objects that every placement or the provider has.
+const (
+	// SystemNamespace is the provider's own namespace on the runtime cluster.
+	SystemNamespace = "sandbar-system"
+	// NetworkCheckNamespace is where the controllers try whether network policies hold.
+	NetworkCheckNamespace = "sandbar-netcheck"
+	// PlatformConfigMap holds the operator's values for graphs, in SystemNamespace.
+	PlatformConfigMap = "sandbar-platform"
+	// PreviewKeysSecret holds the keys of preview links and sessions, in SystemNamespace. The
+	// name of an entry is the key's; the one that sorts last is used for what is new.
+	PreviewKeysSecret = "sandbar-preview-keys"
+	// ControlKeysSecret holds the keys that control tokens are derived from, in SystemNamespace. The
+	// name of an entry is the key's; the one that sorts last makes the tokens, the one before it
+	// the former ones.
+	ControlKeysSecret = "sandbar-control-keys"
+	// DataPlaneLease is a Lease in SystemNamespace that all replicas of the data plane share. While
+	// at least one of them serves, its renewTime is young. Its acquireTime is since when time counts
+	// as unused: since when one has served without a gap, or since the controllers last had to
+	// start again.
+	DataPlaneLease = "sandbar-serving"
+	// FormerDataPlaneLease is what DataPlaneLease was called when one Lease stood for all replicas.
+	// Only a replica of that version renews it.
+	FormerDataPlaneLease = "sandbar-dataplane"
+	// ReplicaLeasePrefix begins the names of the Leases in SystemNamespace that each replica of the
+	// data plane has of its own, with the label LabelReplica.
+	ReplicaLeasePrefix = "sandbar-dataplane-"
+	// ActivityLease is a Lease in each placement. Its renewTime is when the instance was last used,
+	// and its leaseDurationSeconds for how long it may be used until that is recorded again. The
+	// controllers make it, the data plane writes it before it lets a request through.
+	ActivityLease = "sandbar-activity"
+	// ControlSecret is the Secret in each placement that holds the control token.
+	ControlSecret = "sandbar-control"
+	// ControlTokenKey is the key of the token in ControlSecret, ControlPreviousKey that of the one
+	// before it, which is there during a rotation.
+	ControlTokenKey    = "token"
+	ControlPreviousKey = "previous"
+	// PasswordSecret is the Secret with a password for what a graph runs, a database above all.
+	// It is in the placements of those kinds whose graph names it.
+	PasswordSecret = "sandbar-password"
+	// PasswordKey is the key of the password in PasswordSecret.
+	PasswordKey = "password"
+	// LogSecret is the Secret with the end of the log of an instance that was suspended (package
+	// keptlog).
+	LogSecret = "sandbar-log"
+)

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package runner is the program inside a development sandbox. It keeps the app
 // running and serves the control contract: status, logs, files, commands, restart.
 //

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command authz measures what it costs to ask kcp whether callers may, on the real stack: fifty
 // callers with tokens of their own, each calling its own instance twenty times within ten
 // seconds. It counts what kcp was asked by the data plane's own metric and by kcp's.

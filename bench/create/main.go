@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command create measures how long a SandboxRunner takes from create to Ready, as its tenant
 // sees it, next to a bare kro instance of the same graph in the same run. Both are made one
 // after the other in turns, so that what the machine does meets both alike, and then ten at

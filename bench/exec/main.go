@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command exec measures how long it takes from asking for a command until its exit code is known:
 // through Sandbar next to the exec of the pod, asked of the runtime cluster itself, in turns.
 package main

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command lifecycle measures how long a SandboxRunner takes to be suspended and resumed, as its
 // tenant sees it, next to scaling a copy of the same Deployment by hand in the same run, in
 // turns; how long callers wait who all at once call an instance that sleeps; and what instances

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package load sends one HTTP/1.1 request again and again over kept connections and measures. It
 // reads no more of an answer than it must, so that it is not what is measured.
 package load

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command logs measures the way of an app's output to who follows it: a line's latency and the
 // throughput, through Sandbar next to the follow of a pod's log on the runtime cluster, and whether
 // a hundred followers have every byte once, or are told what they lack, while some of them are

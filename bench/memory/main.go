@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command memory measures the memory of a serve process: at rest, per idle stream, and per thousand
 // instances. What is resident holds garbage too, and more of it than of anything else while little
 // lives; so what a stream and an instance cost is reckoned from what lives after a collection. The

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command pod is what the benchmarks run in a sandbox: a server that costs as little as net/http
 // can, so that what is measured is the way to it.
 //

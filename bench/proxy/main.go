@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command proxy measures requests to a pod: straight, through nginx, through Go's reverse proxy
 // bare and tuned, through the API server's service proxy, and through Sandbar with authorization,
 // audit, access lines and metrics on. The same pod is behind all; they take turns, and a figure is

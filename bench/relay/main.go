@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command relay measures upgraded connections through Sandbar next to straight ones to the same
 // pod, to nginx and to a bare relay in Go, in turns: how much they carry, how long one byte takes
 // there and back, and what 10,000 idle ones cost the data plane in memory.

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package report turns what a benchmark measured into one line per figure, for people and
 // programs, and into a file with the environment beside it.
 package report

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package rival starts the processes that benchmarks measure next to Sandbar, and reads what
 // processor time a process uses.
 package rival

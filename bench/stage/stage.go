@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package stage sets up what the benchmarks of the data plane need on the local stack: a tenant,
 // a sandbox that runs bench/pod, and a serve process of its own.
 package stage

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command sync measures how long it takes until a file that was saved is in place in a sandbox:
 // through Sandbar, as a person uses it, next to mutagen and to tar through the exec of the pod,
 // in turns. docs/performance-details.md says where clocks start and stop.

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command sandbar-runner runs inside a development sandbox: it keeps the app
 // running and serves the control contract that docs/runner.md describes.
 //

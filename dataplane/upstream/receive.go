@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
 
@@ -85,7 +83,7 @@ func (r *receiver) pass(to net.Conn) (n int, full bool, err error) {
 func (r *receiver) try(fd uintptr) bool {
 	r.buf, _ = messageBuffers.Get().(*[messageBuffer]byte)
 	r.n, r.err = rawconn.Read(fd, r.buf[:])
-	if errors.Is(r.err, unix.EAGAIN) {
+	if errors.Is(r.err, rawconn.ErrAgain) {
 		r.giveBack()
 		return false
 	}

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Command demo does what a newcomer to Sandbar would do, on a real kcp, a real Kubernetes node
 // and kro: as an operator it prepares the provider, as a tenant it binds the API, makes a
 // sandbox and works in it. Every step shows the command that a person could type, and runs it.

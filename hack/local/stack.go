@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package local runs the provider on the local stack, the way an operator would: init with the
 // administrators' kubeconfigs, then the provider with the narrow ones that init wrote. The
 // demo, the end-to-end tests and the benchmarks use it. It is for one machine and for

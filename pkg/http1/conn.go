@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/sys/unix"
 
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
@@ -78,11 +77,9 @@ func (c *conn) quiet() bool {
 	return c.raw.Read(c.look) == nil && !c.found
 }
 
-// poll asks without waiting. What can be read is a byte or an end, and POLLERR and POLLHUP are
-// told in any case.
+// poll asks without waiting. What can be read is a byte or an end.
 func (c *conn) poll(fd uintptr) bool {
-	events, err := rawconn.Poll(fd, unix.POLLIN|unix.POLLRDHUP)
-	c.found = events != 0 || err != nil
+	c.found = !rawconn.Quiet(fd)
 	return true
 }
 

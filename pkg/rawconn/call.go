@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package rawconn
 
 import (
@@ -30,19 +32,23 @@ func again(call func(fd uintptr, p []byte) (int, error), fd uintptr, p []byte) (
 	}
 }
 
-// Poll is poll(2) of one descriptor without waiting: which of the events are there. POLLERR and
-// POLLHUP are told in any case.
-func Poll(fd uintptr, events int16) (int16, error) {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
+// ErrAgain is the error of a descriptor that has nothing to read now.
+const ErrAgain = unix.EAGAIN
+
+// Quiet reports, without waiting, whether the peer of a descriptor has neither sent anything that is unread
+// nor closed or reset the connection.
+func Quiet(fd uintptr) bool {
+	// POLLERR and POLLHUP are told in any case.
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
 	var now unix.Timespec
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0) //nolint:gosec // G103: the kernel has both for the length of the call
 		switch errno {
 		case 0:
-			return fds[0].Revents, nil
+			return fds[0].Revents == 0
 		case unix.EINTR:
 		default:
-			return 0, errno
+			return false
 		}
 	}
 }

@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package rawconn reads from and writes to TCP connections by system calls that Go's scheduler is
 // not told of. A system call may wait, so package syscall tells the scheduler before each and
 // after; and the first one after a process has slept wakes the runtime's monitor thread, mostly

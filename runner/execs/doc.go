@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package execs runs commands beside the app, with a client attached, and lets a
 // client that lost its connection come back.
 //

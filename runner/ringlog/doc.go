@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package ringlog keeps the newest output of the app in a bounded piece of
 // memory and hands it to any number of readers.
 //

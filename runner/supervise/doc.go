@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package supervise keeps one app running: it starts the command, starts it again
 // when it ends, and stops it with everything that came from it.
 //

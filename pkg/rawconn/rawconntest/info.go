@@ -1,6 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package rawconntest asks the kernel what a connection did, for tests.
 package rawconntest
 

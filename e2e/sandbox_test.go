@@ -317,4 +317,27 @@ func TestSandboxStaysInItsPlacement(t *testing.T) {
 	if strings.Contains(mustJSON(t, obj.Object["status"]), "podRef") {
 		t.Error("the tenant sees podRef")
 	}
+	box.patch(t, map[string]any{"displayName": "Inside", "projectRef": "shop"})
+	box.waitDescribed("shop", "Inside")
+	box.patch(t, map[string]any{"displayName": nil, "projectRef": nil})
+	box.waitDescribed("", "")
+	if now := box.pod(); now.UID != pod.UID {
+		t.Error("the pod was replaced for a description")
+	}
+}
+
+// waitDescribed waits until the placement's namespace says for which project it is, and what people call it.
+func (b *instance) waitDescribed(project, name string) {
+	b.tn.t.Helper()
+	namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
+	eventually(b.tn.t, time.Minute, "the namespace describes it as its tenant does", func() error {
+		ns, err := namespaces.Get(b.tn.t.Context(), b.id.Namespace(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if ns.Labels[placement.LabelProject] != project || ns.Annotations[placement.AnnotationDisplayName] != name {
+			return fmt.Errorf("labels %v, annotations %v", ns.Labels, ns.Annotations)
+		}
+		return nil
+	})
 }

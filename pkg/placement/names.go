@@ -28,6 +28,13 @@ const (
 	// AnnotationWorkspacePath, on the namespace alone, is the workspace's path at the time of placing, for
 	// people.
 	AnnotationWorkspacePath = "sandbar.dev/workspace-path"
+	// LabelProject and LabelVisibility, AnnotationDisplayName, AnnotationOwner and AnnotationTags, on the
+	// namespace alone, are how the tenant describes its object, for the operator's bills and policies.
+	LabelProject          = "sandbar.dev/project"
+	LabelVisibility       = "sandbar.dev/visibility"
+	AnnotationDisplayName = "sandbar.dev/display-name"
+	AnnotationOwner       = "sandbar.dev/owner"
+	AnnotationTags        = "sandbar.dev/tags"
 	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
 	// signed before this time (RFC 3339) are void.
 	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"

@@ -132,3 +132,42 @@ func TestOfTwoPlacementsOfAnOwnerOneCounts(t *testing.T) {
 		t.Errorf("%d are counted: %v", c.total, c.placed)
 	}
 }
+
+func TestWhatATenantTakesBackOfItsDescriptionGoes(t *testing.T) {
+	w := newWorld(t)
+	w.describe("ann")
+	w.settle()
+	if got := w.describedOwner(); got != "ann" {
+		t.Fatalf("the namespace says %q", got)
+	}
+	w.describe("bob")
+	w.writes = nil
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.describedOwner(); got != "bob" {
+		t.Errorf("the namespace says %q", got)
+	}
+	w.describe("")
+	w.settle()
+	if got := w.describedOwner(); got != "" {
+		t.Errorf("the namespace says %q", got)
+	}
+}
+
+func (w *world) describe(owner string) {
+	w.t.Helper()
+	spec, _ := w.inKCP.Object["spec"].(map[string]any)
+	if delete(spec, "owner"); owner != "" {
+		spec["owner"] = owner
+	}
+}
+
+func (w *world) describedOwner() string {
+	w.t.Helper()
+	ns, err := w.namespaceNamed(fixture.Placed.Namespace())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ns.Annotations[placement.AnnotationOwner]
+}

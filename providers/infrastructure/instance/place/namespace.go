@@ -10,19 +10,22 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
-// BuildNamespace builds the namespace of a placement, which says whose it is. It enforces the pod security level, so
-// that a tenant's pod template cannot ask for more than the operator grants.
+// BuildNamespace builds the namespace of a placement, which says whose it is, and how its tenant describes
+// it. It enforces the pod security level, so that a tenant's pod template cannot ask for more than the
+// operator grants.
 func BuildNamespace(s *scope.Scope) *corev1.Namespace {
 	labels := s.Placement.NamespaceLabels(s.Template)
 	for _, mode := range []string{"enforce", "warn", "audit"} {
 		labels["pod-security.kubernetes.io/"+mode] = s.PodSecurity()
 	}
+	annotations := s.OwnerAnnotations()
+	describe(s.Object, labels, annotations)
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        s.Placement.Namespace(),
 			Labels:      labels,
-			Annotations: s.OwnerAnnotations(),
+			Annotations: annotations,
 		},
 	}
 }

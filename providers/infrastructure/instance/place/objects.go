@@ -24,6 +24,8 @@ func Differs(desired, current client.Object) bool {
 		return true
 	}
 	switch d := desired.(type) {
+	case *corev1.Namespace:
+		return describesOtherwise(d, current) // what a tenant has taken back goes, too
 	case *corev1.ResourceQuota:
 		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.ResourceQuota).Spec)
 	case *corev1.LimitRange:

@@ -214,9 +214,13 @@ func (tn *tenant) bindWith(claims ...any) {
 // tenants see the same.
 func (tn *tenant) waitRight(gvr schema.GroupVersionResource) {
 	tn.t.Helper()
+	verb := "renew" // which all instances have
+	if gvr == sandboxTemplates {
+		verb = ""
+	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: gvr.Group, Resource: gvr.Resource, Subresource: "renew", Verb: "create", Namespace: "default", // which all kinds have
+			Group: gvr.Group, Resource: gvr.Resource, Subresource: verb, Verb: "create", Namespace: "default",
 		},
 	}}
 	eventually(tn.t, time.Minute, "kcp knowing what "+tn.user+" may with "+gvr.Resource, func() error {

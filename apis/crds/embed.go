@@ -1,12 +1,17 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crds holds the generated CustomResourceDefinitions of the provider workspace's kinds.
+// Package crds holds the generated CustomResourceDefinitions of Sandbar's own kinds.
 package crds
 
 import "embed"
 
-// Files holds one YAML document per kind.
+// Files holds one YAML document for each kind of the provider workspace.
 //
-//go:embed *.yaml
+//go:embed sandbar.dev_infrastructureproviders.yaml sandbar.dev_templates.yaml
 var Files embed.FS
+
+// Tenants holds one for each built-in kind that tenants get with the export, without a Template.
+//
+//go:embed sandbar.dev_sandboxtemplates.yaml
+var Tenants embed.FS

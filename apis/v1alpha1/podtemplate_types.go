@@ -20,8 +20,8 @@ type PodTemplateSource struct {
 	// +optional
 	PodTemplate *PodTemplate `json:"podTemplate,omitempty"`
 
-	// TemplateRef names a Template of the provider that offers a pod template. The instance
-	// follows it: when that pod template changes, so does the pod.
+	// TemplateRef names a Template of the provider that offers a pod template, or a SandboxTemplate of
+	// the same namespace. The instance follows a Template: when that pod template changes, so does the pod.
 	//
 	// +optional
 	TemplateRef *PodTemplateRef `json:"templateRef,omitempty"`
@@ -77,9 +77,22 @@ type PodTemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// PodTemplateRef names a Template.
+// Kinds of a PodTemplateRef.
+const (
+	RefTemplate        = "Template"
+	RefSandboxTemplate = "SandboxTemplate"
+)
+
+// PodTemplateRef names a template.
 type PodTemplateRef struct {
-	// Name of the Template.
+	// Kind is Template, one of the provider's, or SandboxTemplate, one of the same namespace.
+	//
+	// +kubebuilder:validation:Enum=Template;SandboxTemplate
+	// +kubebuilder:default=Template
+	// +optional
+	Kind string `json:"kind,omitempty"`
+
+	// Name of the template.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -24,6 +24,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Template{}, &TemplateList{},
 		&InfrastructureProvider{}, &InfrastructureProviderList{},
+		&SandboxTemplate{}, &SandboxTemplateList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

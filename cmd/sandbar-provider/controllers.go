@@ -35,6 +35,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 )
@@ -130,8 +131,12 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
+	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	if err != nil {
+		return fmt.Errorf("registering the controller of SandboxTemplates: %w", err)
+	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts,
+		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}

@@ -60,13 +60,6 @@ type Rules struct {
 	Bounds Bounds
 }
 
-// Base is the pod template that a Template offers. It is the operator's: what it says of
-// nodes, priorities and volumes holds.
-type Base struct {
-	Template             corev1.PodTemplateSpec
-	VolumeClaimTemplates []sandbarv1alpha1.VolumeClaimTemplate
-}
-
 // Pod is the pod of an instance with its volumes.
 type Pod struct {
 	Template             corev1.PodTemplateSpec
@@ -87,33 +80,33 @@ func NewSource(field map[string]any) (*sandbarv1alpha1.PodTemplateSource, error)
 	return source, nil
 }
 
-// NewBase reads the pod template that a Template offers, strictly.
-func NewBase(offer *sandbarv1alpha1.PodTemplateBase) (*Base, error) {
-	base := &Base{VolumeClaimTemplates: offer.VolumeClaimTemplates}
-	fields := map[string]any{}
-	if err := json.Unmarshal(offer.PodTemplate.Raw, &fields); err != nil {
-		return nil, refuse("podTemplate: %v", err)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(fields, &base.Template, true); err != nil {
-		return nil, refuse("podTemplate: %v", err)
-	}
-	spec := &base.Template.Spec
-	switch {
-	case spec.ServiceAccountName != "" || spec.DeprecatedServiceAccount != "" || isTrue(spec.AutomountServiceAccountToken):
-		return nil, refuse("podTemplate.spec: a sandbox has no identity on the runtime cluster; remove serviceAccountName and automountServiceAccountToken")
-	case len(spec.Containers) == 0:
-		return nil, refuse("podTemplate.spec.containers: must have at least one container")
-	}
-	return base, nil
-}
-
 // Build makes the pod: the tenant's template or the base, the patch on it, what is the
 // operator's forced, and what is left out of the security context filled in. base is that of
 // the source's TemplateRef, nil when it has none; former are the volumes that the instance has
 // already, nil when it has not been made. The error is a *RefusedError when another source could be
 // built.
 func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandbarv1alpha1.VolumeClaimTemplate, rules Rules) (*Pod, error) {
-	theirs := Base{} // of a tenant's own template nothing is the operator's
+	pod, err := begin(source, base)
+	if err != nil {
+		return nil, err
+	}
+	if former != nil {
+		// A StatefulSet cannot change its volumes, and they hold the tenant's data.
+		pod.VolumeClaimTemplates = former
+	}
+	operators := corev1.PodTemplateSpec{} // of a tenant's own template nothing is the operator's
+	if base != nil {
+		operators = base.Operators
+	}
+	if problems := check(&pod.Template, &operators, rules); len(problems) > 0 {
+		return nil, &RefusedError{Problems: problems}
+	}
+	pod.force(rules)
+	return pod, nil
+}
+
+// begin makes a pod of what was written alone: the template or the base, and the patch on it.
+func begin(source *sandbarv1alpha1.PodTemplateSource, base *Base) (*Pod, error) {
 	pod := &Pod{VolumeClaimTemplates: source.VolumeClaimTemplates}
 	switch {
 	case source.PodTemplate != nil:
@@ -121,24 +114,12 @@ func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandb
 		pod.Template.Annotations = source.PodTemplate.Metadata.Annotations
 		pod.Template.Spec = *source.PodTemplate.Spec.DeepCopy()
 	case base != nil:
-		theirs = *base
 		pod.Template = *base.Template.DeepCopy()
 		pod.VolumeClaimTemplates = withBaseVolumes(source.VolumeClaimTemplates, base.VolumeClaimTemplates)
 	default:
 		return nil, refuse("podTemplate or templateRef: one must be set")
 	}
-	if former != nil {
-		// A StatefulSet cannot change its volumes, and they hold the tenant's data.
-		pod.VolumeClaimTemplates = former
-	}
-	if err := pod.patch(source.Patch); err != nil {
-		return nil, err
-	}
-	if problems := check(&pod.Template, &theirs.Template, rules); len(problems) > 0 {
-		return nil, &RefusedError{Problems: problems}
-	}
-	pod.force(rules)
-	return pod, nil
+	return pod, pod.patch(source.Patch)
 }
 
 // withBaseVolumes adds the base's volumes to the tenant's, whose size wins.

@@ -21,7 +21,7 @@ var generated []byte
 // descriptions are what kubectl explain says of PodTemplateSource's own fields.
 var descriptions = map[string]string{
 	"podTemplate":          "The pod, as in a Deployment. Exactly one of podTemplate and templateRef is set.",
-	"templateRef":          "A Template of the provider that offers a pod template; when that changes, so does the pod.",
+	"templateRef":          "A Template of the provider that offers a pod template, which the pod follows, or a SandboxTemplate.",
 	"patch":                "A strategic merge patch of the pod template: an object with metadata and spec.",
 	"volumeClaimTemplates": "Volumes that outlive the pod, as in a StatefulSet; containers mount them by name. They cannot be changed.",
 }

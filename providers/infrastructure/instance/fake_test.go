@@ -26,6 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
@@ -63,9 +65,11 @@ type world struct {
 	clock   inuse.Clock
 	// turn says whether an instance that asks takes the present revision; asked and observed are
 	// what the rollout was asked and told.
-	turn     func(rollout.Request) bool
-	asked    []rollout.Request
-	observed []rollout.Observation
+	turn func(rollout.Request) bool
+	// templates are the tenant's SandboxTemplates, by name.
+	templates map[string]*sandbarv1alpha1.SandboxTemplate
+	asked     []rollout.Request
+	observed  []rollout.Observation
 }
 
 func (w *world) podLogs(_ context.Context, _ string, from outcome.Speaker, _ logEnd) ([]byte, error) {
@@ -146,7 +150,7 @@ func (w *world) reconciler() *reconciler {
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
 		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, events: newEventRecorder(w.Record),
 		rollouts: w, wake: func(request) {},
-		words: w.words, now: func() time.Time { return w.now() },
+		templates: w, words: w.words, now: func() time.Time { return w.now() },
 	}
 	if w.liveRuntime != nil {
 		r.runtime.live = w.liveRuntime
@@ -220,6 +224,17 @@ func (w *world) Record(_ context.Context, _ request, event *corev1.Event) error 
 	w.events = append(w.events, event)
 	return nil
 }
+
+// Named implements SandboxTemplates.
+func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	if key.Cluster != fixture.Cluster || key.Namespace != testRequest.Namespace {
+		w.t.Errorf("a SandboxTemplate of %v is read", key)
+	}
+	return w.templates[key.Name], nil
+}
+
+// OnAppeared implements SandboxTemplates.
+func (w *world) OnAppeared(func(export.Key)) {}
 
 func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 

@@ -41,8 +41,10 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 )
 
 // provider is a provider workspace with one Template of a kind of its own, on a shared kcp and
@@ -315,6 +317,10 @@ func (p *provider) run(t *testing.T) func() {
 	rollouts, err := rollout.Register(mgr, cluster, &inuse.Clock{})
 	mustDo(t, err)
 	p.options.Rollouts = rollouts
+	offers, err := offer.Register(mgr, p.options.ExportName)
+	mustDo(t, err)
+	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	mustDo(t, err)
 	mustDo(t, Register(mgr, cluster, p.options))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

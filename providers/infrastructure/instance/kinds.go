@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
 
 // kinds runs one runner per exported Template. Its reconciles compare what runs with what
@@ -108,6 +110,23 @@ func (k *kinds) wake(template string, req request, mayWait bool) {
 	}
 }
 
+// wakeBeside has the instances looked at that stand beside a SandboxTemplate which is new, and may wait for
+// it.
+func (k *kinds) wakeBeside(template export.Key) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, r := range k.running {
+		if r.settings.Load().Pod == nil {
+			continue
+		}
+		r.Objects.InWorkspace(template.Cluster, func(obj metav1.Object) {
+			if req, ok := export.KeyOf(obj); ok && req.Namespace == template.Namespace {
+				r.Wake(req, true)
+			}
+		})
+	}
+}
+
 // ensure returns the Template's runner, started if need be (fresh), or nil while nothing is exported.
 // A runner goes on although its Template is no longer accepted or is being deleted: instances
 // that exist need their controller until the Template is gone.
@@ -187,7 +206,7 @@ func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		if err := k.client.List(ctx, &list); err != nil {
 			return s, fmt.Errorf("listing the Templates: %w", err)
 		}
-		s.Pod = &scope.PodWords{Fields: *fields, Offers: podOffers(list.Items)}
+		s.Pod = &scope.PodWords{Fields: *fields, Offers: podbase.OffersOf(list.Items)}
 	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)

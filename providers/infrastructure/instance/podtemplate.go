@@ -7,14 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,27 +23,12 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
 
 // triedAgain is how soon a pod is tried again that the API server refuses: neither a RuntimeClass that
 // comes nor another quota wakes an instance. See later for what follows.
 const triedAgain = 10 * time.Second
-
-// podOffers gathers what Templates offer. A change of one is a change of the settings of every
-// kind with a pod template, so that all instances are looked at again.
-func podOffers(list []sandbarv1alpha1.Template) map[string]scope.PodOffer {
-	offers := map[string]scope.PodOffer{}
-	for i := range list {
-		t := &list[i]
-		if t.Spec.Base == nil {
-			continue
-		}
-		_, exported := kindOf(t)
-		usable := exported && t.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(t.Status.Conditions, sandbarv1alpha1.TemplateReady)
-		offers[t.Name] = scope.PodOffer{Base: *t.Spec.Base.DeepCopy(), Usable: usable}
-	}
-	return offers
-}
 
 // composePod puts the pod into the desired kro instance, checked and tried, in the place of the
 // tenant's words. After a refusal it puts in the pod that there is; complete is false when there
@@ -54,7 +37,7 @@ func podOffers(list []sandbarv1alpha1.Template) map[string]scope.PodOffer {
 // The turn says whether the instance takes what the operator says now, if that was asked.
 func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, desired *unstructured.Unstructured) (t outcome.Turn, complete bool, err error) {
 	spec, fields := desired.Object["spec"].(map[string]any), s.Pod.Fields
-	source, _ := spec[fields.From].(map[string]any)
+	written, _ := spec[fields.From].(map[string]any)
 	delete(spec, fields.From)
 	var former map[string]any
 	exists := false
@@ -62,7 +45,13 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
 	runs := exists && !lifecycle.Suspended(current)
-	pod, err := place.BuildPod(s, source, former)
+	pod, of, err := r.buildPod(ctx, s, written, former)
+	if exists && remade(s, current, of) {
+		spec[fields.To] = former
+		setPodOf(desired, podOf(current))
+		return t, true, nil
+	}
+	setPodOf(desired, of)
 	keeps, t := r.keepsPod(s, current, desired, former, pod, err)
 	if keeps {
 		spec[fields.To] = former
@@ -86,6 +75,59 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		return t, true, err
 	}
 	return t, err == nil, err
+}
+
+// buildPod makes the pod of what the tenant wrote. of are the UIDs of the SandboxTemplates that it is made
+// of, empty for none.
+func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written, former map[string]any) (pod *podtemplate.Pod, of string, err error) {
+	source, err := podtemplate.NewSource(written)
+	if err != nil {
+		return nil, "", place.SpecRefused(s, err)
+	}
+	var base *podtemplate.Base
+	if source.TemplateRef != nil {
+		base, of, err = s.Pod.Offers.Find(ctx, source.TemplateRef, r.sandboxTemplates(s))
+		var unusable *podbase.UnusableError
+		if errors.As(err, &unusable) {
+			err = &outcome.RefusalError{
+				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: "spec." + s.Pod.Fields.From + ".templateRef: " + unusable.Message,
+			}
+		}
+		if err != nil {
+			return nil, "", err
+		}
+	}
+	pod, err = place.BuildPod(s, source, base, former)
+	return pod, of, err
+}
+
+// sandboxTemplates reads the SandboxTemplates beside the instance.
+func (r *reconciler) sandboxTemplates(s *scope.Scope) podbase.Named {
+	return func(ctx context.Context, name string) (*sandbarv1alpha1.SandboxTemplate, error) {
+		return r.templates.Named(ctx, request{
+			Cluster: s.Placement.Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: name},
+		})
+	}
+}
+
+// remade reports whether the SandboxTemplates that a pod was made of have gone, and others have taken their
+// names. Its tenant has changed nothing of the instance, which keeps its pod until that.
+func remade(s *scope.Scope, current *unstructured.Unstructured, of string) bool {
+	was := podOf(current)
+	return was != "" && of != "" && was != of && !edited(s, current)
+}
+
+func podOf(instance *unstructured.Unstructured) string {
+	return instance.GetAnnotations()[place.AnnotationPodOf]
+}
+
+func setPodOf(instance *unstructured.Unstructured, of string) {
+	if of == "" {
+		return
+	}
+	annotations := instance.GetAnnotations()
+	annotations[place.AnnotationPodOf] = of
+	instance.SetAnnotations(annotations)
 }
 
 // tryPod asks the API server what it would say of the pod: its admission knows what no schema
@@ -120,10 +162,10 @@ func honoured(s *scope.Scope, wanted, given *bool) error {
 }
 
 func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *corev1.Pod, refused error) error {
-	if outcome.IsOwnRight(whyRefused(refused)) {
+	if outcome.IsOwnRight(outcome.WhyRefused(refused)) {
 		return fmt.Errorf("trying the pod: %w", refused)
 	}
-	if why := whyRefused(refused); apierrors.IsForbidden(refused) && outcome.ExceedsQuota(why) {
+	if why := outcome.WhyRefused(refused); apierrors.IsForbidden(refused) && outcome.ExceedsQuota(why) {
 		// The same as when kro's pod is refused, which is the first to be where the quota is so new
 		// that the API server has not seen it at the dry run.
 		return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonQuota, Message: outcome.OutOfQuota(why).Message}
@@ -139,16 +181,5 @@ func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *cor
 		}
 	}
 	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: fmt.Sprintf(
-		"the runtime cluster refuses the pod; correct spec.%s: %s", s.Pod.Fields.From, whyRefused(refused))}
-}
-
-// whyRefused is the API server's reason without the name of the object that it refused, which is the
-// provider's and says nothing to a tenant.
-func whyRefused(err error) string {
-	for _, words := range []string{" is forbidden: ", " is invalid: "} {
-		if _, why, found := strings.Cut(err.Error(), words); found {
-			return why
-		}
-	}
-	return err.Error()
+		"the runtime cluster refuses the pod; correct spec.%s: %s", s.Pod.Fields.From, outcome.WhyRefused(refused))}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
 
 // newPodWorld is a world of a kind whose tenants write a pod template.
@@ -297,7 +298,7 @@ func TestOnlyAReadyTemplateOffersItsPod(t *testing.T) {
 		return tmpl
 	}
 	now := metav1.Now()
-	offers := podOffers([]sandbarv1alpha1.Template{
+	offers := podbase.OffersOf([]sandbarv1alpha1.Template{
 		template("good", metav1.ConditionTrue, func(*sandbarv1alpha1.Template) {}),
 		template("none", metav1.ConditionTrue, func(t *sandbarv1alpha1.Template) { t.Spec.Base = nil }),
 		template("unready", metav1.ConditionFalse, func(*sandbarv1alpha1.Template) {}),

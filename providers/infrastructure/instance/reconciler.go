@@ -49,6 +49,14 @@ type tenantObjects interface {
 	WorkspacePath(ctx context.Context, cluster string) string
 }
 
+// SandboxTemplates reads those of tenants; *sandboxtemplate.Templates does it against kcp.
+type SandboxTemplates interface {
+	// Named returns the SandboxTemplate of a key; nil if there is none.
+	Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error)
+	// OnAppeared sets who is told of each one that is new.
+	OnAppeared(told func(export.Key))
+}
+
 // request names a tenant's object: the unit of work of a kind's controller.
 type request = export.Key
 
@@ -57,10 +65,12 @@ type reconciler struct {
 	kind     scope.Kind
 	settings func() scope.Settings
 	tenants  tenantObjects
-	runtime  runtimeCluster
-	capacity *capacity
-	events   *eventRecorder
-	rollouts rollouts
+	// templates reads tenants' SandboxTemplates.
+	templates SandboxTemplates
+	runtime   runtimeCluster
+	capacity  *capacity
+	events    *eventRecorder
+	rollouts  rollouts
 	// wake has an instance reconciled.
 	wake func(request)
 	// words are the last words of instances that fail.

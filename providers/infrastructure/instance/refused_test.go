@@ -13,6 +13,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 )
 
@@ -162,7 +163,7 @@ func TestAPodThatATenantTakesBackIsNoLongerRefused(t *testing.T) {
 	}
 	base := sandbarv1alpha1.PodTemplateBase{}
 	base.PodTemplate.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"a"}]}}`)
-	w.settings.Pod = &scope.PodWords{Fields: w.settings.Pod.Fields, Offers: map[string]scope.PodOffer{"nosuch": {Base: base, Usable: true}}}
+	w.settings.Pod = &scope.PodWords{Fields: w.settings.Pod.Fields, Offers: podbase.Offers{"nosuch": {Base: base, Usable: true}}}
 	w.settle()
 	if _, noted := w.kroInstance().GetAnnotations()[place.AnnotationRefused]; noted || w.phase() != sandbarv1alpha1.InstanceReady {
 		t.Errorf("it is %s and noted as refused: %v", w.phase(), noted)

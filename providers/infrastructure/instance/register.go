@@ -69,6 +69,9 @@ type Options struct {
 	// Rollouts grants instances the turn to take a change of the operator.
 	Rollouts *rollout.Tracker
 
+	// Templates reads tenants' SandboxTemplates.
+	Templates SandboxTemplates
+
 	// SweepInterval is the time between two sweeps for placements without an instance.
 	// Defaults to 10 minutes.
 	SweepInterval time.Duration
@@ -148,10 +151,12 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		replicas:    opts.Replicas,
 		concurrency: opts.MaxConcurrentReconciles,
 		rollouts:    opts.Rollouts,
+		templates:   opts.Templates,
 		log:         mgr.GetLogger().WithName("instance"),
 		ownerOf:     placements.ownerOf,
 		failed:      k.failed,
 	}
+	opts.Templates.OnAppeared(k.wakeBeside)
 	if err := mgr.Add(k); err != nil {
 		return err
 	}

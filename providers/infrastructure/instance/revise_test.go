@@ -21,6 +21,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 )
 
@@ -294,14 +295,14 @@ func TestABaseThatCannotBeUsedNowLeavesWhatThereIs(t *testing.T) {
 	w.settings.Revisions = scope.Revisions{Revision: firstRevision, Rollout: rollout.SettingsOf(nil, nil)}
 	base := sandbarv1alpha1.PodTemplateBase{}
 	base.PodTemplate.Raw = []byte(`{"spec":{"containers":[{"name":"main","image":"a"}]}}`)
-	w.settings.Pod.Offers = map[string]scope.PodOffer{"offer": {Base: base, Usable: true}}
+	w.settings.Pod.Offers = podbase.Offers{"offer": {Base: base, Usable: true}}
 	w.writeSource(map[string]any{"templateRef": map[string]any{"name": "offer"}})
 	w.settle()
 	if image, _ := w.image(); image != "a" {
 		t.Fatalf("the image is %s: %s", image, w.composed())
 	}
 	before := w.composed()
-	w.settings.Pod = &scope.PodWords{Fields: w.settings.Pod.Fields, Offers: map[string]scope.PodOffer{"offer": {Base: base}}}
+	w.settings.Pod = &scope.PodWords{Fields: w.settings.Pod.Fields, Offers: podbase.Offers{"offer": {Base: base}}}
 	w.settle()
 	if after := w.composed(); after != before {
 		t.Errorf("the tenant reads %s, and read %s", after, before)

@@ -46,6 +46,7 @@ type runnerConfig struct {
 	replicas    *serving.Replicas
 	concurrency int
 	rollouts    rollouts
+	templates   SandboxTemplates
 	log         logr.Logger
 	// logs reads the end of a container's log.
 	logs     podLogs
@@ -87,17 +88,18 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 
 func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconciler {
 	return &reconciler{
-		kind:     r.kind,
-		settings: func() scope.Settings { return *r.settings.Load() },
-		tenants:  c.Objects,
-		runtime:  runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs},
-		events:   newEventRecorder(c.Objects.Record),
-		rollouts: config.rollouts,
-		wake:     func(req request) { c.Wake(req, false) },
-		words:    newWords(),
-		replicas: config.replicas,
-		now:      config.replicas.Clock().Earlier,
-		capacity: r.capacity,
+		kind:      r.kind,
+		settings:  func() scope.Settings { return *r.settings.Load() },
+		tenants:   c.Objects,
+		runtime:   runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs},
+		events:    newEventRecorder(c.Objects.Record),
+		rollouts:  config.rollouts,
+		templates: config.templates,
+		wake:      func(req request) { c.Wake(req, false) },
+		words:     newWords(),
+		replicas:  config.replicas,
+		now:       config.replicas.Clock().Earlier,
+		capacity:  r.capacity,
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -95,6 +96,11 @@ func (o *Offers) SetEntry(ctx context.Context, resource schema.GroupResource, sc
 		return nil, fmt.Errorf("offering %s in APIExport %s: %w", resource, o.ExportName, err)
 	}
 	return updated, nil
+}
+
+// Named lets through the events of objects of one name.
+func Named(name string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == name })
 }
 
 // FindEntry returns the export's entry of a resource, or nil.

@@ -122,7 +122,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		// The platform's values, and those of revisions, which somebody may delete.
 		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.byPlatform))).
 		WatchesRawSource(source.Channel(opts.Rollouts.Changed(), gathered())).
-		Watches(&kcpapisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(named(opts.Offers.ExportName))).
+		Watches(&kcpapisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(offer.Named(opts.Offers.ExportName))).
 		Watches(&kcpapisv1alpha1.APIResourceSchema{}, handler.EnqueueRequestsFromMapFunc(byLabel)).
 		WatchesRawSource(opts.Offers.PolicyChanged(handler.EnqueueRequestsFromMapFunc(r.all))).
 		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &krov1alpha1.ResourceGraphDefinition{}, handler.EnqueueRequestsFromMapFunc(byName))).

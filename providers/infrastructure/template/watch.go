@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -96,10 +95,6 @@ func gathered() handler.TypedEventHandler[*sandbarv1alpha1.Template, reconcile.R
 			}
 		},
 	}
-}
-
-func named(name string) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == name })
 }
 
 // coalesced wakes for objects that come and go, not for those that change, and at most once

@@ -56,3 +56,14 @@ func toTenant(text string) string {
 	text = onRuntime.ReplaceAllString(revision.Plain(text), "the instance's namespace")
 	return account.ReplaceAllString(text, "the provider")
 }
+
+// WhyRefused is the API server's reason without the name of the object that it refused, which is the
+// provider's and says nothing to a tenant.
+func WhyRefused(err error) string {
+	for _, words := range []string{" is forbidden: ", " is invalid: "} {
+		if _, why, found := strings.Cut(err.Error(), words); found {
+			return why
+		}
+	}
+	return err.Error()
+}

@@ -17,6 +17,9 @@ import (
 // AnnotationRefused on the kro instance is the generation of the tenant's object whose pod is refused.
 const AnnotationRefused = "sandbar.dev/refused-generation"
 
+// AnnotationPodOf on the kro instance are the UIDs of the SandboxTemplates that its pod was made of.
+const AnnotationPodOf = "sandbar.dev/pod-of"
+
 // Differs tells whether an object lacks one of the desired labels or annotations or has another
 // spec. What others added to its metadata, kro's labels and finalizer above all, is theirs.
 func Differs(desired, current client.Object) bool {
@@ -35,7 +38,7 @@ func Differs(desired, current client.Object) bool {
 	case *unstructured.Unstructured:
 		// Why an instance is suspended, whether it is being updated, and whether what its tenant has
 		// written is refused, may change, and end, without another change.
-		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused} {
+		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused, AnnotationPodOf} {
 			if d.GetAnnotations()[name] != current.GetAnnotations()[name] {
 				return true
 			}

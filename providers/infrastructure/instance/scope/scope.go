@@ -14,6 +14,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 )
 
@@ -124,15 +125,8 @@ func (s *Scope) ActivityInterval() time.Duration {
 type PodWords struct {
 	// Fields say where tenants write it and where the graph takes it from.
 	Fields sandbarv1alpha1.PodTemplateFields
-	// Offers are the Templates that offer a pod template, by name.
-	Offers map[string]PodOffer
-}
-
-// PodOffer is a pod template that a Template offers.
-type PodOffer struct {
-	Base sandbarv1alpha1.PodTemplateBase
-	// Usable tells whether tenants may create instances of that Template now.
-	Usable bool
+	// Offers are the pod templates that Templates offer.
+	Offers podbase.Offers
 }
 
 // Revisions are what a Template says of its revisions.

@@ -1,0 +1,163 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtemplate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
+)
+
+// fieldOwner owns what is written on the runtime cluster, and in tenants' workspaces.
+const fieldOwner = "sandbar"
+
+// again is how soon a SandboxTemplate is looked at again that is not valid: what it lacks may come, and no
+// event tells of all of it.
+const again = 30 * time.Second
+
+// reconciler says of each SandboxTemplate whether Sandboxes can be made of it.
+type reconciler struct {
+	templates *Templates
+	provider  client.Reader // of the provider workspace
+	runtime   client.Client
+
+	// wake has a SandboxTemplate looked at.
+	wake func(export.Key)
+
+	mu sync.Mutex
+	// waiting are those that are not valid: what they refer to may be the next one that appears.
+	waiting map[export.Key]bool
+	// tried is the pod security level of the namespace in which pods are tried; empty until it is there.
+	tried string
+}
+
+func newReconciler(templates *Templates, provider client.Reader, runtime client.Client, wake func(export.Key)) *reconciler {
+	return &reconciler{templates: templates, provider: provider, runtime: runtime, wake: wake, waiting: map[export.Key]bool{}}
+}
+
+// Reconcile looks at one SandboxTemplate.
+func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.Result, error) {
+	template, err := r.templates.Named(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if template == nil || template.DeletionTimestamp != nil {
+		r.waits(key, false)
+		return reconcile.Result{}, nil
+	}
+	v, err := r.check(ctx, template, r.beside(key))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.waits(key, !v.valid())
+	isNew := template.Status.ObservedGeneration == 0
+	if err := r.report(ctx, key, template, v); err != nil {
+		return reconcile.Result{}, err
+	}
+	if isNew {
+		r.appeared(key)
+	}
+	if !v.valid() {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// waits notes whether a SandboxTemplate waits for something.
+func (r *reconciler) waits(key export.Key, waits bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waits {
+		r.waiting[key] = true
+	} else {
+		delete(r.waiting, key)
+	}
+}
+
+// appeared has everybody look again who may wait for a SandboxTemplate that is new.
+func (r *reconciler) appeared(key export.Key) {
+	r.templates.appeared(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for other := range r.waiting {
+		if other.Cluster == key.Cluster && other.Namespace == key.Namespace && other != key {
+			r.wake(other)
+		}
+	}
+}
+
+// beside reads the SandboxTemplates of the same namespace.
+func (r *reconciler) beside(key export.Key) podbase.Named {
+	return func(ctx context.Context, name string) (*sandbarv1alpha1.SandboxTemplate, error) {
+		other := key
+		other.Name = name
+		return r.templates.Named(ctx, other)
+	}
+}
+
+// settings are what the operator says of pods.
+type settings struct {
+	// infrastructure is nil until the InfrastructureProvider is there.
+	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+	offers         podbase.Offers
+}
+
+// readSettings reads them from the caches of the provider workspace and of the runtime cluster.
+func readSettings(ctx context.Context, provider, runtime client.Reader) (s settings, err error) {
+	var list sandbarv1alpha1.TemplateList
+	if err := provider.List(ctx, &list); err != nil {
+		return s, fmt.Errorf("listing the Templates: %w", err)
+	}
+	s.offers = podbase.OffersOf(list.Items)
+	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
+	err = provider.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
+	switch {
+	case apierrors.IsNotFound(err):
+		return s, nil
+	case err != nil:
+		return s, fmt.Errorf("reading the InfrastructureProvider: %w", err)
+	}
+	s.infrastructure, err = platform.Settings(ctx, runtime, infrastructure)
+	return s, err
+}
+
+// report writes the verdict, if the status does not say it already.
+func (r *reconciler) report(ctx context.Context, key export.Key, template *sandbarv1alpha1.SandboxTemplate, v verdict) error {
+	status := template.Status.DeepCopy()
+	status.ObservedGeneration, status.PodHash = template.Generation, v.podHash
+	condition := metav1.Condition{
+		Type: sandbarv1alpha1.SandboxTemplateValid, Status: metav1.ConditionFalse,
+		Reason: v.reason, Message: v.message, ObservedGeneration: template.Generation,
+	}
+	if v.valid() {
+		condition.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	if equality.Semantic.DeepEqual(*status, template.Status) {
+		return nil
+	}
+	data, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	if _, err := r.templates.objects.Patch(ctx, key, data, "status"); err != nil && !export.IsGone(err) {
+		return fmt.Errorf("writing the status of SandboxTemplate %s: %w", key.Name, err)
+	}
+	return nil
+}

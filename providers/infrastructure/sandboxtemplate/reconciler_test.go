@@ -1,0 +1,234 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtemplate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+)
+
+// world is a workspace's SandboxTemplates, the operator's settings and a runtime cluster.
+type world struct {
+	t         *testing.T
+	templates map[string]*sandbarv1alpha1.SandboxTemplate
+	writes    int
+	// refuse is what the API server says of pods, and pods are how many were tried.
+	refuse error
+	pods   int
+	level  string
+	woken  []string
+	told   []string
+	r      *reconciler
+}
+
+func keyOf(name string) export.Key {
+	return export.Key{Cluster: "c", NamespacedName: types.NamespacedName{Namespace: "n", Name: name}}
+}
+
+func newWorld(t *testing.T, configured bool) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, sandbarv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{t: t, templates: map[string]*sandbarv1alpha1.SandboxTemplate{}}
+	provider := fake.NewClientBuilder().WithScheme(scheme)
+	if configured {
+		provider = provider.WithObjects(&sandbarv1alpha1.InfrastructureProvider{ObjectMeta: metav1.ObjectMeta{Name: sandbarv1alpha1.InfrastructureProviderName}})
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			options := (&client.CreateOptions{}).ApplyOptions(opts)
+			if pod, ok := obj.(*corev1.Pod); !ok || len(options.DryRun) == 0 || pod.Namespace != triesID.Namespace() {
+				t.Errorf("%T %s is made", obj, obj.GetName())
+			}
+			w.pods++
+			return w.refuse
+		},
+		Apply: func(_ context.Context, _ client.WithWatch, obj runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			raw, err := json.Marshal(obj)
+			if err != nil {
+				t.Error(err)
+			}
+			var ns corev1.Namespace
+			if err := json.Unmarshal(raw, &ns); err != nil || ns.Name != triesID.Namespace() {
+				t.Errorf("%s is applied: %v", raw, err)
+			}
+			w.level = ns.Labels["pod-security.kubernetes.io/enforce"]
+			return nil
+		},
+	}).Build()
+	templates := &Templates{objects: w, appeared: func(key export.Key) { w.told = append(w.told, key.Name) }}
+	w.r = newReconciler(templates, provider.Build(), cluster, func(key export.Key) { w.woken = append(w.woken, key.Name) })
+	return w
+}
+
+// Live implements objects.
+func (w *world) Live(_ context.Context, key export.Key) (*unstructured.Unstructured, error) {
+	template := w.templates[key.Name]
+	if template == nil || key != keyOf(key.Name) {
+		return nil, apierrors.NewNotFound(kind.GVR().GroupResource(), key.Name)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
+	return &unstructured.Unstructured{Object: fields}, err
+}
+
+// Patch implements objects.
+func (w *world) Patch(_ context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
+	w.writes++
+	if diff := cmp.Diff([]string{"status"}, subresources); diff != "" {
+		w.t.Errorf("not the status is written: %s", diff)
+	}
+	return nil, json.Unmarshal(data, w.templates[key.Name])
+}
+
+func (w *world) add(name string, spec sandbarv1alpha1.SandboxTemplateSpec) {
+	template := &sandbarv1alpha1.SandboxTemplate{Spec: spec}
+	template.Name, template.Namespace, template.UID, template.Generation = name, "n", types.UID("uid-"+name), 1
+	w.templates[name] = template
+}
+
+func (w *world) look(name string) time.Duration {
+	w.t.Helper()
+	result, err := w.r.Reconcile(w.t.Context(), keyOf(name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+func (w *world) valid(name string) metav1.Condition {
+	w.t.Helper()
+	c := meta.FindStatusCondition(w.templates[name].Status.Conditions, sandbarv1alpha1.SandboxTemplateValid)
+	if c == nil {
+		w.t.Fatalf("%s has no condition", name)
+	}
+	return *c
+}
+
+func own(edit ...func(*corev1.PodSpec)) sandbarv1alpha1.SandboxTemplateSpec {
+	pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "image"}}}
+	for _, f := range edit {
+		f(&pod)
+	}
+	return sandbarv1alpha1.SandboxTemplateSpec{Template: &sandbarv1alpha1.PodTemplate{Spec: pod}}
+}
+
+func on(name string) sandbarv1alpha1.SandboxTemplateSpec {
+	return sandbarv1alpha1.SandboxTemplateSpec{TemplateRef: &sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: name}}
+}
+
+func TestTheConditionSaysWhetherSandboxesCanBeMade(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("pods"), "sandbox-try", errors.New("violates PodSecurity"))
+	for name, test := range map[string]struct {
+		spec         sandbarv1alpha1.SandboxTemplateSpec
+		unconfigured bool
+		refuse       error
+		reason, word string
+	}{
+		"a pod of its own":               {spec: own(), reason: "Valid", word: "would have its pod"},
+		"one on another":                 {spec: on("good"), reason: "Valid"},
+		"one on one that is not there":   {spec: on("nosuch"), reason: "TemplateNotUsable", word: `"nosuch"`},
+		"a field of the operator's":      {spec: own(func(p *corev1.PodSpec) { p.NodeName = "chosen" }), reason: "SpecRefused", word: "correct spec.template: spec.nodeName"},
+		"a pod that the cluster refuses": {spec: own(), refuse: forbidden, reason: "PodRefused", word: "violates PodSecurity"},
+		"before there are settings":      {spec: own(), unconfigured: true, reason: "NotConfigured", word: "not configured"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, !test.unconfigured)
+			w.refuse = test.refuse
+			w.add("good", own())
+			w.add("it", test.spec)
+			again := w.look("it")
+			c := w.valid("it")
+			if c.Reason != test.reason || !strings.Contains(c.Message, test.word) || strings.Contains(c.Message, "sandbox-try") {
+				t.Errorf("%+v, want %s and %q", c, test.reason, test.word)
+			}
+			isValid := test.reason == "Valid"
+			if (c.Status == metav1.ConditionTrue) != isValid || (w.templates["it"].Status.PodHash != "") != isValid || (again == 0) != isValid {
+				t.Errorf("status %s, hash %q, again in %s", c.Status, w.templates["it"].Status.PodHash, again)
+			}
+			if writes := w.writes; w.look("it") != again || w.writes != writes {
+				t.Errorf("%d writes at rest", w.writes-writes)
+			}
+			if isValid && w.level != "restricted" {
+				t.Errorf("pods are tried where the level is %q", w.level)
+			}
+		})
+	}
+}
+
+func TestTheSamePodHasTheSameHash(t *testing.T) {
+	w := newWorld(t, true)
+	w.add("a", own())
+	w.add("b", on("a"))
+	w.add("c", own(func(p *corev1.PodSpec) { p.Containers[0].Image = "another" }))
+	hashes := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		w.look(name)
+		hashes[name] = w.templates[name].Status.PodHash
+	}
+	if hashes["a"] != hashes["b"] || hashes["a"] == hashes["c"] {
+		t.Errorf("%v", hashes)
+	}
+}
+
+func TestWhoWaitsForATemplateIsToldWhenItComes(t *testing.T) {
+	w := newWorld(t, true)
+	w.add("waits", on("base"))
+	w.look("waits")
+	w.add("base", own())
+	w.look("base")
+	w.look("base") // it is not new any more
+	if diff := cmp.Diff([]string{"waits"}, w.woken); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"waits", "base"}, w.told); diff != "" {
+		t.Errorf("instances beside (-want +got):\n%s", diff)
+	}
+	w.look("waits")
+	if c := w.valid("waits"); c.Reason != "Valid" || len(w.r.waiting) != 0 {
+		t.Errorf("%+v, waiting %v", c, w.r.waiting)
+	}
+	w.add("goes", on("nosuch"))
+	w.look("goes")
+	delete(w.templates, "goes")
+	if w.look("goes"); len(w.r.waiting) != 0 {
+		t.Errorf("one that is gone waits: %v", w.r.waiting)
+	}
+}
+
+func TestTheSchemaHasAPodInIt(t *testing.T) {
+	schema, err := buildSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(schema.Spec.Versions) != 1 || !strings.Contains(string(schema.Spec.Versions[0].Schema.Raw), `"terminationGracePeriodSeconds"`) {
+		t.Errorf("the schema of %s has no pod", schema.Name)
+	}
+	if schema.Spec.Scope != "Namespaced" || schema.Spec.Names.ShortNames[0] != "sbt" {
+		t.Errorf("%+v", schema.Spec.Names)
+	}
+}

@@ -327,11 +327,11 @@ func TestSandboxStaysInItsPlacement(t *testing.T) {
 }
 
 // waitDescribed waits until the placement's namespace says for which project it is, and what people call it.
-func (b *instance) waitDescribed(project, name string) {
-	b.tn.t.Helper()
+func (i *instance) waitDescribed(project, name string) {
+	i.tn.t.Helper()
 	namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
-	eventually(b.tn.t, time.Minute, "the namespace describes it as its tenant does", func() error {
-		ns, err := namespaces.Get(b.tn.t.Context(), b.id.Namespace(), metav1.GetOptions{})
+	eventually(i.tn.t, time.Minute, "the namespace describes it as its tenant does", func() error {
+		ns, err := namespaces.Get(i.tn.t.Context(), i.id.Namespace(), metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,8 +18,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // fieldOwner is the manager of the fields that init applies. Fields of others in the same
@@ -60,11 +57,6 @@ func (a *applier) applyAll(ctx context.Context, objects []*unstructured.Unstruct
 			crds = nil
 		}
 		action, err := a.apply(ctx, object)
-		if isNoKind(err) && goesWithout(object) {
-			a.opts.Progress(a.where + " does not serve " + object.GetKind() + ": instances have no annotation " + placement.AnnotationCreatedBy +
-				", and the controllers write their finalizer, which is a write more for each")
-			continue
-		}
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), qualified(object), err)
 		}
@@ -74,12 +66,6 @@ func (a *applier) applyAll(ctx context.Context, objects []*unstructured.Unstruct
 		}
 	}
 	return a.established(ctx, crds)
-}
-
-// goesWithout reports whether the provider works without an object where its kind is not served: before
-// Kubernetes 1.36 there are no mutating policies.
-func goesWithout(object *unstructured.Unstructured) bool {
-	return strings.HasPrefix(object.GetKind(), "MutatingAdmissionPolicy")
 }
 
 func qualified(object *unstructured.Unstructured) string {

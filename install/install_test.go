@@ -210,6 +210,13 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 			want["previewer"]["get "+resource] = true
 		}
 	}
+	const own = "sandboxtemplates" // which has no verbs of its own
+	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+		want["operator"][verb+" "+own] = true
+	}
+	for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
+		want["viewer"][right], want["operator"][right] = true, true
+	}
 	for _, name := range TenantRoles() {
 		raw, err := TenantRole(name)
 		if err != nil {

@@ -35,9 +35,6 @@ const (
 	AnnotationDisplayName = "sandbar.dev/display-name"
 	AnnotationOwner       = "sandbar.dev/owner"
 	AnnotationTags        = "sandbar.dev/tags"
-	// AnnotationCreatedBy is on the tenant's instance and holds the name of the user that created it, as kcp
-	// knows it. An admission policy of the provider workspace writes it; nobody can change it.
-	AnnotationCreatedBy = "sandbar.dev/created-by"
 	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
 	// signed before this time (RFC 3339) are void.
 	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"

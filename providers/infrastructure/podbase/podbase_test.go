@@ -40,7 +40,7 @@ func templates() map[string]*sandbarv1alpha1.SandboxTemplate {
 	add("on-unready", sandbarv1alpha1.SandboxTemplateSpec{TemplateRef: ref("", "unready")})
 	add("on-missing", sandbarv1alpha1.SandboxTemplateSpec{TemplateRef: ref(sandbarv1alpha1.RefSandboxTemplate, "nosuch")})
 	add("misspelt", sandbarv1alpha1.SandboxTemplateSpec{
-		TemplateRef: ref(sandbarv1alpha1.RefSandboxTemplate, "own"), Patch: &runtime.RawExtension{Raw: []byte(`{"spec":{"contianers":[]}}`)},
+		TemplateRef: ref(sandbarv1alpha1.RefSandboxTemplate, "own"), Patch: &runtime.RawExtension{Raw: []byte(`{"spec":{"continers":[]}}`)},
 	})
 	return all
 }
@@ -69,7 +69,7 @@ func TestAReferenceLeadsToAPodOrSaysWhyNot(t *testing.T) {
 		"one on one that is not there":         {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "on-missing"), refused: `no SandboxTemplate "nosuch"`},
 		"one that refers too far":              {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "deeper"), refused: "which refers to another one"},
 		"one that refers to itself":            {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "itself"), refused: "which refers to another one"},
-		"one with a field that there is not":   {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "misspelt"), refused: "contianers"},
+		"one with a field that there is not":   {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "misspelt"), refused: "continers"},
 		"a Template that is not there":         {ref: ref("", "nosuch"), refused: `no Template "nosuch"`},
 		"a Template that is not Ready":         {ref: ref("", "unready"), refused: "not Ready"},
 		"one on a Template that is not Ready":  {ref: ref(sandbarv1alpha1.RefSandboxTemplate, "on-unready"), refused: "not Ready"},

@@ -70,7 +70,12 @@ func TestASandboxWaitsForItsSandboxTemplate(t *testing.T) {
 // What the tenant has not asked for does not happen to a Sandbox that runs.
 func TestASandboxKeepsItsPodWhenItsSandboxTemplate(t *testing.T) {
 	for name, change := range map[string]func(*world){
-		"goes":                         func(w *world) { delete(w.templates, "mine") },
+		"goes": func(w *world) { delete(w.templates, "mine") },
+		"goes, and comes again with another pod": func(w *world) {
+			delete(w.templates, "mine")
+			w.refused()
+			w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another")
+		},
 		"comes again with another pod": func(w *world) { w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,16 +45,18 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
 	runs := exists && !lifecycle.Suspended(current)
-	pod, of, err := r.buildPod(ctx, s, written, former)
-	if exists && remade(s, current, of) {
+	keep := func() {
 		spec[fields.To] = former
 		setPodOf(desired, podOf(current))
+	}
+	pod, of, err := r.buildPod(ctx, s, written, former)
+	if exists && remade(s, current, of) {
+		keep()
 		return t, true, nil
 	}
-	setPodOf(desired, of)
 	keeps, t := r.keepsPod(s, current, desired, former, pod, err)
 	if keeps {
-		spec[fields.To] = former
+		keep()
 		return t, true, nil
 	}
 	if err == nil {
@@ -67,13 +69,14 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 	}
 	var refused *outcome.RefusalError
 	if errors.As(err, &refused) && exists {
-		spec[fields.To] = former
+		keep()
 		if t.Asked {
 			// The operator's change is refused, and the tenant has changed nothing; see keepsPod.
 			t.Refused, err = refused, nil
 		}
 		return t, true, err
 	}
+	setPodOf(desired, of)
 	return t, err == nil, err
 }
 

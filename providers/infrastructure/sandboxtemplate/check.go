@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -104,15 +105,29 @@ func (r *reconciler) try(ctx context.Context, s *scope.Scope, pod *podtemplate.P
 		return "", nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return outcome.Shortened(outcome.OneLine(outcome.WhyRefused(err)), outcome.MaxMessage), nil
+	case apierrors.IsNotFound(err): // somebody has deleted the namespace
+		r.mu.Lock()
+		r.tried = tries{}
+		r.mu.Unlock()
 	}
 	return "", fmt.Errorf("trying the pod: %w", err)
 }
+
+// tries is what is known of the namespace in which pods are tried: its pod security level, and when that
+// was last written.
+type tries struct {
+	level string
+	at    time.Time
+}
+
+// triesKept is for how long the namespace is taken to be as it was written: nobody watches it.
+const triesKept = 10 * time.Minute
 
 // ensureTries makes the namespace in which pods are tried, with the pod security level of placements.
 func (r *reconciler) ensureTries(ctx context.Context, level string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tried == level {
+	if r.tried.level == level && time.Since(r.tried.at) < triesKept {
 		return nil
 	}
 	labels := map[string]string{placement.LabelManagedBy: placement.ManagedBy}
@@ -128,7 +143,7 @@ func (r *reconciler) ensureTries(ctx context.Context, level string) error {
 	if err != nil {
 		return fmt.Errorf("making the namespace in which pods are tried: %w", err)
 	}
-	r.tried = level
+	r.tried = tries{level, time.Now()}
 	return nil
 }
 

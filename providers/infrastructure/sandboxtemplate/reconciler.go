@@ -43,8 +43,7 @@ type reconciler struct {
 	mu sync.Mutex
 	// waiting are those that are not valid: what they refer to may be the next one that appears.
 	waiting map[export.Key]bool
-	// tried is the pod security level of the namespace in which pods are tried; empty until it is there.
-	tried string
+	tried   tries
 }
 
 func newReconciler(templates *Templates, provider client.Reader, runtime client.Client, wake func(export.Key)) *reconciler {

@@ -180,6 +180,20 @@ func TestTheConditionSaysWhetherSandboxesCanBeMade(t *testing.T) {
 	}
 }
 
+func TestTheNamespaceInWhichPodsAreTriedComesBack(t *testing.T) {
+	w := newWorld(t, true)
+	w.add("it", own())
+	w.refuse = apierrors.NewNotFound(corev1.Resource("namespaces"), triesID.Namespace())
+	if _, err := w.r.Reconcile(t.Context(), keyOf("it")); err == nil {
+		t.Fatal("a pod that was not tried is not an error")
+	}
+	w.refuse, w.level = nil, ""
+	w.look("it")
+	if w.level != "restricted" || w.valid("it").Reason != "Valid" {
+		t.Errorf("the namespace has level %q, the condition is %+v", w.level, w.valid("it"))
+	}
+}
+
 func TestTheSamePodHasTheSameHash(t *testing.T) {
 	w := newWorld(t, true)
 	w.add("a", own())

@@ -55,6 +55,12 @@ func TestControllersGoQuiet(t *testing.T) {
 			boxes = append(boxes, box("crashing", i, toolchain, `command: [sh, -c, "exit 3"]`))
 		}
 	}
+	tn.waitServed(sandboxTemplates)
+	for i := range ofEach {
+		name := fmt.Sprintf("template-%d", i)
+		tn.mustTemplate(name, `{templateRef: {kind: SandboxTemplate, name: nosuch}}`)
+		tn.waitValid(name, metav1.ConditionFalse, "TemplateNotUsable")
+	}
 	for _, b := range boxes {
 		kind, _, _ := strings.Cut(b.name, "-")
 		want := map[string]string{
@@ -118,6 +124,12 @@ func versions(t *testing.T, tn *tenant, n *note, boxes []*instance) map[string]s
 	note("Template "+n.name, func() (metav1.Object, error) {
 		return n.dyn.Resource(templates).Get(t.Context(), n.name, metav1.GetOptions{})
 	})
+	for i := range ofEach {
+		name := fmt.Sprintf("template-%d", i)
+		note("SandboxTemplate "+name, func() (metav1.Object, error) {
+			return tn.dyn.Resource(sandboxTemplates).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})
+		})
+	}
 	runtime := dynamic.NewForConfigOrDie(world.Stack.Runtime())
 	lease := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	namespace := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}

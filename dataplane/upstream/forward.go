@@ -156,7 +156,7 @@ func (w *Ways) pass(c *Call, to *locate.Target, res *http.Response) error {
 			return err
 		}
 	}
-	if err := w.copyBody(c, res.Body, asItComes); err != nil {
+	if err := w.copyBody(c, res.Body, res.ContentLength, asItComes); err != nil {
 		return err
 	}
 	headers.Answer(res.Trailer, c.Route, to, c.Request.Host)
@@ -168,8 +168,9 @@ func isEventStream(h http.Header) bool {
 	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
 }
 
-// copyBody holds one buffer, however slowly the caller takes what the pod sends.
-func (w *Ways) copyBody(to *Call, from io.Reader, flush bool) error {
+// copyBody holds one buffer, however slowly the caller takes what the pod sends. length is that of the
+// body, or less than zero.
+func (w *Ways) copyBody(to *Call, from io.Reader, length int64, flush bool) error {
 	buf := w.buffers.get()
 	defer w.buffers.put(buf)
 	more := func() bool { return false }
@@ -182,7 +183,9 @@ func (w *Ways) copyBody(to *Call, from io.Reader, flush bool) error {
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
 			}
-			if flush {
+			// net/http keeps up to 4 KiB: what the pod has made must not wait for what it makes next.
+			length -= int64(n)
+			if flush || length > 0 && n < len(buf) && err == nil {
 				if err := to.FlushError(); err != nil {
 					return err
 				}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
+	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -73,6 +75,7 @@ func testScheme(t *testing.T) *k8sruntime.Scheme {
 	scheme := k8sruntime.NewScheme()
 	for _, add := range []func(*k8sruntime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, sandbarv1alpha1.AddToScheme, krov1alpha1.AddToScheme,
+		kcpapisv1alpha1.AddToScheme, kcpapisv1alpha2.AddToScheme,
 	} {
 		mustDo(t, add(scheme))
 	}

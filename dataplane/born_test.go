@@ -23,7 +23,7 @@ import (
 
 // born is a placement that was there before its owner, who is cluster1's default/adopter.
 var (
-	bornID  = placement.ID{Cluster: "provider-cluster", UID: "uid-born"}
+	bornID  = placement.ID{Origin: "provider-cluster", UID: "born-uid"}
 	adopter = placement.Owner{Cluster: "cluster1", UID: "uid-adopter"}
 )
 
@@ -161,7 +161,7 @@ func TestThePreviewOfAPlacementThatWasThereFirst(t *testing.T) {
 func TestAnOwnerOfTwoPlacementsReachesNeither(t *testing.T) {
 	w := newBornWorld(t)
 	w.adopt(bornID, adopter, "adopter")
-	second := placement.ID{Cluster: "provider-cluster", UID: "uid-second"}
+	second := placement.ID{Origin: "provider-cluster", UID: "born-second"}
 	w.newPlacement(second, placement.BornInstance, "127.0.0.1:9")
 	w.adopt(second, adopter, "adopter")
 	res, body := w.do("GET", adopters+"proxy", adminToken, nil)

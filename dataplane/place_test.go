@@ -32,7 +32,7 @@ import (
 // Invariant 1: whatever a status says, a request ends in the computed namespace, at an object
 // with the instance's UID.
 func TestForgedReferencesAreRefused(t *testing.T) {
-	victim := placement.ID{Cluster: "cluster2", UID: "uid-victim"}
+	victim := placement.ID{Origin: "cluster2", UID: "uid-victim"}
 	ref := func(namespace, name string) map[string]any {
 		return map[string]any{"namespace": namespace, "name": name}
 	}
@@ -90,8 +90,8 @@ func TestAnInstanceThatIsNotPlacedHereIs404(t *testing.T) {
 func TestNamespacesThatAreNoPlacement(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"one that only has the UID":     {placement.LabelInstanceUID: "uid-demo"},
-		"one of another cluster":        placement.ID{Cluster: "cluster2", UID: "uid-demo"}.Labels("sandbox-runner"),
-		"one of another instance's UID": placement.ID{Cluster: "cluster1", UID: "uid-other"}.Labels("sandbox-runner"),
+		"one of another cluster":        placement.ID{Origin: "cluster2", UID: "uid-demo"}.Labels("sandbox-runner"),
+		"one of another instance's UID": placement.ID{Origin: "cluster1", UID: "uid-other"}.Labels("sandbox-runner"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, recorder())
@@ -172,7 +172,7 @@ func TestARecreatedInstanceIsNeverRoutedToTheOldOne(t *testing.T) {
 	created := httptest.NewServer(answers("new"))
 	defer created.Close()
 	w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
-	w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", created.Listener.Addr().String())
+	w.newPlacement(placement.ID{Origin: "cluster1", UID: "uid-new"}, "demo", created.Listener.Addr().String())
 	for range 3 {
 		if _, body := w.do("GET", demo+"proxy", adminToken, nil); body != "new" {
 			t.Fatalf("got %q", body)
@@ -309,7 +309,7 @@ func FuzzResolve(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	other := placement.ID{Cluster: "cluster2", UID: "uid-other"}
+	other := placement.ID{Origin: "cluster2", UID: "uid-other"}
 	for _, namespace := range []string{demoID.Namespace(), other.Namespace(), "kube-system"} {
 		for name, id := range map[string]placement.ID{"control": demoID, "foreign": other} {
 			meta := metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: id.Labels("sandbox-runner")}

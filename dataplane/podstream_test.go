@@ -278,7 +278,7 @@ func TestAnswersOfTheAPIServerToAPodsStream(t *testing.T) {
 
 // A status that lies must not give a shell in another's pod.
 func TestAPodOfAnotherPlacementIsNotReached(t *testing.T) {
-	other := placement.ID{Cluster: "cluster2", UID: "uid-other"}
+	other := placement.ID{Origin: "cluster2", UID: "uid-other"}
 	unlabelled := fixture.Pod(demoID, "stranger", "127.0.0.1", 80)
 	unlabelled.Labels = nil
 	foreign := fixture.Pod(other, "pod-1", "127.0.0.1", 80)

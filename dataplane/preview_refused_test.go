@@ -25,7 +25,7 @@ import (
 )
 
 func TestWhatOpensNoPreview(t *testing.T) {
-	other := placement.ID{Cluster: "cluster1", UID: "uid-other"}
+	other := placement.ID{Origin: "cluster1", UID: "uid-other"}
 	good := func(t *testing.T) string { return sealed(t, preview.Session, previewHost, nil) }
 	link := func(t *testing.T) string { return sealed(t, preview.Link, previewHost, nil) }
 	changed := func(change func(*preview.Claims)) func(*testing.T) string {
@@ -177,7 +177,7 @@ func TestASessionOfAnInstanceThatIsGoneOpensNoOther(t *testing.T) {
 	if res, body := w.browse(http.MethodGet, "/", session); res.StatusCode != http.StatusOK {
 		t.Fatalf("got %d %s", res.StatusCode, body)
 	}
-	heir := placement.ID{Cluster: "cluster1", UID: "uid-heir"}
+	heir := placement.ID{Origin: "cluster1", UID: "uid-heir"}
 	w.kcp.addInstance("cluster1", "default", "demo", heir.UID)
 	w.newPlacement(heir, "demo", "127.0.0.1:1")
 	res, body := w.browse(http.MethodGet, "/", session)

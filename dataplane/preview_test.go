@@ -130,7 +130,7 @@ func sealed(t *testing.T, purpose preview.Purpose, host string, change func(*pre
 	}
 	now := time.Now()
 	claims := &preview.Claims{
-		Subject: authenticationv1.UserInfo{Username: previewUser}, Cluster: demoID.Cluster, UID: demoID.UID,
+		Subject: authenticationv1.UserInfo{Username: previewUser}, Cluster: demoID.Origin, UID: demoID.UID,
 		Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners", Namespace: "default", Name: "demo",
 		IssuedAt: now.UnixNano(), Expires: now.Add(time.Hour).Unix(), SessionExpires: now.Add(time.Hour).Unix(), Path: "/",
 	}

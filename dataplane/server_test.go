@@ -150,7 +150,7 @@ func TestAStreamIsCutWhenItsRightEnds(t *testing.T) {
 		"the instance": {func(w *world) { w.kcp.set(func() { clear(w.kcp.instances) }) }, refusal.CauseInstanceEnded},
 		"recreated": {func(w *world) {
 			w.kcp.addInstance("cluster1", "default", "demo", "uid-new")
-			w.newPlacement(placement.ID{Cluster: "cluster1", UID: "uid-new"}, "demo", "127.0.0.1:9")
+			w.newPlacement(placement.ID{Origin: "cluster1", UID: "uid-new"}, "demo", "127.0.0.1:9")
 		}, refusal.CauseInstanceEnded},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,7 @@ func TestForgedReferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if placed, ok := placement.Of(ns); !ok || placed.ID != box.id || placed.Owner != placement.Owner(box.id) {
+		if placed, ok := placement.Of(ns); !ok || placed.ID != box.id || placed.Owner != (placement.Owner{Cluster: box.id.Origin, UID: box.id.UID}) {
 			t.Errorf("the placement is %+v", placed)
 		}
 		box.waitAnswer(c, "genuine")
@@ -83,7 +83,7 @@ func TestForgedReferences(t *testing.T) {
 		box.waitAnswer(c, "genuine")
 		eventually(t, time.Minute, "the labels are back", func() error {
 			ns, err := namespaces.Get(t.Context(), box.id.Namespace(), metav1.GetOptions{})
-			if err != nil || ns.Labels[placement.LabelOwnerUID] != string(box.id.UID) || ns.Labels[placement.LabelOwnerCluster] != box.id.Cluster {
+			if err != nil || ns.Labels[placement.LabelOwnerUID] != string(box.id.UID) || ns.Labels[placement.LabelOwnerCluster] != box.id.Origin {
 				return fmt.Errorf("%v, error %w", ns.Labels, err)
 			}
 			return nil

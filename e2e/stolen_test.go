@@ -339,7 +339,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 		return pods.Items[0].Name
 	}
 	pod, dns := podIn(at), podIn("kube-system")
-	valid := placement.ID{Cluster: "stolen", UID: "stolen"}.Namespace()
+	valid := placement.ID{Origin: "stolen", UID: "stolen"}.Namespace()
 	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
 	stolen := func(file string) thief { return steal(t, filepath.Join(world.Dir, file)) }
 

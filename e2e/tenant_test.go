@@ -251,7 +251,7 @@ func (tn *tenant) create(gvr schema.GroupVersionResource, kind, name string, spe
 	if err != nil {
 		tn.t.Fatalf("creating %s %s: %v", kind, name, err)
 	}
-	return &instance{tn: tn, gvr: gvr, name: name, id: placement.ID{Cluster: tn.cluster, UID: made.GetUID()}}
+	return &instance{tn: tn, gvr: gvr, name: name, id: placement.ID{Origin: tn.cluster, UID: made.GetUID()}}
 }
 
 // runner creates a SandboxRunner that runs the sample project's server.

@@ -217,7 +217,7 @@ func (tn *tenant) existing(gvr schema.GroupVersionResource, name string) *instan
 	if err != nil {
 		tn.t.Fatal(err)
 	}
-	i.id = placement.ID{Cluster: tn.cluster, UID: obj.GetUID()}
+	i.id = placement.ID{Origin: tn.cluster, UID: obj.GetUID()}
 	return i
 }
 

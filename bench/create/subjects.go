@@ -91,7 +91,7 @@ func (t tenant) measure(ctx context.Context, name string) (time.Duration, error)
 
 func (b bare) measure(ctx context.Context, name string) (time.Duration, error) {
 	// kro may write in namespaces that are named like placements only.
-	id := placement.ID{Cluster: "bench-create", UID: types.UID(rand.Text())}
+	id := placement.ID{Origin: "bench-create", UID: types.UID(rand.Text())}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id.Namespace()}}
 	ns, err := b.kube.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
 	if err != nil {

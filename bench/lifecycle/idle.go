@@ -134,7 +134,7 @@ func populate(ctx context.Context, objects dynamic.ResourceInterface, kube kuber
 			if err != nil {
 				return fmt.Errorf("making an instance: %w", err)
 			}
-			namespace := placement.ID{Cluster: made.GetAnnotations()["kcp.io/cluster"], UID: made.GetUID()}.Namespace()
+			namespace := placement.ID{Origin: made.GetAnnotations()["kcp.io/cluster"], UID: made.GetUID()}.Namespace()
 			if err := stage.Insist(ctx, func(ctx context.Context) error { return age(ctx, kube, namespace) }); err != nil {
 				return err
 			}

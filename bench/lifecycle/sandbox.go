@@ -71,7 +71,7 @@ func newSandbox(ctx context.Context, stack *local.Stack, provider *local.Provide
 	}); err != nil {
 		return nil, fmt.Errorf("making the sandbox: %w", err)
 	}
-	b.namespace = placement.ID{Cluster: made.GetAnnotations()["kcp.io/cluster"], UID: made.GetUID()}.Namespace()
+	b.namespace = placement.ID{Origin: made.GetAnnotations()["kcp.io/cluster"], UID: made.GetUID()}.Namespace()
 	return b, stage.Insist(ctx, b.call)
 }
 

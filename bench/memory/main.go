@@ -97,7 +97,7 @@ func look(ctx context.Context, s *stage.Stage) (memory, error) {
 const parallel = 8
 
 func id(i int) placement.ID {
-	return placement.ID{Cluster: "bench-memory", UID: types.UID(fmt.Sprintf("bench-%d", i))}
+	return placement.ID{Origin: "bench-memory", UID: types.UID(fmt.Sprintf("bench-%d", i))}
 }
 
 // populate makes what an instance has on the runtime cluster and the data plane keeps.

@@ -274,7 +274,7 @@ func (s *Stage) locate(ctx context.Context) error {
 		return err
 	}
 	cluster := obj.GetAnnotations()["kcp.io/cluster"]
-	s.Namespace = placement.ID{Cluster: cluster, UID: obj.GetUID()}.Namespace()
+	s.Namespace = placement.ID{Origin: cluster, UID: obj.GetUID()}.Namespace()
 	kube := kubernetes.NewForConfigOrDie(s.Stack.Runtime())
 	slices, err := kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=preview"})
 	if err != nil {

@@ -277,7 +277,7 @@ func (a *Activity) appeared(obj any) {
 	if !ok || lease.Name != placement.ActivityLease {
 		return
 	}
-	id := placement.ID{Cluster: lease.Labels[placement.LabelCluster], UID: types.UID(lease.Labels[placement.LabelInstanceUID])}
+	id := placement.ID{Origin: lease.Labels[placement.LabelCluster], UID: types.UID(lease.Labels[placement.LabelInstanceUID])}
 	if u := a.find(id); u != nil {
 		u.written.Store(-1) // whatever it says: to write it once more costs little
 		a.want(u, id)

@@ -10,7 +10,7 @@ import (
 )
 
 // demoID is the instance that the tests use.
-var demoID = placement.ID{Cluster: "cluster1", UID: "uid-demo"}
+var demoID = placement.ID{Origin: "cluster1", UID: "uid-demo"}
 
 func placementMeta(id placement.ID, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: id.Namespace(), Labels: id.Labels("sandbox-runner")}

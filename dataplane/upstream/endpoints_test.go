@@ -121,7 +121,7 @@ func TestEndpointsOfAService(t *testing.T) {
 // An attacker who can write a slice, or a pod's status, cannot lead requests out of the placement: each rule of admit and
 // podOf has a line here that fails without it.
 func TestAForgedEndpointIsNotDialled(t *testing.T) {
-	victim := placement.ID{Cluster: "cluster2", UID: "uid-victim"}
+	victim := placement.ID{Origin: "cluster2", UID: "uid-victim"}
 	const apiServer, tenant, node = "10.96.0.1", "10.0.9.9", "192.168.1.1"
 	for name, c := range map[string]struct {
 		forge func(f forger) discoveryv1.Endpoint

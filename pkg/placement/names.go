@@ -35,6 +35,19 @@ const (
 	AnnotationDisplayName = "sandbar.dev/display-name"
 	AnnotationOwner       = "sandbar.dev/owner"
 	AnnotationTags        = "sandbar.dev/tags"
+	// LabelSetUID and LabelMemberState, on the namespace of a placement that has no owner yet, tell which
+	// SandboxSet keeps it, by its UID, and how far it is. Adoption takes them off.
+	LabelSetUID      = "sandbar.dev/set-uid"
+	LabelMemberState = "sandbar.dev/member-state"
+	// AnnotationSetNamespace and AnnotationSetName, on that namespace, tell where the set is. They stay
+	// after the adoption.
+	AnnotationSetNamespace = "sandbar.dev/set-namespace"
+	AnnotationSetName      = "sandbar.dev/set-name"
+	// AnnotationAdoptedAt, on the namespace of an adopted placement, is when that was (RFC 3339 with
+	// microseconds), and AnnotationAdoptedGeneration the generation of the owner that it was adopted for:
+	// no other record of its use was written then.
+	AnnotationAdoptedAt         = "sandbar.dev/adopted-at"
+	AnnotationAdoptedGeneration = "sandbar.dev/adopted-generation"
 	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
 	// signed before this time (RFC 3339) are void.
 	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"
@@ -47,7 +60,7 @@ const (
 	// with (package revision).
 	LabelGraph = "sandbar.dev/graph"
 	// LabelRevision, on the kro instance and on the ConfigMap with the platform's values, is the
-	// whole revision.
+	// whole revision; on the namespace of a member it is Member.Revision.
 	LabelRevision = "sandbar.dev/revision"
 	// AnnotationUpdating is on the kro instance while it takes a change of the operator: since when,
 	// if the instance was Ready before, or its pod is refused with the change.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// BornInstance is the name of the kro instance in a placement that was there before its owner: nobody
-// knew yet what the owner would be called.
+// BornInstance is the name of the kro instance in a placement that was born: nobody knew yet what its owner
+// would be called.
 const BornInstance = "instance"
 
 // Owner identifies the tenant's object that a placement stands for: the logical cluster it lives in and
@@ -26,7 +26,7 @@ type Owner struct {
 
 // Cold is the placement that is made for an owner which has none: its namespace follows from the owner, so
 // that two attempts make one placement.
-func (o Owner) Cold() ID { return ID(o) }
+func (o Owner) Cold() ID { return ID{Origin: o.Cluster, UID: o.UID} }
 
 // Labels are the labels that make a namespace the owner's placement.
 func (o Owner) Labels() map[string]string {
@@ -47,26 +47,29 @@ type Placed struct {
 // a placement without an owner. Tenants write to no namespace of the runtime cluster, so that nothing of
 // theirs decides.
 func Of(namespace metav1.Object) (p Placed, ok bool) {
-	if p.ID, ok = IDOf(namespace); !ok {
-		return Placed{}, false
-	}
 	if p.Owner, ok = OwnerOf(namespace); !ok {
 		return Placed{}, false
 	}
+	p.ID, _ = IDOf(namespace)
 	annotations := namespace.GetAnnotations()
 	p.Object = types.NamespacedName{Namespace: annotations[AnnotationInstanceNamespace], Name: annotations[AnnotationInstanceName]}
 	return p, true
 }
 
-// OwnerOf reads whose placement a namespace is; ok is false if it has no owner. A namespace of a release
-// that knew no owners apart is that of the object which it was made for; the controllers add the labels.
+// OwnerOf reads whose placement a namespace is; ok is false if it has no owner. One that was made for its
+// owner is that owner's for good, whatever its labels say: they are an index, and somebody may have taken
+// them off, or the namespace be of a release that knew none. One that was born says so itself, by its UID,
+// and has the owner of its labels or none.
 func OwnerOf(namespace metav1.Object) (o Owner, ok bool) {
-	labels, annotations := namespace.GetLabels(), namespace.GetAnnotations()
-	o = Owner{Cluster: labels[LabelOwnerCluster], UID: types.UID(labels[LabelOwnerUID])}
-	if o == (Owner{}) {
-		o = Owner{Cluster: labels[LabelCluster], UID: types.UID(labels[LabelInstanceUID])}
+	id, ok := IDOf(namespace)
+	if !ok {
+		return Owner{}, false
 	}
-	return o, o.Cluster != "" && o.UID != "" && annotations[AnnotationInstanceName] != ""
+	o = Owner{Cluster: id.Origin, UID: id.UID}
+	if id.Born() {
+		o = Owner{Cluster: labelOf(namespace, LabelOwnerCluster), UID: types.UID(labelOf(namespace, LabelOwnerUID))}
+	}
+	return o, o.Cluster != "" && o.UID != "" && namespace.GetAnnotations()[AnnotationInstanceName] != ""
 }
 
 // NamespaceLabels are the labels of the placement's namespace.
@@ -78,8 +81,8 @@ func (p Placed) NamespaceLabels(template string) map[string]string {
 
 // InstanceName is the name of the kro instance in the placement.
 func (p Placed) InstanceName() string {
-	if p.ID == p.Owner.Cold() {
-		return p.Object.Name
+	if p.Born() {
+		return BornInstance
 	}
-	return BornInstance
+	return p.Object.Name
 }

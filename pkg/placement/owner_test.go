@@ -15,7 +15,7 @@ import (
 func TestANamespaceTellsWhosePlacementItIs(t *testing.T) {
 	owner, object := Owner{Cluster: "tenant", UID: "owner"}, types.NamespacedName{Namespace: "team-a", Name: "web"}
 	cold := Placed{ID: owner.Cold(), Owner: owner, Object: object}
-	born := Placed{ID: ID{Cluster: "provider", UID: "born"}, Owner: owner, Object: object}
+	born := Placed{ID: ID{Origin: "provider", UID: "born-1"}, Owner: owner, Object: object}
 	for name, test := range map[string]struct {
 		placed   Placed
 		change   func(*corev1.Namespace)
@@ -23,11 +23,16 @@ func TestANamespaceTellsWhosePlacementItIs(t *testing.T) {
 		ok       bool
 		instance string
 	}{
-		"made for its owner":       {placed: cold, want: cold, ok: true, instance: "web"},
-		"there before its owner":   {placed: born, want: born, ok: true, instance: BornInstance},
-		"of a release without":     {placed: cold, change: withoutOwner, want: cold, ok: true, instance: "web"},
-		"with half an owner":       {placed: cold, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerCluster) }},
-		"with the other half":      {placed: cold, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerUID) }},
+		"made for its owner":     {placed: cold, want: cold, ok: true, instance: "web"},
+		"there before its owner": {placed: born, want: born, ok: true, instance: BornInstance},
+		"of a release without":   {placed: cold, change: withoutOwner, want: cold, ok: true, instance: "web"},
+		// The labels of one that was made for its owner are an index.
+		"with half an owner":       {placed: cold, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerCluster) }, want: cold, ok: true, instance: "web"},
+		"with the other half":      {placed: cold, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerUID) }, want: cold, ok: true, instance: "web"},
+		"with another's label":     {placed: cold, change: func(ns *corev1.Namespace) { ns.Labels[LabelOwnerUID] = "another" }, want: cold, ok: true, instance: "web"},
+		"born, with half":          {placed: born, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerCluster) }},
+		"born, of the other half":  {placed: born, change: func(ns *corev1.Namespace) { delete(ns.Labels, LabelOwnerUID) }},
+		"born, with none":          {placed: born, change: withoutOwner},
 		"without an object's name": {placed: born, change: func(ns *corev1.Namespace) { delete(ns.Annotations, AnnotationInstanceName) }},
 		"without an owner yet": {placed: born, change: func(ns *corev1.Namespace) {
 			withoutOwner(ns)

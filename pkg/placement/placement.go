@@ -9,6 +9,7 @@
 //	names.go      labels, annotations and names
 //	placement.go  which placement it is (ID), and which objects are part of it
 //	owner.go      whose it is (Owner), which its namespace alone tells
+//	member.go     which set keeps it ready for somebody (Member)
 //
 // The two are apart because a placement may be there before its owner is: it keeps its ID for good, and
 // gets an owner later, by one write to its namespace.
@@ -24,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 const (
@@ -36,20 +38,31 @@ var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 // ID identifies a placement for good. It is in the labels of everything in the placement and says
 // nothing about whose it is.
 type ID struct {
-	// Cluster is the name of the logical cluster that the placement was made in, for example
-	// "2hx1zq5kq0a8v3mw"; never a path.
-	Cluster string
+	// Origin is the name of the logical cluster that the placement was made in, for example
+	// "2hx1zq5kq0a8v3mw"; never a path. An owner may be in another.
+	Origin string
 	// UID is the placement's: that of the tenant's object if it was made for one (Owner.Cold).
 	UID types.UID
 }
 
+// bornPrefix begins the UIDs of placements that were made for nobody. No API server makes such a UID, so
+// that no tenant's object can have it, and the namespace's name holds it: unlike a label it cannot be taken
+// off.
+const bornPrefix = "born-"
+
+// Bear returns the ID of a placement that is made before there is an owner.
+func Bear(origin string) ID { return ID{Origin: origin, UID: bornPrefix + uuid.NewUUID()} }
+
+// Born reports whether the placement was made before there was an owner.
+func (id ID) Born() bool { return strings.HasPrefix(string(id.UID), bornPrefix) }
+
 // Namespace is the namespace of the placement: "sb-" and 26 lower-case base32 characters of
-// SHA-256(cluster, 0x00, UID). It is computed, so that no namespace can pass for the placement of
+// SHA-256(origin, 0x00, UID). It is computed, so that no namespace can pass for the placement of
 // another ID.
 func (id ID) Namespace() string {
 	// Every request asks; the arrays keep it to one allocation.
 	var input [256]byte
-	sum := sha256.Sum256(append(append(append(input[:0], id.Cluster...), 0), id.UID...))
+	sum := sha256.Sum256(append(append(append(input[:0], id.Origin...), 0), id.UID...))
 	var name [len(namespacePrefix) + sha256.Size*8/5 + 1]byte
 	copy(name[:], namespacePrefix)
 	base32Lower.Encode(name[len(namespacePrefix):], sum[:])
@@ -66,7 +79,7 @@ func IsNamespace(name string) bool {
 func (id ID) Labels(template string) map[string]string {
 	return map[string]string{
 		LabelInstanceUID: string(id.UID),
-		LabelCluster:     id.Cluster,
+		LabelCluster:     id.Origin,
 		LabelTemplate:    template,
 		LabelManagedBy:   ManagedBy,
 	}
@@ -75,8 +88,8 @@ func (id ID) Labels(template string) map[string]string {
 // IDOf tells of which placement a namespace is; ok is false for one that is none: its labels and its name
 // do not agree.
 func IDOf(namespace metav1.Object) (id ID, ok bool) {
-	id = ID{Cluster: labelOf(namespace, LabelCluster), UID: types.UID(labelOf(namespace, LabelInstanceUID))}
-	return id, id.Cluster != "" && id.UID != "" && id.Namespace() == namespace.GetName()
+	id = ID{Origin: labelOf(namespace, LabelCluster), UID: types.UID(labelOf(namespace, LabelInstanceUID))}
+	return id, id.Origin != "" && id.UID != "" && id.Namespace() == namespace.GetName()
 }
 
 // ErrForeign is the error of Check: the object is not part of the placement.

@@ -52,7 +52,7 @@ type world struct {
 }
 
 func idOf(n int) placement.ID {
-	return placement.ID{Cluster: "tenantcluster", UID: types.UID(fmt.Sprintf("uid-%d", n))}
+	return placement.ID{Origin: "tenantcluster", UID: types.UID(fmt.Sprintf("uid-%d", n))}
 }
 
 func newWorld(t *testing.T, placements int) *world {

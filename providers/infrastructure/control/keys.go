@@ -35,7 +35,7 @@ func (key) GoString() string { return "[redacted]" }
 func (k key) token(id placement.ID) string {
 	h := hmac.New(sha256.New, k.secret)
 	// Neither a cluster's name nor a UID has a line break. A hash never returns an error.
-	_, _ = fmt.Fprintf(h, "%s\n%s\n%s", purpose, id.Cluster, id.UID)
+	_, _ = fmt.Fprintf(h, "%s\n%s\n%s", purpose, id.Origin, id.UID)
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 

@@ -296,7 +296,7 @@ func TestWhatIsNoPlacementIsNotCounted(t *testing.T) {
 	c := newCapacity()
 	for _, ns := range []*corev1.Namespace{
 		{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}},
-		{ObjectMeta: metav1.ObjectMeta{Name: placement.ID{Cluster: "w", UID: "u"}.Namespace()}},
+		{ObjectMeta: metav1.ObjectMeta{Name: placement.ID{Origin: "w", UID: "u"}.Namespace()}},
 	} {
 		c.seen(ns)
 		c.gone(ns)

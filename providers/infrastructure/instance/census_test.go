@@ -16,6 +16,7 @@ import (
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -98,7 +99,9 @@ func TestTheCensusNeedsProof(t *testing.T) {
 				test.change(&labels)
 			}
 			ns := nthPlacement(0)
-			ns.Labels[placement.LabelOwnerUID], ns.Labels[placement.LabelTemplate] = labels.uid, labels.template
+			ns.Labels[placement.LabelTemplate] = labels.template
+			owner, _ := placement.OwnerOf(ns)
+			madeFor(ns, placement.Owner{Cluster: owner.Cluster, UID: types.UID(labels.uid)})
 			if got := look.listed(ns); got != test.listed {
 				t.Errorf("listed: %v", got)
 			}

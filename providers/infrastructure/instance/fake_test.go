@@ -200,7 +200,7 @@ func (w *world) kroInstance() *unstructured.Unstructured {
 	return instance
 }
 
-func (w *world) id() placement.ID { return placement.ID{Cluster: fixture.Cluster, UID: fixture.UID} }
+func (w *world) id() placement.ID { return placement.ID{Origin: fixture.Cluster, UID: fixture.UID} }
 
 func (w *world) Known(request) bool { return !w.unseen }
 

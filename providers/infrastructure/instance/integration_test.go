@@ -458,7 +458,7 @@ func (p *provider) quiet(t *testing.T, before float64) {
 // checkPlacement checks that everything of a placement is there and is the instance's.
 func (p *provider) checkPlacement(t *testing.T, instance *unstructured.Unstructured) {
 	t.Helper()
-	id := placement.ID{Cluster: logicalcluster.From(instance).String(), UID: instance.GetUID()}
+	id := placement.ID{Origin: logicalcluster.From(instance).String(), UID: instance.GetUID()}
 	ns := id.Namespace()
 	for name, obj := range map[string]client.Object{
 		placement.ControlSecret: &corev1.Secret{},
@@ -486,14 +486,14 @@ func (p *provider) getRuntime(t *testing.T, namespace, name string, obj client.O
 
 func (p *provider) namespaceOf(t *testing.T, instance *unstructured.Unstructured) *corev1.Namespace {
 	t.Helper()
-	id := placement.ID{Cluster: logicalcluster.From(instance).String(), UID: instance.GetUID()}
+	id := placement.ID{Origin: logicalcluster.From(instance).String(), UID: instance.GetUID()}
 	ns := &corev1.Namespace{}
 	p.getRuntime(t, "", id.Namespace(), ns)
 	return ns
 }
 
 func (p *provider) placementGone(instance *unstructured.Unstructured) error {
-	id := placement.ID{Cluster: logicalcluster.From(instance).String(), UID: instance.GetUID()}
+	id := placement.ID{Origin: logicalcluster.From(instance).String(), UID: instance.GetUID()}
 	return mustBeGone(nil, p.runtime.Get(context.Background(), types.NamespacedName{Name: id.Namespace()}, &corev1.Namespace{}))
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // born is a placement that was there before the tenant's object that owns it.
-var born = placement.Placed{ID: placement.ID{Cluster: fixture.Provider, UID: "born"}, Owner: fixture.Owner, Object: fixture.Placed.Object}
+var born = placement.Placed{ID: placement.ID{Origin: fixture.Provider, UID: "born-1"}, Owner: fixture.Owner, Object: fixture.Placed.Object}
 
 func bornNamespace() *corev1.Namespace {
 	s := fixture.NewScope()

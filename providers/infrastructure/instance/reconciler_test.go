@@ -251,7 +251,7 @@ func TestANameUsedAgainGetsAPlacementOfItsOwnAndTheFormerOneGoes(t *testing.T) {
 	if err := w.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	young := placement.ID{Cluster: fixture.Cluster, UID: "young"}
+	young := placement.ID{Origin: fixture.Cluster, UID: "young"}
 	if err := w.runtime.Get(t.Context(), types.NamespacedName{Name: young.Namespace()}, &corev1.Namespace{}); err != nil {
 		t.Errorf("the new placement: %v", err)
 	}

@@ -47,7 +47,7 @@ func newRevisedWorld(t *testing.T) *world {
 }
 
 func activeStatus() map[string]any {
-	ns := placement.ID{Cluster: fixture.Cluster, UID: fixture.UID}.Namespace()
+	ns := placement.ID{Origin: fixture.Cluster, UID: fixture.UID}.Namespace()
 	ref := map[string]any{"name": "x", "namespace": ns}
 	return map[string]any{"state": "ACTIVE", "controlSecretRef": ref, "refs": map[string]any{"control": ref}}
 }

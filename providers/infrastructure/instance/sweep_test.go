@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -241,12 +242,16 @@ func fromTwenty(n int, change ...func(*corev1.Namespace)) (all []*corev1.Namespa
 	return all
 }
 
-// elsewhere puts a placement into another workspace; its name follows.
+// elsewhere puts a placement into another workspace.
 func elsewhere(ns *corev1.Namespace) {
-	ns.Labels[placement.LabelCluster], ns.Labels[placement.LabelOwnerCluster] = "elsewhere", "elsewhere"
-	owner, _ := placement.OwnerOf(ns)
-	ns.Name = owner.Cold().Namespace()
-	ns.UID = types.UID("ns-" + ns.Name)
+	madeFor(ns, placement.Owner{Cluster: "elsewhere", UID: types.UID(ns.Labels[placement.LabelOwnerUID])})
+}
+
+// madeFor makes a namespace that of another owner's placement.
+func madeFor(ns *corev1.Namespace, owner placement.Owner) {
+	p := placement.Placed{ID: owner.Cold(), Owner: owner}
+	maps.Copy(ns.Labels, p.NamespaceLabels(ns.Labels[placement.LabelTemplate]))
+	ns.Name, ns.UID = p.Namespace(), types.UID("ns-"+p.Namespace())
 }
 
 func TestPlacementsThatKcpCannotBeAskedAboutAreCounted(t *testing.T) {

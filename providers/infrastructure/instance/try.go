@@ -71,6 +71,6 @@ func sample(spec *sandbarv1alpha1.InfrastructureProviderSpec) *scope.Scope {
 	object.SetNamespace(metav1.NamespaceDefault)
 	return &scope.Scope{
 		Kind: scope.Kind{Template: "sandbar-try"}, Settings: scope.Settings{Infrastructure: spec},
-		Placement: placement.Placed{ID: placement.ID{Cluster: "sandbar-try", UID: "sandbar-try"}}, Object: object,
+		Placement: placement.Placed{ID: placement.ID{Origin: "sandbar-try", UID: "sandbar-try"}}, Object: object,
 	}
 }

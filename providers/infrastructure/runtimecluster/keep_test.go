@@ -32,7 +32,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 			},
 		}
 	}
-	ours := placement.ID{Cluster: "c", UID: "u"}.Namespace()
+	ours := placement.ID{Origin: "c", UID: "u"}.Namespace()
 	meta := metav1.ObjectMeta{Namespace: ours, Name: "a", UID: "u", ResourceVersion: "7"}
 	elsewhere := meta
 	elsewhere.Namespace = "kube-system"

@@ -29,7 +29,7 @@ import (
 
 // triesID is that of the namespace in which pods are tried. Its name is that of a placement, where the
 // controllers may try pods; without the labels it is none.
-var triesID = placement.ID{Cluster: "sandbar-tries", UID: "sandboxtemplates"}
+var triesID = placement.ID{Origin: "sandbar-tries", UID: "sandboxtemplates"}
 
 // verdict is what there is to say of a SandboxTemplate.
 type verdict struct {
@@ -85,9 +85,9 @@ func sample(operators *sandbarv1alpha1.InfrastructureProviderSpec, template *san
 		field = "patch"
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetName(triesID.Cluster)
+	object.SetName(triesID.Origin)
 	return &scope.Scope{
-		Kind:      scope.Kind{Template: triesID.Cluster},
+		Kind:      scope.Kind{Template: triesID.Origin},
 		Settings:  scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{Fields: sandbarv1alpha1.PodTemplateFields{From: field}}},
 		Placement: placement.Placed{ID: triesID}, Object: object,
 	}

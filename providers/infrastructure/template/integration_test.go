@@ -228,7 +228,7 @@ func TestRefusals(t *testing.T) {
 		tmpl := thing("it-count-"+suffix, "Count"+suffix, nil)
 		s.must(s.provider.Create(s.Context(), tmpl))
 		s.condition(tmpl.Name, sandbarv1alpha1.TemplateReady, reasonReady)
-		id := placement.ID{Cluster: "c", UID: "it"}
+		id := placement.ID{Origin: "c", UID: "it"}
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id.Namespace() + suffix, Labels: id.Labels(tmpl.Name)}}
 		s.must(s.runtime.Create(s.Context(), ns))
 		s.eventually("one placement is counted", func() (bool, error) { return s.template(tmpl.Name).Status.Instances == 1, nil })

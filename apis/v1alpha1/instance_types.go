@@ -39,6 +39,79 @@ type InstanceStatus struct {
 	//
 	// +optional
 	Suspension *InstanceSuspension `json:"suspension,omitempty"`
+
+	// Start says how an instance came to be that a set might have kept ready.
+	//
+	// +optional
+	Start *InstanceStart `json:"start,omitempty"`
+}
+
+// Types of InstanceStart.
+const (
+	// StartWarm: the instance took a sandbox that a set had ready.
+	StartWarm = "Warm"
+	// StartCold: all of it was made for the instance.
+	StartCold = "Cold"
+)
+
+// Reasons of a cold start.
+const (
+	// StartNoSet: no set of the namespace has the template, with the pod that it has now.
+	StartNoSet = "NoSet"
+	// StartSetEmpty: a set has it, and had none that was ready.
+	StartSetEmpty = "SetEmpty"
+	// StartPrewarmNone: spec.prewarm is None.
+	StartPrewarmNone = "PrewarmNone"
+	// StartOwnPodTemplate: the pod is the instance's own, and not that of a template.
+	StartOwnPodTemplate = "OwnPodTemplate"
+	// StartPatchDiffers: the instance patches the template.
+	StartPatchDiffers = "PatchDiffers"
+	// StartVolumesDiffer: the instance has volumes of its own.
+	StartVolumesDiffer = "VolumesDiffer"
+	// StartSuspended: the instance was to be suspended from the start.
+	StartSuspended = "Suspended"
+)
+
+// InstanceStart is how an instance came to be.
+type InstanceStart struct {
+	// Type is Warm or Cold.
+	Type string `json:"type"`
+
+	// Reason is why the start was cold.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Set is the one that the instance took a sandbox of.
+	//
+	// +optional
+	Set *InstanceStartSet `json:"set,omitempty"`
+
+	// +optional
+	Times InstanceStartTimes `json:"times,omitempty"`
+}
+
+// InstanceStartSet names a SandboxSet.
+type InstanceStartSet struct {
+	Name string `json:"name"`
+}
+
+// InstanceStartTimes are the moments of a start, with microseconds where they are known.
+type InstanceStartTimes struct {
+	// Requested is when the object was created.
+	//
+	// +optional
+	Requested *metav1.MicroTime `json:"requested,omitempty"`
+
+	// Placed is when its sandbox became its own.
+	//
+	// +optional
+	Placed *metav1.MicroTime `json:"placed,omitempty"`
+
+	// Ready is when it was first Ready.
+	//
+	// +optional
+	Ready *metav1.MicroTime `json:"ready,omitempty"`
 }
 
 // InstanceDataPlane is where an instance's verbs are served.

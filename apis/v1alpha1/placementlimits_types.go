@@ -13,6 +13,7 @@ type Limits struct {
 const (
 	DefaultInstancesPerWorkspace = 100
 	DefaultPlacements            = 10000
+	DefaultSetReplicas           = 100
 )
 
 // PlacementLimits bound how many instances are placed on the runtime cluster. Who is above a
@@ -34,4 +35,12 @@ type PlacementLimits struct {
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
 	Placements *int32 `json:"placements,omitempty"`
+
+	// SetReplicas is how many unused sandboxes one SandboxSet keeps at most, also if it says more. They count
+	// as instances of their workspace. Defaults to 100.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	// +optional
+	SetReplicas *int32 `json:"setReplicas,omitempty"`
 }

@@ -25,6 +25,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&Template{}, &TemplateList{},
 		&InfrastructureProvider{}, &InfrastructureProviderList{},
 		&SandboxTemplate{}, &SandboxTemplateList{},
+		&SandboxSet{}, &SandboxSetList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -35,6 +35,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxset"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
@@ -135,8 +136,15 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err != nil {
 		return fmt.Errorf("registering the controller of SandboxTemplates: %w", err)
 	}
+	members, err := instance.RegisterMembers(mgr, cluster)
+	if err != nil {
+		return fmt.Errorf("registering the controller of members: %w", err)
+	}
+	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: members}); err != nil {
+		return fmt.Errorf("registering the controller of SandboxSets: %w", err)
+	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates,
+		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates, Members: members,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}

@@ -32,6 +32,21 @@ const SuspendedField = "boolean | default=false"
 // LifecycleField is the field of every kind's spec that is Sandbar's own (sandbarv1alpha1.Lifecycle).
 const LifecycleField = "lifecycle"
 
+// PrewarmField is another one, of the kinds whose tenants write a pod template: whether an instance may take
+// a sandbox that a set has ready.
+const PrewarmField = "prewarm"
+
+// Values of PrewarmField.
+const (
+	// PrewarmPrefer, the default: take one, if there is one with the same pod.
+	PrewarmPrefer = "Prefer"
+	// PrewarmNone: never take one.
+	PrewarmNone = "None"
+)
+
+// ownKinds are the kinds of Sandbar's own; no Template's may be called so.
+var ownKinds = []string{"Template", "InfrastructureProvider", "SandboxTemplate", "SandboxSet"}
+
 // RevisionField is the field of a kro instance's spec that says which revision of the graph it is
 // composed with. A tenant who could write it would choose among them.
 const RevisionField = "sandbarRevision"
@@ -104,7 +119,7 @@ func checkSchema(schema *graphSchema) []Problem {
 	if !kindPattern.MatchString(schema.Kind) {
 		add("kind", "must be a kind such as SandboxRunner, at most 63 letters and digits, not %q", schema.Kind)
 	}
-	if schema.Kind == "Template" || schema.Kind == "InfrastructureProvider" {
+	if slices.Contains(ownKinds, schema.Kind) {
 		add("kind", "%s is a kind of Sandbar's own; choose another", schema.Kind)
 	}
 	if !versionPattern.MatchString(schema.APIVersion) {
@@ -116,7 +131,7 @@ func checkSchema(schema *graphSchema) []Problem {
 	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
 		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
 	}
-	for _, name := range []string{LifecycleField, RevisionField} {
+	for _, name := range []string{LifecycleField, PrewarmField, RevisionField} {
 		if _, ok := schema.Spec[name]; ok {
 			add("spec."+name, "is Sandbar's, for every kind; give the field another name")
 		}
@@ -130,7 +145,7 @@ func checkSchema(schema *graphSchema) []Problem {
 }
 
 // reservedStatusFields are the status fields that Sandbar or kro write themselves.
-var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "state", "suspension"}
+var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "start", "state", "suspension"}
 
 // normalized makes one form of the ways to space a kro marker.
 func normalized(marker string) string {

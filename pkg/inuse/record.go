@@ -39,6 +39,15 @@ func RecordOf(lease *coordinationv1.Lease) Record {
 	return r
 }
 
+// Since counts a moment as a use, if the record knows of no later one: at its adoption a placement gets an
+// owner, who uses it, and its Lease is not written.
+func (r Record) Since(at time.Time) Record {
+	if r.Used.Before(at) {
+		r.Used, r.Covers = at, 0
+	}
+	return r
+}
+
 // CoverFor is how long a record covers that is written anew after each interval of use.
 func CoverFor(interval time.Duration) time.Duration { return interval + Grace }
 

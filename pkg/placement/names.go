@@ -44,10 +44,8 @@ const (
 	AnnotationSetNamespace = "sandbar.dev/set-namespace"
 	AnnotationSetName      = "sandbar.dev/set-name"
 	// AnnotationAdoptedAt, on the namespace of an adopted placement, is when that was (RFC 3339 with
-	// microseconds), and AnnotationAdoptedGeneration the generation of the owner that it was adopted for:
-	// no other record of its use was written then.
-	AnnotationAdoptedAt         = "sandbar.dev/adopted-at"
-	AnnotationAdoptedGeneration = "sandbar.dev/adopted-generation"
+	// microseconds). It counts as a use of the instance: no other record of it was written then.
+	AnnotationAdoptedAt = "sandbar.dev/adopted-at"
 	// AnnotationPreviewsNotBefore is what a tenant writes on its instance: preview URLs that were
 	// signed before this time (RFC 3339) are void.
 	AnnotationPreviewsNotBefore = "sandbar.dev/previews-not-before"

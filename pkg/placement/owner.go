@@ -5,6 +5,7 @@ package placement
 
 import (
 	"maps"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,6 +42,16 @@ type Placed struct {
 	// Object is where the owner is in its workspace: its namespace, empty for an object without one, and
 	// its name.
 	Object types.NamespacedName
+	// Adopted is how a born placement got its owner; zero for any other.
+	Adopted Adoption
+}
+
+// Adoption is how a placement got its owner.
+type Adoption struct {
+	// At is when that was.
+	At time.Time
+	// Set is the name of the SandboxSet that had it.
+	Set string
 }
 
 // Of tells of which placement a namespace is, and whose; ok is false for a namespace that is none, and for
@@ -53,11 +64,15 @@ func Of(namespace metav1.Object) (p Placed, ok bool) {
 	p.ID, _ = IDOf(namespace)
 	annotations := namespace.GetAnnotations()
 	p.Object = types.NamespacedName{Namespace: annotations[AnnotationInstanceNamespace], Name: annotations[AnnotationInstanceName]}
+	if p.Born() {
+		p.Adopted.Set = annotations[AnnotationSetName]
+		p.Adopted.At, _ = time.Parse(time.RFC3339Nano, annotations[AnnotationAdoptedAt]) // zero if nobody has written it
+	}
 	return p, true
 }
 
 // OwnerOf reads whose placement a namespace is; ok is false if it has no owner. One that was made for its
-// owner is that owner's for good, whatever its labels say: they are an index, and somebody may have taken
+// owner is that owner's for good: the labels are an index, and somebody may have taken
 // them off, or the namespace be of a release that knew none. One that was born says so itself, by its UID,
 // and has the owner of its labels or none.
 func OwnerOf(namespace metav1.Object) (o Owner, ok bool) {

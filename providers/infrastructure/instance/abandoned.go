@@ -6,6 +6,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 )
 
 // ownerIndex finds the placements of a tenant's object by cluster, namespace and name, without
@@ -51,24 +54,85 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 	return ours, nil
 }
 
-// placementOf is the placement of an owner among those that its name has, or had, and if none is the
-// owner's, the one that will be made for it.
-func placementOf(owner placement.Owner, req request, placements []corev1.Namespace) placement.Placed {
+// placementOf is the placement of an object among those that its name has, or had, and if none is its own,
+// the one that will be made for it. adopts tells that the kind's instances may take members: one that it has adopted a moment ago the cache may not show yet.
+func (r *reconciler) placementOf(ctx context.Context, obj *unstructured.Unstructured, adopts bool, req request, placements []corev1.Namespace) (placement.Placed, error) {
+	owner := placement.Owner{Cluster: req.Cluster, UID: obj.GetUID()}
+	if ns := eldest(owner, placements); ns != nil {
+		p, _ := placement.Of(ns)
+		return p, nil
+	}
+	cold := placement.Placed{ID: owner.Cold(), Owner: owner, Object: req.NamespacedName}
+	if !adopts {
+		return cold, nil
+	}
+	if p, ok := r.members.adoptedBy(owner); ok {
+		return p, nil
+	}
+	doubtful, err := r.mayHaveAdopted(obj, owner)
+	if err != nil || !doubtful {
+		return cold, err
+	}
+	p, found, err := r.members.lookFor(ctx, owner)
+	if err != nil || !found {
+		return cold, err
+	}
+	return p, nil
+}
+
+// freshFor is for how long an object that nobody has looked at cannot have been another process's to place.
+const freshFor = 30 * time.Second
+
+// mayHaveAdopted reports whether an object without a placement that the cache shows may have one
+// nevertheless, by an adoption of this or of another process.
+func (r *reconciler) mayHaveAdopted(obj *unstructured.Unstructured, owner placement.Owner) (bool, error) {
+	if r.capacity.holds(owner) {
+		return false, nil // the cache has not seen yet what is made for it
+	}
+	old, err := outcome.ReadStatus(obj)
+	if err != nil {
+		return false, err
+	}
+	if old.Start != nil {
+		return old.Start.Type == sandbarv1alpha1.StartWarm, nil
+	}
+	return r.members.doubts(owner) || r.now().Sub(obj.GetCreationTimestamp().Time) > freshFor, nil
+}
+
+// eldest is the first placement that an owner got among some; nil if it has none. It has more than one only
+// after two processes have given it one at once: the others have served nobody, for the data plane reaches
+// none of several.
+func eldest(owner placement.Owner, placements []corev1.Namespace) (first *corev1.Namespace) {
+	var since time.Time
 	for i := range placements {
-		if p, ok := placement.Of(&placements[i]); ok && p.Owner == owner {
-			return p
+		p, ok := placement.Of(&placements[i])
+		if !ok || p.Owner != owner {
+			continue
+		}
+		at := p.Adopted.At
+		if at.IsZero() {
+			at = placements[i].CreationTimestamp.Time
+		}
+		if first == nil || at.Before(since) || at.Equal(since) && placements[i].Name < first.Name {
+			first, since = &placements[i], at
 		}
 	}
-	return placement.Placed{ID: owner.Cold(), Owner: owner, Object: req.NamespacedName}
+	return first
 }
 
 // removeFormer removes the placements that the name had before: their objects are gone, whether or not
 // their finalizer was honoured (a tenant may strip it). present is the object that kcp has just shown
 // under the name, nil if kcp has just said that there is none.
 func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *unstructured.Unstructured) error {
+	var own *corev1.Namespace
+	if present != nil && len(placements) > 0 {
+		if p, ok := placement.Of(&placements[0]); ok { // all are of one workspace
+			own = eldest(placement.Owner{Cluster: p.Owner.Cluster, UID: present.GetUID()}, placements)
+		}
+	}
 	for i := range placements {
 		ns := &placements[i]
-		if owner, ok := placement.OwnerOf(ns); ok && present != nil && owner.UID == present.GetUID() {
+		if ns == own {
 			continue
 		}
 		if err := r.removeNamespace(ctx, ns); err != nil {

@@ -70,6 +70,13 @@ func newCapacity() *capacity {
 func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
 	registration, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.seen(obj) },
+		UpdateFunc: func(before, after any) {
+			if was, ok := countedPlacement(before); ok {
+				if is, also := countedPlacement(after); !also || is != was {
+					c.changed(was, after) // it has got an owner
+				}
+			}
+		},
 		DeleteFunc: func(obj any) {
 			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = gone.Obj
@@ -84,6 +91,17 @@ func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
 	return nil
 }
 
+// changed counts a Namespace for whose it is now.
+func (c *capacity) changed(was counted, after any) {
+	c.mu.Lock()
+	if c.placed[was.cluster][was.uid] == was.namespace {
+		c.total--
+		drop(c.placed, was.cluster, was.uid)
+	}
+	c.mu.Unlock()
+	c.seen(after)
+}
+
 // seen counts a Namespace instead of its reservation. Of two Namespaces with one owner the first counts.
 func (c *capacity) seen(obj any) {
 	p, ok := countedPlacement(obj)
@@ -92,11 +110,11 @@ func (c *capacity) seen(obj any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.placed[p.Owner.Cluster][p.Owner.UID] == "" {
+	if c.placed[p.cluster][p.uid] == "" {
 		c.total++
-		put(c.placed, p.Owner.Cluster, p.Owner.UID, p.Namespace())
+		put(c.placed, p.cluster, p.uid, p.namespace)
 	}
-	drop(c.reserved, p.Owner.Cluster, p.Owner.UID)
+	drop(c.reserved, p.cluster, p.uid)
 }
 
 func (c *capacity) gone(obj any) {
@@ -105,20 +123,80 @@ func (c *capacity) gone(obj any) {
 		return
 	}
 	c.mu.Lock()
-	if c.placed[p.Owner.Cluster][p.Owner.UID] == p.Namespace() {
+	if c.placed[p.cluster][p.uid] == p.namespace {
 		c.total--
-		drop(c.placed, p.Owner.Cluster, p.Owner.UID)
+		drop(c.placed, p.cluster, p.uid)
 	}
 	c.mu.Unlock()
-	c.freed(p.Owner.Cluster)
+	c.freed(p.cluster)
 }
 
-func countedPlacement(obj any) (p placement.Placed, ok bool) {
+// counted is for whom a Namespace counts: its owner or, while it is a set's, itself.
+type counted struct {
+	cluster   string
+	uid       types.UID
+	namespace string
+}
+
+func countedPlacement(obj any) (c counted, ok bool) {
 	ns, isObject := obj.(metav1.Object)
 	if !isObject {
-		return p, false
+		return c, false
 	}
-	return placement.Of(ns)
+	if m, ok := placement.MemberOf(ns); ok {
+		return counted{m.Origin, m.UID, ns.GetName()}, true
+	}
+	p, ok := placement.Of(ns)
+	return counted{p.Owner.Cluster, p.Owner.UID, ns.GetName()}, ok
+}
+
+// holds reports whether an owner has a place.
+func (c *capacity) holds(owner placement.Owner) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.placed[owner.Cluster][owner.UID] != "" || c.reserved[owner.Cluster][owner.UID]
+}
+
+// adopted gives an owner the place of the member that it has taken, before the cache shows that.
+func (c *capacity) adopted(id placement.ID, owner placement.Owner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.placed[id.Origin][id.UID] != "" {
+		drop(c.placed, id.Origin, id.UID)
+		c.total--
+	}
+	if c.placed[owner.Cluster][owner.UID] == "" {
+		c.total++
+		put(c.placed, owner.Cluster, owner.UID, id.Namespace())
+	}
+}
+
+// admitMember gives a member that is about to be made a place, or returns a *fullError. Instances that wait
+// come first.
+func (c *capacity) admitMember(id placement.ID, limits *sandbarv1alpha1.Limits) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limits = sandbarv1alpha1.PlacementLimits{}
+	if limits != nil {
+		c.limits = limits.PlacementLimits
+	}
+	waiting := len(c.unplaced(id.Origin))
+	switch {
+	case c.room(id.Origin) <= waiting:
+		return &outcome.FullError{Reason: outcome.ReasonWorkspaceLimit, Message: fmt.Sprintf("the workspace may have %d instances at once, and what its "+
+			"sets keep ready counts; delete an instance, or ask the operator for more (spec.limits.instancesPerWorkspace)", c.perWorkspace())}
+	case c.roomInAll() <= 0:
+		return &outcome.FullError{Reason: outcome.ReasonPlacementsLimit, Message: "the runtime cluster has as many instances as the operator allows (spec.limits.placements)"}
+	}
+	put(c.reserved, id.Origin, id.UID, true)
+	return nil
+}
+
+// giveBack gives back the place of a member that was not made.
+func (c *capacity) giveBack(id placement.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	drop(c.reserved, id.Origin, id.UID)
 }
 
 // follow adds the instances of a kind to those that may want a place; nil removes them.
@@ -210,7 +288,7 @@ func (c *capacity) unplaced(cluster string) []candidate {
 	}
 	maps.DeleteFunc(c.ghosts, func(owner placement.Owner, _ bool) bool { return owner.Cluster == cluster && !shown[owner] })
 	for uid := range c.reserved[cluster] {
-		if !kept[uid] {
+		if !kept[uid] && !(placement.ID{UID: uid}).Born() {
 			drop(c.reserved, cluster, uid)
 		}
 	}

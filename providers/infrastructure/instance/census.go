@@ -69,7 +69,11 @@ func (c *kcpCensus) kinds(ctx context.Context) (map[string]scope.Kind, error) {
 			return nil, fmt.Errorf("reading APIResourceSchema %s: %w", offered.Schema, err)
 		}
 		for _, version := range apiSchema.Spec.Versions {
-			if template := apiSchema.Labels[placement.LabelTemplate]; template != "" && version.Served {
+			template := apiSchema.Labels[placement.LabelTemplate]
+			if template == "" && apiSchema.Spec.Names.Kind == setKind {
+				template = setKind
+			}
+			if template != "" && version.Served {
 				gvk := schema.GroupVersionKind{Group: offered.Group, Version: version.Name, Kind: apiSchema.Spec.Names.Kind}
 				kinds[template] = scope.Kind{Template: template, Kind: export.Kind{GVK: gvk, Resource: offered.Name}}
 			}
@@ -90,22 +94,22 @@ type kcpLook struct {
 
 // listed implements look.
 func (l *kcpLook) listed(ns *corev1.Namespace) bool {
-	owner, ok := placement.OwnerOf(ns)
-	return ok && l.found[owner]
+	whose, ok := subjectOf(ns)
+	return ok && l.found[whose.owner]
 }
 
 // ask implements look.
 func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
-	p, ok := placement.Of(ns)
-	k, offered := l.kinds[ns.Labels[placement.LabelTemplate]]
+	whose, ok := subjectOf(ns)
+	k, offered := l.kinds[whose.kind]
 	if !ok || !offered {
 		return unknown
 	}
 	obj, err := export.Ask(l.shards, func(s *export.Shard) (*unstructured.Unstructured, error) {
-		return l.get(ctx, s, k, requestOf(p))
+		return l.get(ctx, s, k, whose.req)
 	})
 	switch {
-	case err == nil && obj.GetUID() == p.Owner.UID:
+	case err == nil && obj.GetUID() == whose.owner.UID:
 		return alive
 	case err == nil, export.IsGone(err): // the name is another's now, or nobody's
 		return gone

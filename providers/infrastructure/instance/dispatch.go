@@ -33,8 +33,9 @@ func isolationKinds() []client.Object {
 // dispatcher wakes the instance that an object of the runtime cluster is part of. It has one handler
 // on each kind of object, however many kinds of instances there are.
 type dispatcher struct {
-	// wake is told of the instance, with its Template.
-	wake func(template string, req request, mayWait bool)
+	// wake is told of the instance, with its Template, and wakeMember of the namespace of a member.
+	wake       func(template string, req request, mayWait bool)
+	wakeMember func(namespace string)
 
 	mu sync.RWMutex
 	// owners are the instances that placements stand for, by namespace: nothing else says whose it is.
@@ -45,10 +46,21 @@ type dispatcher struct {
 type owner struct {
 	template string
 	req      request
+	// member is set for a placement that has no owner yet, and holds its namespace.
+	member string
 }
 
-func newDispatcher(wake func(template string, req request, mayWait bool)) *dispatcher {
-	return &dispatcher{wake: wake, owners: map[string]owner{}}
+func newDispatcher(wake func(template string, req request, mayWait bool), wakeMember func(namespace string)) *dispatcher {
+	return &dispatcher{wake: wake, wakeMember: wakeMember, owners: map[string]owner{}}
+}
+
+// tell wakes who an object belongs to.
+func (d *dispatcher) tell(o owner, mayWait bool) {
+	if o.member != "" {
+		d.wakeMember(o.member)
+		return
+	}
+	d.wake(o.template, o.req, mayWait)
 }
 
 // watch adds the handlers to the runtime cluster's cache, which need not have started.
@@ -84,7 +96,7 @@ func addHandler(ctx context.Context, informers cache.Cache, obj client.Object, h
 func (d *dispatcher) handler(of func(obj metav1.Object, gone bool) (owner, bool), matters func(before, after any) bool) toolscache.ResourceEventHandler {
 	return export.OnEvents(func(obj metav1.Object, initial, gone bool) {
 		if o, ok := of(obj, gone); ok {
-			d.wake(o.template, o.req, initial)
+			d.tell(o, initial)
 		}
 	}, matters)
 }
@@ -94,6 +106,9 @@ func always(_, _ any) bool { return true }
 
 // ownerOfPlacement is the instance that a placement stands for, by its namespace.
 func ownerOfPlacement(namespace metav1.Object) (owner, bool) {
+	if _, ok := placement.MemberOf(namespace); ok {
+		return owner{template: namespace.GetLabels()[placement.LabelTemplate], member: namespace.GetName()}, true
+	}
 	p, ok := placement.Of(namespace)
 	return owner{template: namespace.GetLabels()[placement.LabelTemplate], req: requestOf(p)}, ok
 }

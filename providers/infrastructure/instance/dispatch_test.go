@@ -51,7 +51,7 @@ func (w *wakings) wake(template string, req request, mayWait bool) {
 
 func TestAPodWakesTheInstanceOfItsNamespace(t *testing.T) {
 	var said wakings
-	d := newDispatcher(said.wake)
+	d := newDispatcher(said.wake, func(string) {})
 	ns := place.BuildNamespace(fixture.NewScope())
 	pod := &corev1.Pod{}
 	pod.Namespace = ns.Name

@@ -52,6 +52,7 @@ type world struct {
 	failWrites func(verb string, obj runtime.Object) error
 	settings   scope.Settings
 	capacity   *capacity
+	members    *Members
 	// liveRuntime is what the API server of the runtime cluster answers; nil: what its cache holds.
 	liveRuntime client.Reader
 	now         func() time.Time
@@ -105,8 +106,9 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
-		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).
+		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, memberIndex, indexMember).
 		WithInterceptorFuncs(w.interceptors()).Build()
+	w.members = newMembers(runtimeCluster{client: w.runtime, live: w.runtime})
 	return w
 }
 
@@ -148,7 +150,7 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, events: newEventRecorder(w.Record),
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, members: w.members, events: newEventRecorder(w.Record),
 		rollouts: w, wake: func(request) {},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },
 	}

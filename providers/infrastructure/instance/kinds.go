@@ -110,6 +110,18 @@ func (k *kinds) wake(template string, req request, mayWait bool) {
 	}
 }
 
+// podRunner is the runner of the kind Sandbox; nil if there is none.
+func (k *kinds) podRunner() *runner {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for _, r := range k.running {
+		if r.kind.GVK.Kind == sandboxes && r.settings.Load().Pod != nil {
+			return r
+		}
+	}
+	return nil
+}
+
 // wakeBeside has the instances looked at that stand beside a SandboxTemplate which is new, and may wait for
 // it.
 func (k *kinds) wakeBeside(template export.Key) {

@@ -69,6 +69,7 @@ type reconciler struct {
 	templates SandboxTemplates
 	runtime   runtimeCluster
 	capacity  *capacity
+	members   *Members
 	events    *eventRecorder
 	rollouts  rollouts
 	// wake has an instance reconciled.
@@ -127,7 +128,10 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if err := r.removeFormer(ctx, placements, obj); err != nil {
 		return result, err
 	}
-	s := r.scopeOf(req, obj, placements)
+	s, err := r.scopeOf(ctx, req, obj, placements)
+	if err != nil {
+		return result, err
+	}
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, s)
 	}
@@ -141,15 +145,21 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if err := r.placementLost(ctx, s); err != nil {
 		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
 	}
+	start, warm, err := r.begin(ctx, s)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case warm != nil:
+		return reconcile.Result{}, r.serveWarm(ctx, req, warm)
+	}
 	if err := r.admit(s); err != nil {
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})
 		return reconcile.Result{}, reporting
 	}
-	s, err := r.protect(ctx, req, s)
-	if err != nil {
+	if s, err = r.protect(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
-	o, current := outcome.Outcome{}, (*unstructured.Unstructured)(nil)
+	o, current := outcome.Outcome{Start: start}, (*unstructured.Unstructured)(nil)
 	if o.Plan.Used, o.Placing = r.place(ctx, s); o.Placing == nil {
 		current, o.Composing = r.look(ctx, s)
 	}
@@ -209,13 +219,23 @@ func (r *reconciler) look(ctx context.Context, s *scope.Scope) (*unstructured.Un
 }
 
 // scopeOf is the scope of an object whose name has, or had, these placements.
-func (r *reconciler) scopeOf(req request, obj *unstructured.Unstructured, placements []corev1.Namespace) *scope.Scope {
-	return &scope.Scope{
-		Kind:      r.kind,
-		Settings:  r.settings(),
-		Placement: placementOf(placement.Owner{Cluster: req.Cluster, UID: obj.GetUID()}, req, placements),
-		Object:    obj,
+func (r *reconciler) scopeOf(ctx context.Context, req request, obj *unstructured.Unstructured, placements []corev1.Namespace) (*scope.Scope, error) {
+	settings := r.settings()
+	placed, err := r.placementOf(ctx, obj, settings.Pod != nil, req, placements)
+	return &scope.Scope{Kind: r.kind, Settings: settings, Object: obj, Placement: placed}, err
+}
+
+// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
+// warm is its scope then, or start says why it cannot.
+func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *scope.Scope, err error) {
+	if s.Pod == nil || s.Infrastructure == nil || s.Placement.Born() || r.capacity.holds(s.Placement.Owner) {
+		return nil, nil, nil
 	}
+	warm, cold, err := r.adopt(ctx, s)
+	if err != nil || warm != nil {
+		return nil, warm, err
+	}
+	return startOf(s, sandbarv1alpha1.StartCold, cold, time.Time{}), nil, nil
 }
 
 // protect puts the finalizer on an object before anything is made for it, so that its deletion waits

@@ -72,6 +72,9 @@ type Options struct {
 	// Templates reads tenants' SandboxTemplates.
 	Templates SandboxTemplates
 
+	// Members are those of sets. Defaults to some that no set has.
+	Members *Members
+
 	// SweepInterval is the time between two sweeps for placements without an instance.
 	// Defaults to 10 minutes.
 	SweepInterval time.Duration
@@ -112,6 +115,12 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return err
 		}
 	}
+	if opts.Members == nil {
+		var err error
+		if opts.Members, err = RegisterMembers(mgr, runtime); err != nil {
+			return err
+		}
+	}
 	for _, add := range []func() error{
 		func() error { return sandbarv1alpha1.AddToScheme(mgr.GetScheme()) },
 		func() error { return kcpapisv1alpha1.AddToScheme(mgr.GetScheme()) },
@@ -142,7 +151,9 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 	if err != nil {
 		return err
 	}
-	placements := newDispatcher(k.wake)
+	members := opts.Members
+	members.runner = k.podRunner
+	placements := newDispatcher(k.wake, members.Wake)
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),
@@ -153,7 +164,8 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		rollouts:    opts.Rollouts,
 		templates:   opts.Templates,
 		log:         mgr.GetLogger().WithName("instance"),
-		ownerOf:     placements.ownerOf,
+		placements:  placements,
+		members:     members,
 		failed:      k.failed,
 	}
 	opts.Templates.OnAppeared(k.wakeBeside)

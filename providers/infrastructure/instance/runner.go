@@ -34,9 +34,11 @@ type runner struct {
 	runtime  cluster.Cluster
 	settings atomic.Pointer[scope.Settings]
 	capacity *capacity
-	// ownerOf is that of the dispatcher.
-	ownerOf func(obj metav1.Object, gone bool) (owner, bool)
-	log     logr.Logger
+	// placements tell whose an object of the runtime cluster is.
+	placements *dispatcher
+	// instances reconciles them.
+	instances *reconciler
+	log       logr.Logger
 }
 
 // runnerConfig is what all runners share.
@@ -51,8 +53,9 @@ type runnerConfig struct {
 	// logs reads the end of a container's log.
 	logs     podLogs
 	capacity *capacity
-	// ownerOf tells which instance an object of the runtime cluster is part of.
-	ownerOf func(obj metav1.Object, gone bool) (owner, bool)
+	// placements tell whose an object of the runtime cluster is.
+	placements *dispatcher
+	members    *Members
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -60,11 +63,11 @@ type runnerConfig struct {
 // startRunner starts the controller of a kind. It runs until close is called.
 func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope.Settings) (*runner, error) {
 	r := &runner{
-		kind:     k,
-		runtime:  config.runtime,
-		capacity: config.capacity,
-		ownerOf:  config.ownerOf,
-		log:      config.log.WithValues("template", k.Template, "kind", k.GVK.Kind),
+		kind:       k,
+		runtime:    config.runtime,
+		capacity:   config.capacity,
+		placements: config.placements,
+		log:        config.log.WithValues("template", k.Template, "kind", k.GVK.Kind),
 	}
 	r.settings.Store(&s)
 	var err error
@@ -87,7 +90,7 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 }
 
 func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconciler {
-	return &reconciler{
+	r.instances = &reconciler{
 		kind:      r.kind,
 		settings:  func() scope.Settings { return *r.settings.Load() },
 		tenants:   c.Objects,
@@ -100,7 +103,9 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		replicas:  config.replicas,
 		now:       config.replicas.Clock().Earlier,
 		capacity:  r.capacity,
+		members:   config.members,
 	}
+	return r.instances
 }
 
 // watchInstances wakes an instance when its kro instance changes. Only metadata is watched: a copy of
@@ -114,8 +119,8 @@ func (r *runner) watchInstances(ctx context.Context) error {
 		return fmt.Errorf("watching %s of the runtime cluster: %w", r.kind.Resource, err)
 	}
 	_, err = informer.AddEventHandler(export.OnEvents(func(obj metav1.Object, initial, gone bool) {
-		if o, ok := r.ownerOf(obj, gone); ok && o.template == r.kind.Template {
-			r.Wake(o.req, initial)
+		if o, ok := r.placements.ownerOf(obj, gone); ok && o.template == r.kind.Template {
+			r.placements.tell(o, initial)
 		}
 	}, always))
 	if err != nil {
@@ -132,7 +137,9 @@ func (r *runner) wakePlaced(ctx context.Context) error {
 		return fmt.Errorf("listing the placements of %s: %w", r.kind.Resource, err)
 	}
 	for i := range list.Items {
-		if o, ok := ownerOfPlacement(&list.Items[i]); ok {
+		if o, ok := ownerOfPlacement(&list.Items[i]); ok && o.member != "" {
+			r.placements.tell(o, true)
+		} else if ok {
 			r.Wake(o.req, true)
 		}
 	}

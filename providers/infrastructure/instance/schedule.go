@@ -69,7 +69,7 @@ func (r *reconciler) lookAgain(ctx context.Context, s *scope.Scope, p outcome.Pl
 	if err := r.runtime.live.Get(ctx, key, lease); err != nil {
 		return p, fmt.Errorf("asking when the instance was last used: %w", err)
 	}
-	p.Lease, p.Looked, p.Used = lease, looked, inuse.RecordOf(lease)
+	p.Lease, p.Looked, p.Used = lease, looked, inuse.RecordOf(lease).Since(s.Placement.Adopted.At)
 	if p.Used.Used.IsZero() {
 		p.Used.Used = r.clock().Later()
 	}

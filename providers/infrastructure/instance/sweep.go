@@ -112,6 +112,28 @@ func (s *sweep) round(ctx context.Context) string {
 	return s.delete(ctx, second)
 }
 
+// subject is the object without which a placement has no business to be there: its owner or, while it has
+// none, the set that keeps it.
+type subject struct {
+	// kind is the Template whose kind it is of, or setKind.
+	kind  string
+	owner placement.Owner
+	req   request
+}
+
+// setKind stands for the kind SandboxSet, which has no Template; no Template can be called so.
+const setKind = "SandboxSet"
+
+func subjectOf(ns *corev1.Namespace) (subject, bool) {
+	if m, ok := placement.MemberOf(ns); ok {
+		return subject{
+			kind: setKind, owner: placement.Owner{Cluster: m.Origin, UID: m.SetUID}, req: request{Cluster: m.Origin, NamespacedName: m.Set},
+		}, true
+	}
+	p, ok := placement.Of(ns)
+	return subject{kind: ns.Labels[placement.LabelTemplate], owner: p.Owner, req: requestOf(p)}, ok
+}
+
 // findings are what one look found.
 type findings struct {
 	// placements are all of the provider's; orphans those whose instance is gone, by name.
@@ -134,7 +156,7 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 		return found, err
 	}
 	for _, ns := range list.Items {
-		p, ok := placement.Of(&ns)
+		whose, ok := subjectOf(&ns)
 		if !ok || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue // not a placement, or another provider's
 		}
@@ -148,7 +170,7 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 		case unknown:
 			found.unknown[ns.Labels[placement.LabelTemplate]]++
 			s.log.Info("keeping a placement whose instance kcp cannot be asked about: is its Template there, its workspace bound, its shard in the endpoint slice?",
-				"placement", ns.Name, "template", ns.Labels[placement.LabelTemplate], "cluster", p.Owner.Cluster,
+				"placement", ns.Name, "template", ns.Labels[placement.LabelTemplate], "cluster", whose.owner.Cluster,
 				"workspace", ns.Annotations[placement.AnnotationWorkspacePath])
 		case alive:
 		}
@@ -189,13 +211,19 @@ func (s *sweep) delete(ctx context.Context, found findings) string {
 	return result
 }
 
+// allPlacements is the group of all.
+const allPlacements = "all placements"
+
 // groupsOf are the groups of which a placement is one.
 func groupsOf(ns *corev1.Namespace) []string {
-	owner, _ := placement.OwnerOf(ns)
+	whose, ok := subjectOf(ns)
+	if !ok {
+		return []string{allPlacements}
+	}
 	return []string{
-		"all placements",
+		allPlacements,
 		"Template " + ns.Labels[placement.LabelTemplate],
-		"workspace " + owner.Cluster,
+		"workspace " + whose.owner.Cluster,
 	}
 }
 

@@ -52,7 +52,7 @@ func newReconciler(templates *Templates, provider client.Reader, runtime client.
 
 // Reconcile looks at one SandboxTemplate.
 func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.Result, error) {
-	template, err := r.templates.Named(ctx, key)
+	template, err := r.templates.own(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -115,6 +115,12 @@ type settings struct {
 	// infrastructure is nil until the InfrastructureProvider is there.
 	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
 	offers         podbase.Offers
+}
+
+// Says is what the operator says that matters to every pod of a tenant's template: a change of it may change
+// each one.
+func Says(ctx context.Context, provider, runtime client.Reader) (any, error) {
+	return readSettings(ctx, provider, runtime)
 }
 
 // readSettings reads them from the caches of the provider workspace and of the runtime cluster.

@@ -81,7 +81,8 @@ func newWorld(t *testing.T, configured bool) *world {
 			return nil
 		},
 	}).Build()
-	templates := &Templates{objects: w, appeared: func(key export.Key) { w.told = append(w.told, key.Name) }}
+	templates := newTemplates()
+	templates.objects, templates.appeared = w, func(key export.Key) { w.told = append(w.told, key.Name) }
 	w.r = newReconciler(templates, provider.Build(), cluster, func(key export.Key) { w.woken = append(w.woken, key.Name) })
 	return w
 }
@@ -235,7 +236,7 @@ func TestWhoWaitsForATemplateIsToldWhenItComes(t *testing.T) {
 }
 
 func TestTheSchemaHasAPodInIt(t *testing.T) {
-	schema, err := buildSchema()
+	schema, err := kind.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

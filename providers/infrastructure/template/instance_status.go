@@ -46,6 +46,25 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 				},
 			},
 		},
+		"start": {
+			Type: "object", Description: "How an instance came to be that a SandboxSet might have kept ready.", Required: []string{"type"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"type":   {Type: "string", Description: "Warm: it took a sandbox that a set had ready. Cold: all of it was made for it."},
+				"reason": {Type: "string", Description: "Why the start was cold."},
+				"set": {
+					Type: "object", Description: "The SandboxSet that it took a sandbox of.", Required: []string{"name"},
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{"name": str},
+				},
+				"times": {
+					Type: "object", Description: "The moments of the start.",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{
+						"requested": {Type: "string", Format: "date-time", Description: "When the object was created."},
+						"placed":    {Type: "string", Format: "date-time", Description: "When its sandbox became its own."},
+						"ready":     {Type: "string", Format: "date-time", Description: "When it was first Ready."},
+					},
+				},
+			},
+		},
 		"activity": {
 			Type: "object", Description: "When the instance was last used.",
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{

@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 )
 
@@ -22,8 +23,20 @@ func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alp
 	spec = spec.DeepCopy()
 	delete(spec.Properties, fields.To)
 	spec.Properties[fields.From] = *podtemplate.Schema()
+	spec.Properties[contract.PrewarmField] = prewarmSchema()
 	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == fields.To })
 	spec.Required = append(spec.Required, fields.From)
 	slices.Sort(spec.Required)
 	return spec
+}
+
+// prewarmSchema is that of the field that decides between a warm start and a cold one. It never reaches
+// kro. A change has no sense once the instance has started, and changes nothing.
+func prewarmSchema() apiextensionsv1.JSONSchemaProps {
+	return apiextensionsv1.JSONSchemaProps{
+		Type:        "string",
+		Description: "Whether the instance may take a sandbox that a SandboxSet has ready: Prefer takes one with the same pod if there is one, None never does. It counts when the instance starts; status.start says how it did.",
+		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)}, {Raw: []byte(`"` + contract.PrewarmNone + `"`)}},
+		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)},
+	}
 }

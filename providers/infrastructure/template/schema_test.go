@@ -94,7 +94,7 @@ func build(t *testing.T, specFields string) (name string, labels map[string]stri
 func TestTenantsSeeNoReferenceOfTheContract(t *testing.T) {
 	_, _, _, root := build(t, `{"suspended": "boolean | default=false"}`)
 	got := slices.Sorted(maps.Keys(root.Properties["status"].Properties))
-	want := []string{"activity", "conditions", "dataPlane", "made", "observedGeneration", "parts", "phase", "suspension"}
+	want := []string{"activity", "conditions", "dataPlane", "made", "observedGeneration", "parts", "phase", "start", "suspension"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status fields (-want +got):\n%s", diff)
 	}
@@ -184,7 +184,7 @@ func compareFields(t *testing.T, path string, typ reflect.Type, properties map[s
 			}
 			elem = elem.Elem()
 		}
-		if elem.Kind() == reflect.Struct && elem != reflect.TypeFor[metav1.Time]() && elem != reflect.TypeFor[metav1.Duration]() {
+		if elem.Kind() == reflect.Struct && elem != reflect.TypeFor[metav1.Time]() && elem != reflect.TypeFor[metav1.MicroTime]() && elem != reflect.TypeFor[metav1.Duration]() {
 			compareFields(t, path+"."+name, elem, property.Properties)
 		}
 	}

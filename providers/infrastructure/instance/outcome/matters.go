@@ -57,3 +57,9 @@ func stateOf(state corev1.ContainerState) string {
 	}
 	return ""
 }
+
+// PodServes reports whether a pod is ready, and is not about to go.
+func PodServes(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && podCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue &&
+		podCondition(pod, corev1.DisruptionTarget).Status != corev1.ConditionTrue
+}

@@ -4,6 +4,7 @@
 package outcome
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -35,6 +36,8 @@ type Outcome struct {
 	Turn Turn
 	// Instance is the kro instance; nil until it exists.
 	Instance *unstructured.Unstructured
+	// Start is how the instance has come to be, in the look in which it did; nil in all others.
+	Start *sandbarv1alpha1.InstanceStart
 	// Lost is what was deleted on the runtime cluster and is not told yet; nil for nothing.
 	Lost *LossError
 	// Deleting says what a deletion waits for; empty when the instance is not being deleted.
@@ -84,6 +87,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 		DataPlane:          dataPlaneOf(s),
 		Activity:           activity(old.Activity, s, o.Plan.Used),
 		Suspension:         suspensionOf(s, o, old),
+		Start:              startOf(o, old, v.ready.OK),
 		Conditions: append(conditions(old.Conditions, generation, o.Now, []metav1.Condition{
 			v.placed.condition(sandbarv1alpha1.InstancePlaced),
 			v.composed.condition(sandbarv1alpha1.InstanceComposed),
@@ -118,10 +122,26 @@ func ReadStatus(obj *unstructured.Unstructured) (sandbarv1alpha1.InstanceStatus,
 	if !ok {
 		return status, nil
 	}
+	return StatusOf(fields)
+}
+
+// StatusOf reads what BuildStatus has built.
+func StatusOf(fields map[string]any) (status sandbarv1alpha1.InstanceStatus, err error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status); err != nil {
 		return status, fmt.Errorf("decoding the status: %w", err)
 	}
 	return status, nil
+}
+
+// startOf keeps how the instance came to be, and notes when it was first Ready.
+func startOf(o Outcome, old sandbarv1alpha1.InstanceStatus, ready bool) *sandbarv1alpha1.InstanceStart {
+	start := cmp.Or(o.Start, old.Start)
+	if start == nil || !ready || start.Times.Ready != nil {
+		return start
+	}
+	start = start.DeepCopy()
+	start.Times.Ready = &metav1.MicroTime{Time: o.Now}
+	return start
 }
 
 // activity tells when the instance was last used. A time that moved less than the interval is

@@ -49,6 +49,9 @@ func buildSpec(s *scope.Scope, d lifecycle.Decision) map[string]any {
 		spec = map[string]any{}
 	}
 	delete(spec, contract.LifecycleField)
+	if s.Pod != nil {
+		delete(spec, contract.PrewarmField)
+	}
 	spec["suspended"] = d.Suspended != ""
 	if d.Rests && d.Suspended == "" {
 		spec["replicas"] = int64(d.MinReplicas)

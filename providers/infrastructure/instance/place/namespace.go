@@ -4,6 +4,8 @@
 package place
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,15 +13,20 @@ import (
 )
 
 // BuildNamespace builds the namespace of a placement, which says whose it is, and how its tenant describes
-// it. It enforces the pod security level, so that a tenant's pod template cannot ask for more than the
-// operator grants.
+// it; or which set keeps it. It enforces the pod security level, so that a tenant's pod template cannot ask
+// for more than the operator grants.
 func BuildNamespace(s *scope.Scope) *corev1.Namespace {
-	labels := s.Placement.NamespaceLabels(s.Template)
+	var labels, annotations map[string]string
+	if s.Member != nil {
+		labels, annotations = s.Member.Labels(s.Template), s.Annotations()
+		maps.Copy(annotations, s.Member.Annotations())
+	} else {
+		labels, annotations = s.Placement.NamespaceLabels(s.Template), s.OwnerAnnotations()
+		describe(s.Object, labels, annotations)
+	}
 	for _, mode := range []string{"enforce", "warn", "audit"} {
 		labels["pod-security.kubernetes.io/"+mode] = s.PodSecurity()
 	}
-	annotations := s.OwnerAnnotations()
-	describe(s.Object, labels, annotations)
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{

@@ -63,6 +63,9 @@ type Scope struct {
 	Settings
 	// Placement is the one that the instance has, or that will be made for it.
 	Placement placement.Placed
+	// Member is set while the placement is one that a set keeps for somebody: there is no instance yet, and
+	// Object says what one would say that takes it.
+	Member *placement.Member
 	// Object is the tenant's object; its spec and metadata are a tenant's words.
 	Object *unstructured.Unstructured
 	// WorkspacePath is for people and may be empty.
@@ -72,7 +75,16 @@ type Scope struct {
 // Protected is the scope of the same instance with the object as it is once the finalizer is on it, and
 // with the path of its workspace.
 func (s *Scope) Protected(obj *unstructured.Unstructured, workspacePath string) *Scope {
-	return &Scope{Kind: s.Kind, Settings: s.Settings, Placement: s.Placement, Object: obj, WorkspacePath: workspacePath}
+	protected := *s
+	protected.Object, protected.WorkspacePath = obj, workspacePath
+	return &protected
+}
+
+// In is the scope of the same instance in another placement.
+func (s *Scope) In(placed placement.Placed) *Scope {
+	in := *s
+	in.Placement, in.Member = placed, nil
+	return &in
 }
 
 // Annotations are those of everything that the provider puts into a placement.

@@ -1,0 +1,328 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// adopt gives an object that has no placement a member with the very pod that would be made for it. It
+// returns the scope with that placement, or nil and why there is none.
+//
+// A member is adopted by one write to its namespace, under the version that says it is one. Two who want
+// the same member, or one who wants it and a set that removes it, cannot both succeed.
+func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Scope, cold string, err error) {
+	if reason := ineligible(s); reason != "" {
+		return nil, reason, nil
+	}
+	revision, err := r.podRevision(ctx, s)
+	var refused *outcome.RefusalError
+	if errors.As(err, &refused) {
+		return nil, sandbarv1alpha1.StartNoSet, nil // it has no pod; placing it says why
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	workspace := s.Placement.Owner.Cluster
+	candidates, err := r.members.candidates(ctx, workspace, s.Object.GetNamespace(), revision)
+	if err != nil {
+		return nil, "", err
+	}
+	s = s.Protected(s.Object, r.tenants.WorkspacePath(ctx, workspace))
+	for _, member := range candidates {
+		placed, err := r.members.take(ctx, s, member)
+		if err != nil {
+			return nil, "", err
+		}
+		if placed != nil {
+			r.capacity.adopted(placed.ID, placed.Owner)
+			return s.In(*placed), "", nil
+		}
+	}
+	return nil, r.members.whyCold(workspace, s.Object.GetNamespace(), revision), nil
+}
+
+// ineligible is why an object cannot take a member; empty if it can.
+func ineligible(s *scope.Scope) string {
+	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
+	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
+	suspended, _, _ := unstructured.NestedBool(s.Object.Object, "spec", contract.SuspendedField)
+	source, err := podtemplate.NewSource(written)
+	switch {
+	case err != nil, source.TemplateRef == nil:
+		return sandbarv1alpha1.StartOwnPodTemplate
+	case prewarm == contract.PrewarmNone:
+		return sandbarv1alpha1.StartPrewarmNone
+	case suspended:
+		return sandbarv1alpha1.StartSuspended
+	case source.Patch != nil:
+		return sandbarv1alpha1.StartPatchDiffers
+	case len(source.VolumeClaimTemplates) > 0:
+		return sandbarv1alpha1.StartVolumesDiffer
+	}
+	return ""
+}
+
+// revisionID stands for every placement in podRevision: a pod has the UID of its placement in a label.
+var revisionID = placement.ID{Origin: "sandbar-revision", UID: "revision"}
+
+// podRevision is of the pod that would be made for an object now, and of all that the operator says of it:
+// objects with one revision have the same pod. The error is an *outcome.RefusalError if there would be none.
+func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, error) {
+	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
+	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement.Owner, Object: s.Placement.Object})
+	pod, of, err := r.buildPod(ctx, alike, written, nil)
+	if err != nil {
+		return "", err
+	}
+	fields, err := pod.Fields()
+	if err != nil {
+		return "", fmt.Errorf("writing the pod: %w", err)
+	}
+	return hashOf([]any{fields, of, s.Revision, s.PodSecurity()}), nil
+}
+
+// whyCold is why there is no candidate.
+func (m *Members) whyCold(cluster, namespace, revision string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, set := range m.sets {
+		if set.Key.Cluster == cluster && set.Key.Namespace == namespace && set.Revision == revision {
+			return sandbarv1alpha1.StartSetEmpty
+		}
+	}
+	return sandbarv1alpha1.StartNoSet
+}
+
+// candidates are the members of a namespace of a workspace that can be adopted now and have that revision,
+// in the order in which to try them: sets with a higher priority first, then those with more, then by name;
+// of one set the oldest member first.
+func (m *Members) candidates(ctx context.Context, cluster, namespace, revision string) ([]*corev1.Namespace, error) {
+	var list corev1.NamespaceList
+	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(cluster, namespace, revision)})
+	if err != nil {
+		return nil, fmt.Errorf("listing the members: %w", err)
+	}
+	var all []candidateMember
+	available := map[types.UID]int{}
+	for i := range list.Items {
+		ns := &list.Items[i]
+		member, ok := placement.MemberOf(ns)
+		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) {
+			continue
+		}
+		ready, err := m.podReady(ctx, ns.Name)
+		if err != nil {
+			return nil, err
+		}
+		if ready {
+			available[member.SetUID]++
+			all = append(all, candidateMember{namespace: ns, set: member.Set.Name, uid: member.SetUID, priority: m.priority(member.SetUID)})
+		}
+	}
+	slices.SortFunc(all, func(a, b candidateMember) int { return order(a, b, available) })
+	namespaces := make([]*corev1.Namespace, len(all))
+	for i := range all {
+		namespaces[i] = all[i].namespace
+	}
+	return namespaces, nil
+}
+
+// candidateMember is a member that could be adopted.
+type candidateMember struct {
+	namespace *corev1.Namespace
+	set       string
+	uid       types.UID
+	priority  int32
+}
+
+// order compares two candidates; the one to try first is the lesser.
+func order(a, b candidateMember, available map[types.UID]int) int {
+	return cmp.Or(
+		cmp.Compare(b.priority, a.priority),
+		cmp.Compare(available[b.uid], available[a.uid]),
+		cmp.Compare(a.set, b.set),
+		a.namespace.CreationTimestamp.Compare(b.namespace.CreationTimestamp.Time),
+		cmp.Compare(a.namespace.Name, b.namespace.Name),
+	)
+}
+
+func (m *Members) priority(set types.UID) int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sets[set].Priority
+}
+
+// take makes a member the placement of an object; nil if somebody else was faster.
+func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Namespace) (*placement.Placed, error) {
+	if !m.hold(member.Name) {
+		return nil, nil //nolint:nilnil // another reconcile of this process has it
+	}
+	data, err := adoption(s, member, time.Now())
+	if err != nil {
+		m.release(member.Name)
+		return nil, err
+	}
+	after := &corev1.Namespace{}
+	after.Name = member.Name
+	err = m.cluster.client.Patch(ctx, after, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldOwner))
+	switch {
+	case err == nil:
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		m.release(member.Name)
+		return nil, nil //nolint:nilnil // as above
+	default:
+		// It may have been written nevertheless: the API server is asked before the object gets another one.
+		m.doubt(s.Placement.Owner)
+		m.release(member.Name)
+		return nil, fmt.Errorf("adopting %s: %w", member.Name, err)
+	}
+	placed, ok := placement.Of(after)
+	if !ok || placed.Owner != s.Placement.Owner || after.DeletionTimestamp != nil {
+		m.release(member.Name)
+		return nil, nil //nolint:nilnil // as above
+	}
+	m.took(member, placed)
+	return &placed, nil
+}
+
+// adoption is the patch by which a member gets its owner.
+func adoption(s *scope.Scope, member *corev1.Namespace, now time.Time) ([]byte, error) {
+	id, _ := placement.IDOf(member)
+	desired := place.BuildNamespace(s.In(placement.Placed{ID: id, Owner: s.Placement.Owner, Object: s.Placement.Object}))
+	labels, annotations := map[string]any{}, map[string]any{}
+	for name, value := range desired.Labels {
+		labels[name] = value
+	}
+	for name, value := range desired.Annotations {
+		annotations[name] = value
+	}
+	for _, name := range []string{placement.LabelSetUID, placement.LabelMemberState, placement.LabelRevision} {
+		labels[name] = nil
+	}
+	annotations[placement.AnnotationAdoptedAt] = now.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": member.ResourceVersion, "labels": labels, "annotations": annotations,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("writing the adoption: %w", err)
+	}
+	return data, nil
+}
+
+func (m *Members) hold(namespace string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[namespace] {
+		return false
+	}
+	m.held[namespace] = true
+	return true
+}
+
+func (m *Members) release(namespace string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.held, namespace)
+}
+
+// took notes an adoption until the cache shows it.
+func (m *Members) took(member *corev1.Namespace, placed placement.Placed) {
+	was, _ := placement.MemberOf(member)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.adopted[placed.Owner] = placed
+	claims := m.claimed[was.SetUID]
+	m.claimed[was.SetUID] = Claims{Count: claims.Count + 1, Last: placed.Adopted.At}
+	delete(m.troubles, member.Name)
+}
+
+// adoptedBy is the placement that an owner has adopted and that the cache does not show yet.
+func (m *Members) adoptedBy(owner placement.Owner) (placement.Placed, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	placed, ok := m.adopted[owner]
+	return placed, ok
+}
+
+func (m *Members) doubt(owner placement.Owner) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unsure[owner] = true
+}
+
+func (m *Members) doubts(owner placement.Owner) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unsure[owner]
+}
+
+// lookFor asks the API server itself for the placement that an owner has adopted.
+func (m *Members) lookFor(ctx context.Context, owner placement.Owner) (placed placement.Placed, ok bool, err error) {
+	var list corev1.NamespaceList
+	if err := m.cluster.live.List(ctx, &list, client.MatchingLabels(owner.Labels())); err != nil {
+		return placed, false, fmt.Errorf("looking for the placement: %w", err)
+	}
+	m.mu.Lock()
+	delete(m.unsure, owner)
+	m.mu.Unlock()
+	for i := range list.Items {
+		if p, of := placement.Of(&list.Items[i]); of && p.Owner == owner && list.Items[i].DeletionTimestamp == nil {
+			return p, true, nil
+		}
+	}
+	return placed, false, nil
+}
+
+// serveWarm reports an instance that has just adopted its placement. Everything in that is as the next look
+// would make it: the look that the adoption's own event leads to puts on the finalizer.
+func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope) error {
+	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement.Adopted.At)}
+	o.Plan.Used = inuse.Record{}.Since(s.Placement.Adopted.At)
+	o.Instance, o.Composing = r.runtime.composed(ctx, s)
+	if o.Composing == nil && o.Instance == nil {
+		return nil // somebody has deleted it; the next look tells
+	}
+	var err error
+	if o.Observation, err = r.observe(ctx, s, o); err != nil {
+		return err
+	}
+	_, err = r.report(ctx, req, s, o)
+	return err
+}
+
+// startOf says how an instance starts.
+func startOf(s *scope.Scope, kind, reason string, placed time.Time) *sandbarv1alpha1.InstanceStart {
+	start := &sandbarv1alpha1.InstanceStart{Type: kind, Reason: reason}
+	start.Times.Requested = &metav1.MicroTime{Time: s.Object.GetCreationTimestamp().Time}
+	if !placed.IsZero() {
+		start.Times.Placed = &metav1.MicroTime{Time: placed}
+	}
+	if set := s.Placement.Adopted.Set; set != "" {
+		start.Set = &sandbarv1alpha1.InstanceStartSet{Name: set}
+	}
+	return start
+}

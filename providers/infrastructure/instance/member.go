@@ -1,0 +1,273 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// memberConcurrency is how many members are made or looked at at once. They have workers of their own: no
+// instance waits behind a set that fills up.
+const memberConcurrency = 4
+
+// memberIndex finds members by their set, and those that are warm by what they could be adopted for.
+const memberIndex = "sandbar.member"
+
+func indexMember(obj client.Object) []string {
+	m, ok := placement.MemberOf(obj)
+	if !ok {
+		return nil
+	}
+	keys := []string{setKey(export.Key{Cluster: m.Origin, NamespacedName: m.Set})}
+	if m.State == placement.MemberWarm && obj.GetDeletionTimestamp() == nil {
+		keys = append(keys, warmKey(m.Origin, m.Set.Namespace, m.Revision))
+	}
+	return keys
+}
+
+func setKey(set export.Key) string { return "set|" + set.Cluster + "|" + set.String() }
+
+func warmKey(cluster, namespace, revision string) string {
+	return "warm|" + cluster + "|" + namespace + "|" + revision
+}
+
+// RegisterMembers adds the controller of members to the manager. Hand the result to Register, and to package
+// sandboxset.
+func RegisterMembers(mgr ctrl.Manager, runtime cluster.Cluster) (*Members, error) {
+	m := newMembers(runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()})
+	if err := runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, memberIndex, indexMember); err != nil {
+		return nil, fmt.Errorf("indexing the members: %w", err)
+	}
+	skipNameValidation := true
+	members, err := controller.New("sandboxset-members", mgr, controller.Options{
+		MaxConcurrentReconciles: memberConcurrency, Reconciler: m, UsePriorityQueue: new(bool),
+		SkipNameValidation: &skipNameValidation, ReconciliationTimeout: export.ReconcileTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the controller of members: %w", err)
+	}
+	err = members.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.wake = func(namespace string) {
+			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: namespace}})
+		}
+		return nil
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("building the controller of members: %w", err)
+	}
+	return m, addHandler(context.Background(), runtime.GetCache(), &corev1.Namespace{}, m.handler())
+}
+
+// Wake has a member looked at.
+func (m *Members) Wake(namespace string) {
+	m.mu.Lock()
+	wake := m.wake
+	m.mu.Unlock()
+	wake(namespace)
+}
+
+// handler follows the namespaces of members: each that comes is made complete, and of each that comes, changes
+// or is lost, by adoption or removal, the set is told.
+func (m *Members) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { m.seen(nil, obj) },
+		UpdateFunc: m.seen,
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			m.seen(obj, nil)
+		},
+	}
+}
+
+func (m *Members) seen(before, after any) {
+	was, wasMember := memberOf(before)
+	is, isMember := memberOf(after)
+	if ns, ok := after.(*corev1.Namespace); ok && isMember {
+		m.Wake(ns.Name)
+	} else if ns, ok := after.(*corev1.Namespace); ok {
+		m.shown(ns)
+	}
+	if ns, ok := before.(*corev1.Namespace); ok && wasMember && !isMember {
+		m.mu.Lock()
+		delete(m.held, ns.Name)
+		delete(m.troubles, ns.Name)
+		m.mu.Unlock()
+	}
+	switch {
+	case isMember && (!wasMember || was != is):
+		m.changed(export.Key{Cluster: is.Origin, NamespacedName: is.Set})
+	case wasMember && !isMember:
+		m.changed(export.Key{Cluster: was.Origin, NamespacedName: was.Set})
+	}
+}
+
+// shown drops the note of an adoption that the cache shows by now.
+func (m *Members) shown(ns *corev1.Namespace) {
+	if p, ok := placement.Of(ns); ok && p.Born() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.adopted, p.Owner)
+		delete(m.held, ns.Name)
+	}
+}
+
+func memberOf(obj any) (placement.Member, bool) {
+	ns, ok := obj.(*corev1.Namespace)
+	if !ok {
+		return placement.Member{}, false
+	}
+	return placement.MemberOf(ns)
+}
+
+// Reconcile makes one member complete, and notes how it is.
+func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ns := &corev1.Namespace{}
+	if err := m.cluster.client.Get(ctx, req.NamespacedName, ns); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	member, ok := placement.MemberOf(ns)
+	if !ok || ns.DeletionTimestamp != nil || member.State == placement.MemberLeaving || m.isHeld(ns.Name) {
+		return reconcile.Result{}, nil
+	}
+	r, err := m.reconciler()
+	if err != nil {
+		return reconcile.Result{}, nil //nolint:nilerr // all are looked at when there is one
+	}
+	if ns.Annotations[placement.AnnotationProvider] != r.settings().Provider {
+		return reconcile.Result{}, nil
+	}
+	m.mu.Lock()
+	set, known := m.sets[member.SetUID]
+	m.mu.Unlock()
+	if !known {
+		return reconcile.Result{}, nil // its set wakes it
+	}
+	return m.converge(ctx, r, ns, member, set)
+}
+
+// converge makes what a member lacks. What it is made of it keeps: one of a former revision is replaced.
+func (m *Members) converge(ctx context.Context, r *reconciler, ns *corev1.Namespace, member placement.Member, set Set) (reconcile.Result, error) {
+	s, err := r.memberScope(member, set.Template)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	s.Object.Object["status"] = youngStatus(ns.CreationTimestamp)
+	o := outcome.Outcome{Now: r.now()}
+	if _, o.Placing = r.place(ctx, s); o.Placing == nil {
+		o.Instance, o.Composing = r.runtime.composed(ctx, s)
+	}
+	if o.GoesOn() && o.Instance == nil && member.Revision == set.Revision {
+		o.Instance, _, o.Composing = r.compose(ctx, s, nil, lifecycle.Decision{})
+	}
+	seen, looking := r.observe(ctx, s, o)
+	o.Observation = seen
+	if err := m.note(ctx, r, s, ns, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := errors.Join(retried(o.Placing), retried(correctable(o.Composing)), looking); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: seen.Recheck}, nil
+}
+
+// note marks a member as warm once it is ready, and says what keeps one from that.
+func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *corev1.Namespace, o outcome.Outcome) error {
+	fields, err := outcome.BuildStatus(s, o)
+	if err != nil {
+		return err
+	}
+	var status sandbarv1alpha1.InstanceStatus
+	if status, err = outcome.StatusOf(fields); err != nil {
+		return err
+	}
+	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+	if ready.Status == metav1.ConditionTrue {
+		m.told(s, m.trouble(ns.Name, Trouble{}))
+		if s.Member.State != placement.MemberMaking {
+			m.told(s, true) // its pod is ready again
+			return nil
+		}
+		marked := ns.DeepCopy()
+		marked.Labels[placement.LabelMemberState] = placement.MemberWarm
+		err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(ns, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil // its event tells
+		}
+		if err != nil {
+			return fmt.Errorf("marking member %s: %w", ns.Name, err)
+		}
+		return nil
+	}
+	failing := status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded || status.Phase == sandbarv1alpha1.InstancePendingCapacity
+	m.told(s, m.trouble(ns.Name, Trouble{Reason: ready.Reason, Message: ready.Message, Failing: failing, Since: r.now()}))
+	return nil
+}
+
+// told tells the set of a member that has changed.
+func (m *Members) told(s *scope.Scope, changed bool) {
+	if changed {
+		m.changed(export.Key{Cluster: s.Member.Origin, NamespacedName: s.Member.Set})
+	}
+}
+
+// memberScope is the scope of a member: what an instance would be that takes it.
+func (r *reconciler) memberScope(member placement.Member, template sandbarv1alpha1.PodTemplateRef) (*scope.Scope, error) {
+	settings := r.settings()
+	if settings.Infrastructure == nil {
+		return nil, outcome.ErrNotConfigured
+	}
+	if settings.Pod == nil {
+		return nil, ErrNoKind
+	}
+	object := r.kind.NewObject()
+	object.SetNamespace(member.Set.Namespace)
+	object.SetName(placement.BornInstance)
+	object.SetGeneration(1) // as has one that was created a moment ago
+	object.Object["spec"] = map[string]any{
+		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": template.Kind, "name": template.Name}},
+	}
+	return &scope.Scope{
+		Kind: r.kind, Settings: settings, Object: object, Member: &member,
+		Placement: placement.Placed{ID: member.ID, Owner: placement.Owner{Cluster: member.Origin}, Object: types.NamespacedName{Namespace: member.Set.Namespace, Name: placement.BornInstance}},
+	}, nil
+}
+
+// youngStatus is that of an object which has not been Ready since it was made.
+func youngStatus(made metav1.Time) map[string]any {
+	var conditions []any
+	for _, name := range []string{sandbarv1alpha1.InstanceComposed, sandbarv1alpha1.InstanceReadyCondition} {
+		conditions = append(conditions, map[string]any{
+			"type": name, "status": "False", "reason": "Making", "message": "", "lastTransitionTime": made.UTC().Format(time.RFC3339),
+		})
+	}
+	return map[string]any{"conditions": conditions}
+}

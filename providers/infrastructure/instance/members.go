@@ -1,0 +1,278 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+)
+
+// sandboxes is the kind whose placements SandboxSets keep.
+const sandboxes = "Sandbox"
+
+// ErrNoKind means that no Template of the provider has the kind Sandbox, or none that is followed yet.
+var ErrNoKind = errors.New("the provider offers no Sandboxes")
+
+// Members are the placements that sets keep for somebody. Package sandboxset says how many there are to be;
+// this makes, watches and removes them, and gives them to the instances that take them (adopt.go).
+//
+// What a member is, and whether it may be adopted, its namespace says: nothing of that is lost with this
+// process, and an adoption and a removal write that namespace under the version that they have read.
+type Members struct {
+	cluster runtimeCluster
+	// runner is that of the kind Sandbox; nil while there is none.
+	runner func() *runner
+
+	mu sync.Mutex
+	// sets are what package sandboxset last said of each set, by its UID.
+	sets map[types.UID]Set
+	// held are the namespaces of members that are being adopted, or were, until the cache shows that.
+	held map[string]bool
+	// adopted are the placements that the cache does not show as adopted yet, by their owners.
+	adopted map[placement.Owner]placement.Placed
+	// unsure are the owners of an adoption that may or may not have been written.
+	unsure map[placement.Owner]bool
+	// troubles are why members do not come up, by namespace.
+	troubles map[string]Trouble
+	claimed  map[types.UID]Claims
+	// wake has a member looked at, changed its set.
+	wake    func(namespace string)
+	changed func(export.Key)
+}
+
+// Set is what a set wants its members to be.
+type Set struct {
+	Key export.Key
+	UID types.UID
+	// Template is the name of the SandboxTemplate, or of the provider's Template, that it is made of.
+	Template sandbarv1alpha1.PodTemplateRef
+	// Revision is of the pod as it would be made now.
+	Revision string
+	Priority int32
+}
+
+// Member is one that is there.
+type Member struct {
+	placement.Member
+
+	namespace *corev1.Namespace
+	// Ready is whether its pod is, now.
+	Ready   bool
+	Created time.Time
+	// Trouble is why it does not come up; zero if nothing says so.
+	Trouble Trouble
+}
+
+// Trouble is why a member does not come up.
+type Trouble struct {
+	Reason, Message string
+	// Failing is set if it will not mend itself soon.
+	Failing bool
+	// Since is when it began.
+	Since time.Time
+}
+
+// Claims are how many members were taken out of a set since that was last asked.
+type Claims struct {
+	Count int64
+	Last  time.Time
+}
+
+func newMembers(cluster runtimeCluster) *Members {
+	return &Members{
+		cluster: cluster, runner: func() *runner { return nil }, sets: map[types.UID]Set{}, held: map[string]bool{},
+		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
+		wake: func(string) {}, changed: func(export.Key) {},
+	}
+}
+
+// OnChanged sets who is told of a set whose members have changed. Set it before the manager starts.
+func (m *Members) OnChanged(told func(export.Key)) { m.changed = told }
+
+// Configure notes what a set says.
+func (m *Members) Configure(set Set) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sets[set.UID] = set
+}
+
+// Forget drops what was noted of a set, which is gone.
+func (m *Members) Forget(key export.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for uid, set := range m.sets {
+		if set.Key == key {
+			delete(m.sets, uid)
+			delete(m.claimed, uid)
+		}
+	}
+}
+
+// TakeClaims returns how many members were taken since it was last asked. Return what could not be written.
+func (m *Members) TakeClaims(set types.UID) Claims {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	claims := m.claimed[set]
+	delete(m.claimed, set)
+	return claims
+}
+
+// ReturnClaims gives back what TakeClaims returned.
+func (m *Members) ReturnClaims(set types.UID, claims Claims) {
+	if claims.Count == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.claimed[set]
+	now.Count += claims.Count
+	if now.Last.Before(claims.Last) {
+		now.Last = claims.Last
+	}
+	m.claimed[set] = now
+}
+
+// Of lists the members of all sets that have, or had, a name, as the caches have them.
+func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
+	var list corev1.NamespaceList
+	if err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: setKey(set)}); err != nil {
+		return nil, fmt.Errorf("listing the members of SandboxSet %s: %w", set.Name, err)
+	}
+	var all []Member
+	for i := range list.Items {
+		ns := &list.Items[i]
+		member, ok := placement.MemberOf(ns)
+		if !ok || m.isHeld(ns.Name) {
+			continue
+		}
+		if ns.DeletionTimestamp != nil {
+			member.State = placement.MemberLeaving
+		}
+		ready, err := m.podReady(ctx, ns.Name)
+		if err != nil {
+			return nil, err
+		}
+		m.mu.Lock()
+		trouble := m.troubles[ns.Name]
+		m.mu.Unlock()
+		all = append(all, Member{Member: member, namespace: ns, Ready: ready, Created: ns.CreationTimestamp.Time, Trouble: trouble})
+	}
+	return all, nil
+}
+
+func (m *Members) isHeld(namespace string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held[namespace]
+}
+
+// podReady reports whether a pod of a placement is ready, and not about to go.
+func (m *Members) podReady(ctx context.Context, namespace string) (bool, error) {
+	var pods corev1.PodList
+	if err := m.cluster.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the pods: %w", err)
+	}
+	for i := range pods.Items {
+		if outcome.PodServes(&pods.Items[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Revision is of the pod that a set's members would have now. The error is an *outcome.RefusalError if they
+// would have none, and ErrNoKind while there are no Sandboxes.
+func (m *Members) Revision(ctx context.Context, set Set) (string, error) {
+	r, err := m.reconciler()
+	if err != nil {
+		return "", err
+	}
+	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set.Template)
+	if err != nil {
+		return "", err
+	}
+	return r.podRevision(ctx, s)
+}
+
+// Make begins a member: its namespace. What belongs into it is made when that is there. The error is an
+// *outcome.FullError if there is no room.
+func (m *Members) Make(ctx context.Context, set Set) error {
+	r, err := m.reconciler()
+	if err != nil {
+		return err
+	}
+	member := placement.Member{
+		ID: placement.Bear(set.Key.Cluster), SetUID: set.UID, Set: set.Key.NamespacedName, Revision: set.Revision, State: placement.MemberMaking,
+	}
+	s, err := r.memberScope(member, set.Template)
+	if err != nil {
+		return err
+	}
+	if err := r.capacity.admitMember(member.ID, s.Infrastructure.Limits); err != nil {
+		return err
+	}
+	ns := place.BuildNamespace(s)
+	if err := m.cluster.client.Create(ctx, ns, client.FieldOwner(fieldOwner)); err != nil {
+		r.capacity.giveBack(member.ID)
+		return fmt.Errorf("creating a member of SandboxSet %s: %w", set.Key.Name, err)
+	}
+	return nil
+}
+
+// Remove removes a member, unless somebody adopts it. It is marked first, under the version that was read,
+// so that of an adoption at the same moment and this one only one can be.
+func (m *Members) Remove(ctx context.Context, member Member) error {
+	if member.State != placement.MemberLeaving {
+		marked := member.namespace.DeepCopy()
+		marked.Labels[placement.LabelMemberState] = placement.MemberLeaving
+		err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(member.namespace, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil // adopted, or gone; its event tells
+		}
+		if err != nil {
+			return fmt.Errorf("marking member %s: %w", member.namespace.Name, err)
+		}
+	}
+	if member.namespace.DeletionTimestamp != nil {
+		return nil
+	}
+	return m.cluster.delete(ctx, member.namespace)
+}
+
+func (m *Members) reconciler() (*reconciler, error) {
+	runner := m.runner()
+	if runner == nil {
+		return nil, ErrNoKind
+	}
+	return runner.instances, nil
+}
+
+func (m *Members) trouble(namespace string, t Trouble) (changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was, known := m.troubles[namespace]
+	if t == (Trouble{}) {
+		delete(m.troubles, namespace)
+		return known
+	}
+	if known && was.Failing == t.Failing && was.Reason == t.Reason {
+		t.Since = was.Since
+	}
+	m.troubles[namespace] = t
+	return was != t
+}

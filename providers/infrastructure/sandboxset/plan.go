@@ -1,0 +1,197 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxset
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+)
+
+// failingKept is for how long a member that does not come up is kept for a look at it. Then it is replaced
+// by another one, and so on: what was wrong may have been its node's.
+const failingKept = 5 * time.Minute
+
+// wishes are what a set says, with defaults and limits applied.
+type wishes struct {
+	replicas int
+	// starting is how many members may be starting or failing at once; missing how many replicas may be
+	// missing while members are replaced.
+	starting, missing int
+	maxAge            time.Duration // zero: none
+	paused            bool
+	// bounded: the set says more than the operator allows.
+	bounded  bool
+	revision string
+}
+
+// wishesOf reads them. most is how many members a set may have.
+func wishesOf(spec *sandbarv1alpha1.SandboxSetSpec, revision string, most int32) wishes {
+	w := wishes{replicas: int(min(spec.Replicas, most)), paused: spec.Paused, bounded: spec.Replicas > most, revision: revision}
+	w.starting = part(spec.ScaleStrategy.MaxUnavailable, "25%", w.replicas)
+	w.missing = part(spec.UpdateStrategy.MaxUnavailable, "20%", w.replicas)
+	w.maxAge, _ = time.ParseDuration(spec.MemberMaxAge) // the schema admits nothing else
+	return w
+}
+
+// part is a number, or a part of the replicas, rounded up; at least one.
+func part(of *intstr.IntOrString, otherwise string, replicas int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(cmp.Or(of, new(intstr.FromString(otherwise))), replicas, true)
+	if err != nil {
+		n = 1 // the schema admits nothing else
+	}
+	return max(n, 1)
+}
+
+// plan is what to do for a set now.
+type plan struct {
+	create int
+	remove []instance.Member
+	// blocked: no more are made because too many do not come up.
+	blocked bool
+	// again is when to look again although nothing happens; zero: never.
+	again time.Duration
+}
+
+// members are those of a set, by what is to become of them.
+type members struct {
+	// updated are of the present revision and not too old, outdated the others. Those that leave are in
+	// neither.
+	updated, outdated []instance.Member
+	leaving           int
+}
+
+func sorted(w wishes, all []instance.Member, now time.Time) (s members, next time.Duration) {
+	for _, m := range all {
+		switch age := now.Sub(m.Created); {
+		case m.State == placement.MemberLeaving:
+			s.leaving++
+		case m.Revision != w.revision, w.maxAge > 0 && age >= w.maxAge:
+			s.outdated = append(s.outdated, m)
+		default:
+			s.updated = append(s.updated, m)
+			if w.maxAge > 0 {
+				next = sooner(next, w.maxAge-age)
+			}
+		}
+	}
+	return s, next
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// available reports whether a member can be taken.
+func available(m instance.Member) bool { return m.State == placement.MemberWarm && m.Ready }
+
+func count(all []instance.Member, is func(instance.Member) bool) (n int) {
+	for _, m := range all {
+		if is(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// planFor says what to do so that there are as many members as there are to be, of the present revision,
+// and never none while there is one.
+func planFor(w wishes, all []instance.Member, now time.Time) plan {
+	s, next := sorted(w, all, now)
+	p := plan{again: next}
+	if w.paused {
+		return p
+	}
+	alive := slices.Concat(s.outdated, s.updated)
+	ready := count(alive, available)
+	// While some are replaced there may be one more, so that a set of one is never without.
+	most := w.replicas
+	if len(s.outdated) > 0 && w.replicas > 0 {
+		most++
+	}
+	p.removeFrom(alive, s, len(alive)-most, now)
+	ready -= count(p.remove, available)
+	p.replace(s, min(ready-max(w.replicas-w.missing, 1), len(s.outdated)))
+	p.giveUp(s.updated, now)
+	unready := len(s.updated) - count(s.updated, available)
+	wanted := min(w.replicas-len(s.updated), most-len(alive))
+	p.create = max(min(wanted, w.starting-unready), 0)
+	failing := count(s.updated, func(m instance.Member) bool { return m.Trouble.Failing })
+	p.blocked = wanted > 0 && p.create == 0 && failing > 0
+	return p
+}
+
+// removeFrom removes as many as are too many: first what is of no use, of the rest the oldest.
+func (p *plan) removeFrom(alive []instance.Member, s members, n int, now time.Time) {
+	if n <= 0 {
+		return
+	}
+	outdated := func(m instance.Member) bool {
+		return slices.ContainsFunc(s.outdated, func(o instance.Member) bool { return o.ID == m.ID })
+	}
+	slices.SortStableFunc(alive, func(a, b instance.Member) int {
+		return cmp.Or(-falseFirst(a.Trouble.Failing, b.Trouble.Failing), falseFirst(available(a), available(b)),
+			-falseFirst(outdated(a), outdated(b)), byUse(a, b, now))
+	})
+	p.remove = append(p.remove, alive[:n]...)
+}
+
+// byUse puts the youngest of those that are not ready first, and the oldest of those that are.
+func byUse(a, b instance.Member, now time.Time) int {
+	if available(a) {
+		return cmp.Or(cmp.Compare(now.Sub(b.Created), now.Sub(a.Created)), cmp.Compare(a.UID, b.UID))
+	}
+	return cmp.Or(cmp.Compare(now.Sub(a.Created), now.Sub(b.Created)), cmp.Compare(a.UID, b.UID))
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// replace removes outdated members: all that cannot be taken anyway, and as many others as may be missing.
+func (p *plan) replace(s members, n int) {
+	for _, m := range s.outdated {
+		switch {
+		case p.removes(m):
+		case !available(m):
+			p.remove = append(p.remove, m)
+		case n > 0:
+			n--
+			p.remove = append(p.remove, m)
+		}
+	}
+}
+
+// giveUp removes members that have not come up for too long.
+func (p *plan) giveUp(updated []instance.Member, now time.Time) {
+	for _, m := range updated {
+		if !m.Trouble.Failing || p.removes(m) {
+			continue
+		}
+		if left := failingKept - now.Sub(m.Trouble.Since); left > 0 {
+			p.again = sooner(p.again, left)
+			continue
+		}
+		p.remove = append(p.remove, m)
+	}
+}
+
+func (p *plan) removes(m instance.Member) bool {
+	return slices.ContainsFunc(p.remove, func(other instance.Member) bool { return other.ID == m.ID })
+}

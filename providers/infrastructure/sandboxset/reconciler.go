@@ -1,0 +1,277 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxset
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+)
+
+const (
+	// lookAgain is how soon a set is looked at again that lacks something of which no event tells.
+	lookAgain = 10 * time.Second
+	// atOnce is how many members of a set are made, or removed, at the same time.
+	atOnce = 8
+	// statusEvery is how often the status of a set is written at most.
+	statusEvery = time.Second
+	// maxStatuses bounds the sets of which it is remembered when their status was written; those of others
+	// are written at once.
+	maxStatuses = 10000
+)
+
+// objects reads and writes SandboxSets; *export.Objects does it against kcp.
+type objects interface {
+	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
+	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
+}
+
+// keeper makes and removes members; *instance.Members does.
+type keeper interface {
+	Configure(set instance.Set)
+	Forget(set export.Key)
+	Revision(ctx context.Context, set instance.Set) (string, error)
+	Of(ctx context.Context, set export.Key) ([]instance.Member, error)
+	Make(ctx context.Context, set instance.Set) error
+	Remove(ctx context.Context, member instance.Member) error
+	Wake(namespace string)
+	TakeClaims(set types.UID) instance.Claims
+	ReturnClaims(set types.UID, claims instance.Claims)
+}
+
+// reconciler keeps the members of sets.
+type reconciler struct {
+	objects objects
+	members keeper
+	// limits is how many members one set may have.
+	limits func(ctx context.Context) (setReplicas int32, err error)
+	now    func() time.Time
+
+	mu sync.Mutex
+	// written is when the status of each set was last written, and told which revision its members were last
+	// told of.
+	written map[export.Key]time.Time
+	told    map[types.UID]instance.Set
+}
+
+func newReconciler(objects objects, members keeper) *reconciler {
+	return &reconciler{objects: objects, members: members, now: time.Now, written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}}
+}
+
+// limitsOf reads the limit from the provider workspace and from what the operator has had accepted.
+func limitsOf(provider, runtime client.Reader) func(ctx context.Context) (int32, error) {
+	return func(ctx context.Context) (int32, error) {
+		infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
+		err := provider.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
+		if apierrors.IsNotFound(err) {
+			return 0, instance.ErrNoKind
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reading the InfrastructureProvider: %w", err)
+		}
+		spec, err := platform.Settings(ctx, runtime, infrastructure)
+		if err != nil {
+			return 0, err
+		}
+		if spec.Limits == nil {
+			return sandbarv1alpha1.DefaultSetReplicas, nil
+		}
+		return *cmp.Or(spec.Limits.SetReplicas, new(int32(sandbarv1alpha1.DefaultSetReplicas))), nil
+	}
+}
+
+// Reconcile looks at one set.
+func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.Result, error) {
+	set, err := r.read(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	all, err := r.members.Of(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if set == nil || set.DeletionTimestamp != nil {
+		r.forget(key)
+		return reconcile.Result{}, r.remove(ctx, all)
+	}
+	// A former set of the name is gone, and its members with it.
+	own, former := split(all, set.UID)
+	if err := r.remove(ctx, former); err != nil {
+		return reconcile.Result{}, err
+	}
+	says := setOf(key, set)
+	o := found{members: own}
+	if o.most, err = r.limits(ctx); err == nil {
+		says.Revision, err = r.members.Revision(ctx, says)
+	}
+	if o.invalid = invalid(err); o.invalid == nil && err != nil {
+		return reconcile.Result{}, err
+	}
+	if o.invalid != nil {
+		says.Revision = set.Status.Revision // and it goes on with what it has
+	}
+	r.configure(says, own)
+	o.wishes = wishesOf(&set.Spec, says.Revision, o.most)
+	if o.invalid == nil {
+		o.plan = planFor(o.wishes, own, r.now())
+		o.limited, err = r.carryOut(ctx, says, o.plan)
+	}
+	wait, reporting := r.report(ctx, key, set, o)
+	if err := errors.Join(err, reporting); err != nil {
+		return reconcile.Result{}, err
+	}
+	again := sooner(o.plan.again, wait)
+	if o.invalid != nil || o.limited != nil {
+		again = sooner(again, lookAgain)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// read reads a set; nil if there is none.
+func (r *reconciler) read(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxSet, error) {
+	obj, err := r.objects.Live(ctx, key)
+	switch {
+	case export.IsGone(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("reading SandboxSet %s: %w", key.Name, err)
+	}
+	set := &sandbarv1alpha1.SandboxSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, set); err != nil {
+		return nil, fmt.Errorf("reading SandboxSet %s: %w", key.Name, err)
+	}
+	return set, nil
+}
+
+// setOf is what a set wants, without its revision. One with a template of its own counts as a SandboxTemplate
+// of its name.
+func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) instance.Set {
+	ref := sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: set.Name}
+	if named := set.Spec.TemplateRef; named != nil {
+		ref = sandbarv1alpha1.PodTemplateRef{Kind: cmp.Or(named.Kind, sandbarv1alpha1.RefSandboxTemplate), Name: named.Name}
+	}
+	return instance.Set{Key: key, UID: set.UID, Template: ref, Priority: set.Spec.Priority}
+}
+
+// template is what stands for a SandboxTemplate that there is not: a set of that name with a template of its
+// own. Its identity is that of the content: a set whose template changes is another SandboxTemplate.
+func (r *reconciler) template(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	set, err := r.read(ctx, key)
+	if err != nil || set == nil || set.Spec.Template == nil {
+		return nil, err
+	}
+	own := &sandbarv1alpha1.SandboxTemplate{ObjectMeta: set.ObjectMeta}
+	own.Spec.Template, own.Spec.VolumeClaimTemplates = set.Spec.Template, set.Spec.VolumeClaimTemplates
+	raw, err := json.Marshal(own.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("reading SandboxSet %s: %w", key.Name, err)
+	}
+	sum := sha256.Sum256(raw)
+	own.UID = types.UID(string(set.UID) + "-" + hex.EncodeToString(sum[:4]))
+	return own, nil
+}
+
+// split parts the members of a set from those of a former one of its name.
+func split(all []instance.Member, set types.UID) (own, former []instance.Member) {
+	for _, m := range all {
+		if m.SetUID == set {
+			own = append(own, m)
+		} else {
+			former = append(former, m)
+		}
+	}
+	return own, former
+}
+
+// configure notes what a set says, and has its members looked at when that is another thing.
+func (r *reconciler) configure(set instance.Set, own []instance.Member) {
+	r.members.Configure(set)
+	r.mu.Lock()
+	changed := r.told[set.UID] != set
+	r.told[set.UID] = set
+	r.mu.Unlock()
+	if changed {
+		for _, m := range own {
+			r.members.Wake(m.Namespace())
+		}
+	}
+}
+
+func (r *reconciler) forget(key export.Key) {
+	r.members.Forget(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.written, key)
+	for uid, set := range r.told {
+		if set.Key == key {
+			delete(r.told, uid)
+		}
+	}
+}
+
+// carryOut makes and removes members. limited is why no more could be made.
+func (r *reconciler) carryOut(ctx context.Context, set instance.Set, p plan) (limited *outcome.FullError, err error) {
+	if err := r.remove(ctx, p.remove); err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for range p.create {
+		group.Go(func() error {
+			err := r.members.Make(ctx, set)
+			var full *outcome.FullError
+			if errors.As(err, &full) {
+				mu.Lock()
+				defer mu.Unlock()
+				limited = full
+				return nil
+			}
+			return err
+		})
+	}
+	err = group.Wait() // limited is written by then
+	return limited, err
+}
+
+func (r *reconciler) remove(ctx context.Context, all []instance.Member) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, m := range all {
+		group.Go(func() error { return r.members.Remove(ctx, m) })
+	}
+	return group.Wait()
+}
+
+// invalid is why no members can be made, in words for the tenant; nil for any other error.
+func invalid(err error) *outcome.RefusalError {
+	var refused *outcome.RefusalError
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(err, instance.ErrNoKind), errors.Is(err, outcome.ErrNotConfigured):
+		return &outcome.RefusalError{Reason: sandbarv1alpha1.TemplateNotChecked, Message: "the operator has not set up the kind Sandbox yet; this goes on by itself"}
+	}
+	return nil
+}

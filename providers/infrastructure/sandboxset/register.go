@@ -1,0 +1,64 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sandboxset keeps the members of tenants' SandboxSets: how many there are to be, of which revision,
+// and how the sets are.
+//
+// In: the SandboxSets of all workspaces, and the members that there are (instance.Members). Out: members that
+// are made or removed, and the status of each set.
+//
+//	register.go    the kind, and its controller
+//	reconciler.go  one look at one set
+//	plan.go        how many to make, and which to remove; it asks nobody
+//	status.go      what a set says of itself
+package sandboxset
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
+)
+
+// Kind is that of SandboxSets.
+var Kind = tenantkind.Kind{
+	Kind: export.Kind{
+		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxSet"},
+		Resource: "sandboxsets",
+	},
+	Name: "sandboxset", Definition: "sandbar.dev_sandboxsets.yaml",
+	Rules:       append(offer.KindRules("sandboxsets", offer.AllVerbs), offer.SubresourceRules("sandboxsets", offer.AllVerbs, "scale")...),
+	Concurrency: 4,
+}
+
+// Options are what the controller of SandboxSets needs in addition to the two clusters.
+type Options struct {
+	Offers    *offer.Offers
+	Templates *sandboxtemplate.Templates
+	Members   *instance.Members
+}
+
+// Register adds the controller to the manager of the provider workspace.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
+		return sandboxtemplate.Says(ctx, provider, runtime)
+	}
+	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
+		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
+			r := newReconciler(c.Objects, opts.Members)
+			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
+			opts.Members.OnChanged(func(set export.Key) { c.Wake(set, true) })
+			opts.Templates.OrElse(r.template)
+			return r
+		})
+}

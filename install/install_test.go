@@ -210,12 +210,16 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 			want["previewer"]["get "+resource] = true
 		}
 	}
-	const own = "sandboxtemplates" // which has no verbs of its own
-	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
-		want["operator"][verb+" "+own] = true
+	for _, own := range []string{"sandboxtemplates", "sandboxsets"} { // which have no verbs of their own
+		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+			want["operator"][verb+" "+own] = true
+		}
+		for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
+			want["viewer"][right], want["operator"][right] = true, true
+		}
 	}
-	for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
-		want["viewer"][right], want["operator"][right] = true, true
+	for _, verb := range []string{"get", "update", "patch"} {
+		want["operator"][verb+" sandboxsets/scale"] = true
 	}
 	for _, name := range TenantRoles() {
 		raw, err := TenantRole(name)

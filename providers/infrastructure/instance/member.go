@@ -112,6 +112,9 @@ func (m *Members) seen(before, after any) {
 	was, wasMember := memberOf(before)
 	is, isMember := memberOf(after)
 	if ns, ok := after.(*corev1.Namespace); ok && isMember {
+		m.mu.Lock()
+		delete(m.made, ns.Name)
+		m.mu.Unlock()
 		m.Wake(ns.Name)
 	} else if ns, ok := after.(*corev1.Namespace); ok {
 		m.shown(ns)
@@ -119,6 +122,7 @@ func (m *Members) seen(before, after any) {
 	if ns, ok := before.(*corev1.Namespace); ok && wasMember && !isMember {
 		m.mu.Lock()
 		delete(m.held, ns.Name)
+		delete(m.left, ns.Name)
 		delete(m.troubles, ns.Name)
 		m.mu.Unlock()
 	}

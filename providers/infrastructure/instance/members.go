@@ -4,9 +4,11 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +49,10 @@ type Members struct {
 	adopted map[placement.Owner]placement.Placed
 	// unsure are the owners of an adoption that may or may not have been written.
 	unsure map[placement.Owner]bool
+	// made and left are the members that were made, or marked to leave, and that the cache does not show so
+	// yet: a set that counted by the cache alone would make, or remove, another one in their place.
+	made map[string]Member
+	left map[string]bool
 	// troubles are why members do not come up, by namespace.
 	troubles map[string]Trouble
 	claimed  map[types.UID]Claims
@@ -70,9 +76,11 @@ type Set struct {
 type Member struct {
 	placement.Member
 
+	// namespace is nil while the cache does not show it.
 	namespace *corev1.Namespace
-	// Ready is whether its pod is, now.
+	// Ready is whether its pod is, now; Going whether it is being deleted.
 	Ready   bool
+	Going   bool
 	Created time.Time
 	// Trouble is why it does not come up; zero if nothing says so.
 	Trouble Trouble
@@ -96,7 +104,7 @@ type Claims struct {
 func newMembers(cluster runtimeCluster) *Members {
 	return &Members{
 		cluster: cluster, runner: func() *runner { return nil }, sets: map[types.UID]Set{}, held: map[string]bool{},
-		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
+		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
 }
@@ -160,20 +168,41 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 		if !ok || m.isHeld(ns.Name) {
 			continue
 		}
-		if ns.DeletionTimestamp != nil {
-			member.State = placement.MemberLeaving
-		}
 		ready, err := m.podReady(ctx, ns.Name)
 		if err != nil {
 			return nil, err
 		}
 		m.mu.Lock()
+		if ns.DeletionTimestamp != nil || m.left[ns.Name] {
+			member.State = placement.MemberLeaving
+		}
 		trouble := m.troubles[ns.Name]
 		m.mu.Unlock()
-		all = append(all, Member{Member: member, namespace: ns, Ready: ready, Created: ns.CreationTimestamp.Time, Trouble: trouble})
+		all = append(all, Member{Member: member, namespace: ns, Ready: ready, Going: ns.DeletionTimestamp != nil, Created: ns.CreationTimestamp.Time, Trouble: trouble})
 	}
+	all = append(all, m.unseen(set, all)...)
+	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.UID, b.UID) })
 	return all, nil
 }
+
+// unseen are the members of a set that were made and that the cache has not shown.
+func (m *Members) unseen(set export.Key, seen []Member) (all []Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, made := range m.made {
+		switch shown := slices.ContainsFunc(seen, func(s Member) bool { return s.ID == made.ID }); {
+		case shown, time.Since(made.Created) > unseenMost:
+			delete(m.made, name)
+		case made.Set == set.NamespacedName && made.Origin == set.Cluster:
+			all = append(all, made)
+		}
+	}
+	return all
+}
+
+// unseenMost is for how long a member counts that was made and that the cache does not show: it may have been
+// removed before the cache could.
+const unseenMost = time.Minute
 
 func (m *Members) isHeld(namespace string) bool {
 	m.mu.Lock()
@@ -231,13 +260,19 @@ func (m *Members) Make(ctx context.Context, set Set) error {
 		r.capacity.giveBack(member.ID)
 		return fmt.Errorf("creating a member of SandboxSet %s: %w", set.Key.Name, err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made[ns.Name] = Member{Member: member, Created: time.Now()}
 	return nil
 }
 
 // Remove removes a member, unless somebody adopts it. It is marked first, under the version that was read,
 // so that of an adoption at the same moment and this one only one can be.
 func (m *Members) Remove(ctx context.Context, member Member) error {
-	if member.State != placement.MemberLeaving {
+	if member.namespace == nil {
+		return nil // the next look removes it
+	}
+	if member.namespace.Labels[placement.LabelMemberState] != placement.MemberLeaving {
 		marked := member.namespace.DeepCopy()
 		marked.Labels[placement.LabelMemberState] = placement.MemberLeaving
 		err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(member.namespace, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
@@ -247,6 +282,9 @@ func (m *Members) Remove(ctx context.Context, member Member) error {
 		if err != nil {
 			return fmt.Errorf("marking member %s: %w", member.namespace.Name, err)
 		}
+		m.mu.Lock()
+		m.left[marked.Name] = true
+		m.mu.Unlock()
 	}
 	if member.namespace.DeletionTimestamp != nil {
 		return nil

@@ -64,15 +64,14 @@ type plan struct {
 type members struct {
 	// updated are of the present revision and not too old, outdated the others. Those that leave are in
 	// neither.
-	updated, outdated []instance.Member
-	leaving           int
+	updated, outdated, leaving []instance.Member
 }
 
 func sorted(w wishes, all []instance.Member, now time.Time) (s members, next time.Duration) {
 	for _, m := range all {
 		switch age := now.Sub(m.Created); {
 		case m.State == placement.MemberLeaving:
-			s.leaving++
+			s.leaving = append(s.leaving, m)
 		case m.Revision != w.revision, w.maxAge > 0 && age >= w.maxAge:
 			s.outdated = append(s.outdated, m)
 		default:
@@ -109,6 +108,11 @@ func count(all []instance.Member, is func(instance.Member) bool) (n int) {
 func planFor(w wishes, all []instance.Member, now time.Time) plan {
 	s, next := sorted(w, all, now)
 	p := plan{again: next}
+	for _, m := range s.leaving {
+		if !m.Going { // what removed it did not come to the end
+			p.remove = append(p.remove, m)
+		}
+	}
 	if w.paused {
 		return p
 	}

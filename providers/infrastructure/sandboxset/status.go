@@ -176,8 +176,8 @@ func progressingOf(o found, s members) metav1.Condition {
 		return condition(name, true, reasonUpdating, "%d are of a former revision, or too old, and are replaced", len(s.outdated))
 	case o.plan.create > 0 || unready > 0:
 		return condition(name, true, reasonScalingUp, "%d of %d are ready", len(s.updated)-unready, o.wishes.replicas)
-	case len(o.plan.remove) > 0 || s.leaving > 0:
-		return condition(name, true, reasonScaledDown, "%d are being removed", max(len(o.plan.remove), s.leaving))
+	case len(o.plan.remove) > 0 || len(s.leaving) > 0:
+		return condition(name, true, reasonScaledDown, "%d are being removed", max(len(o.plan.remove), len(s.leaving)))
 	}
 	return condition(name, false, reasonSettled, "there is nothing to do")
 }

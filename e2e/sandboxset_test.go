@@ -1,0 +1,359 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+)
+
+var sandboxSets = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxsets"}
+
+// set creates a SandboxSet of a spec in YAML.
+func (tn *tenant) set(name, spec string) error {
+	tn.t.Helper()
+	fields := map[string]any{}
+	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
+		tn.t.Fatal(err)
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxSet", "spec": fields}}
+	obj.SetName(name)
+	_, err := tn.dyn.Resource(sandboxSets).Namespace("default").Create(tn.t.Context(), obj, metav1.CreateOptions{})
+	return err
+}
+
+func (tn *tenant) mustSet(name, spec string) {
+	tn.t.Helper()
+	if err := tn.set(name, spec); err != nil {
+		tn.t.Fatal(err)
+	}
+}
+
+func (tn *tenant) patchSet(name, patch string, subresources ...string) error {
+	_, err := tn.dyn.Resource(sandboxSets).Namespace("default").Patch(tn.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	return err
+}
+
+// readSet reads a set.
+func (tn *tenant) readSet(name string) (*sandbarv1alpha1.SandboxSet, error) {
+	obj, err := tn.dyn.Resource(sandboxSets).Namespace("default").Get(tn.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	set := &sandbarv1alpha1.SandboxSet{}
+	return set, runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, set)
+}
+
+// waitSet waits until a set's status is as it should be.
+func (tn *tenant) waitSet(name, what string, is func(sandbarv1alpha1.SandboxSetStatus) bool) sandbarv1alpha1.SandboxSetStatus {
+	tn.t.Helper()
+	var status sandbarv1alpha1.SandboxSetStatus
+	eventually(tn.t, 2*time.Minute, "SandboxSet "+name+" "+what, func() error {
+		set, err := tn.readSet(name)
+		if err != nil {
+			return err
+		}
+		if status = set.Status; !is(status) {
+			return fmt.Errorf("its status is %+v", status)
+		}
+		return nil
+	})
+	return status
+}
+
+func hasAvailable(n int32) func(sandbarv1alpha1.SandboxSetStatus) bool {
+	return func(s sandbarv1alpha1.SandboxSetStatus) bool { return s.AvailableReplicas == n && s.Replicas == n }
+}
+
+// membersOf are the namespaces of the members of a set.
+func (tn *tenant) membersOf(name string) []corev1.Namespace {
+	tn.t.Helper()
+	set, err := tn.readSet(name)
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	return namespacesWith(tn.t, map[string]string{placement.LabelSetUID: string(set.UID)})
+}
+
+func namespacesWith(t *testing.T, wanted map[string]string) []corev1.Namespace {
+	t.Helper()
+	list, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(wanted).String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// podsByUID are the pods of the members, with their namespaces.
+func podsOf(t *testing.T, members []corev1.Namespace) map[types.UID]string {
+	t.Helper()
+	pods := map[types.UID]string{}
+	for _, ns := range members {
+		pod, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Pods(ns.Name).Get(t.Context(), "sandbox-0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods[pod.UID] = ns.Name
+	}
+	return pods
+}
+
+// started waits until an instance is Ready, returns how it says that it came to be, and follows it to its
+// placement.
+func (i *instance) started() *sandbarv1alpha1.InstanceStart {
+	i.tn.t.Helper()
+	i.waitReady()
+	obj, err := i.get()
+	if err != nil {
+		i.tn.t.Fatal(err)
+	}
+	fields, _, _ := unstructured.NestedMap(obj.Object, "status", "start")
+	start := &sandbarv1alpha1.InstanceStart{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, start); err != nil {
+		i.tn.t.Fatal(err)
+	}
+	owner := placement.Owner{Cluster: i.tn.cluster, UID: obj.GetUID()}
+	placed := namespacesWith(i.tn.t, owner.Labels())
+	if len(placed) != 1 {
+		i.tn.t.Fatalf("%s has %d placements", i.name, len(placed))
+	}
+	var ok bool
+	if i.id, ok = placement.IDOf(&placed[0]); !ok {
+		i.tn.t.Fatalf("namespace %s is no placement", placed[0].Name)
+	}
+	return start
+}
+
+// TestSandboxSets: a Sandbox that is created beside a set of its template takes a sandbox that is ready, and
+// is a Sandbox like any other from then on; nobody reaches one that nobody has taken.
+func TestSandboxSets(t *testing.T) {
+	tn := newTenant(t, "alice")
+	tn.waitServed(sandboxes)
+	tn.waitServed(sandboxTemplates)
+	tn.waitServed(sandboxSets)
+	c := callAs(t, tn.token)
+	tn.mustTemplate("own", `{template: {spec: `+podSaying("own")+`}}`)
+	tn.mustSet("warm", `{replicas: 2, templateRef: {name: own}, scaleStrategy: {maxUnavailable: 100%}}`)
+	tn.waitSet("warm", "has two", hasAvailable(2))
+	members := tn.membersOf("warm")
+	pods := podsOf(t, members)
+
+	t.Run("nobody reaches a member", func(t *testing.T) {
+		for _, ns := range members {
+			for _, name := range []string{"instance", ns.Name, ns.Labels[placement.LabelInstanceUID], "warm"} {
+				path := "/dataplane/clusters/" + tn.cluster + "/namespaces/default/sandboxes/" + name + "/log"
+				if code, body := c.do("GET", path, nil); code != http.StatusNotFound && code != http.StatusForbidden {
+					t.Errorf("%s: %d %s", path, code, body)
+				}
+			}
+		}
+	})
+
+	box := tn.box("web", `{template: {templateRef: {kind: SandboxTemplate, name: own}}}`)
+	start := box.started()
+	t.Run("a Sandbox is born warm", func(t *testing.T) {
+		if start.Type != sandbarv1alpha1.StartWarm || start.Set == nil || start.Set.Name != "warm" || start.Times.Placed == nil || start.Times.Ready == nil {
+			t.Errorf("it started as %+v", start)
+		}
+		t.Logf("requested %v, placed %v, ready %v", start.Times.Requested, start.Times.Placed, start.Times.Ready)
+		if pods[box.pod().UID] != box.id.Namespace() {
+			t.Error("its pod is none that was ready before")
+		}
+		if _, log := c.do("GET", box.base()+"/log", nil); !strings.Contains(log, "own none") {
+			t.Errorf("its log is %q", log)
+		}
+		eventually(t, time.Minute, "it has its finalizer", func() error {
+			obj, err := box.get()
+			if err == nil && len(obj.GetFinalizers()) != 1 {
+				err = fmt.Errorf("it has %v", obj.GetFinalizers())
+			}
+			return err
+		})
+		tn.waitSet("warm", "has two again, and counts one", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return hasAvailable(2)(s) && s.Claimed.Total == 1
+		})
+	})
+	t.Run("it sleeps and wakes with what it had", func(t *testing.T) {
+		before := box.pod().UID
+		box.mustPatch(`{"spec":{"suspended":true}}`)
+		eventually(t, time.Minute, "it is suspended", func() error {
+			_, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Pods(box.id.Namespace()).Get(t.Context(), "sandbox-0", metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("reading its pod: %w", err)
+			}
+			obj, err := box.get()
+			if phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase"); err == nil && phase != "Suspended" {
+				err = fmt.Errorf("its phase is %q", phase)
+			}
+			return err
+		})
+		box.mustPatch(`{"spec":{"suspended":false}}`)
+		box.waitReady()
+		if box.pod().UID == before {
+			t.Error("it was not suspended")
+		}
+		if again := box.started(); again.Type != sandbarv1alpha1.StartWarm || !again.Times.Placed.Equal(start.Times.Placed) {
+			t.Errorf("it says now that it started as %+v", again)
+		}
+	})
+	t.Run("cold, and why", func(t *testing.T) {
+		for name, test := range map[string]struct{ spec, reason string }{
+			"nobody-has-it": {`{template: {podTemplate: {spec: ` + podSaying("x") + `}}}`, sandbarv1alpha1.StartOwnPodTemplate},
+			"not-asked":     {`{prewarm: None, template: {templateRef: {kind: SandboxTemplate, name: own}}}`, sandbarv1alpha1.StartPrewarmNone},
+			"patched":       {`{template: {templateRef: {kind: SandboxTemplate, name: own}, patch: {spec: {containers: [{name: main, env: [{name: OWN, value: x}]}]}}}}`, sandbarv1alpha1.StartPatchDiffers},
+		} {
+			cold := tn.box(name, test.spec)
+			if start := cold.started(); start.Type != sandbarv1alpha1.StartCold || start.Reason != test.reason || start.Times.Ready == nil {
+				t.Errorf("%s started as %+v", name, start)
+			}
+		}
+		tn.waitSet("warm", "has two still", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(2)(s) && s.Claimed.Total == 1 })
+	})
+	t.Run("scaled, as Kubernetes does it", func(t *testing.T) {
+		if err := tn.patchSet("warm", `{"spec":{"replicas":1}}`, "scale"); err != nil {
+			t.Fatal(err)
+		}
+		tn.waitSet("warm", "has one", hasAvailable(1))
+		eventually(t, time.Minute, "the other is gone", func() error {
+			if left := tn.membersOf("warm"); len(left) != 1 {
+				return fmt.Errorf("there are %d", len(left))
+			}
+			return nil
+		})
+	})
+	t.Run("of another template, and those that are taken stay", func(t *testing.T) {
+		before := box.pod().UID
+		tn.mustTemplate("new", `{template: {spec: `+podSaying("new")+`}}`)
+		old := tn.membersOf("warm")[0].Name
+		if err := tn.patchSet("warm", `{"spec":{"templateRef":{"name":"new"}}}`); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, "the member is replaced", func() error {
+			set, err := tn.readSet("warm")
+			if err != nil {
+				return err
+			}
+			if all := tn.membersOf("warm"); len(all) != 1 || all[0].Name == old || !hasAvailable(1)(set.Status) || set.Status.UpdatedReplicas != 1 {
+				return fmt.Errorf("there are %d, and the status is %+v", len(all), set.Status)
+			}
+			return nil
+		})
+		if box.pod().UID != before {
+			t.Error("a Sandbox's pod was replaced")
+		}
+		late := tn.box("late", `{template: {templateRef: {kind: SandboxTemplate, name: own}}}`)
+		if start := late.started(); start.Type != sandbarv1alpha1.StartCold || start.Reason != sandbarv1alpha1.StartNoSet {
+			t.Errorf("of the former template one started as %+v", start)
+		}
+		fresh := tn.box("fresh", `{template: {templateRef: {kind: SandboxTemplate, name: new}}}`)
+		if start := fresh.started(); start.Type != sandbarv1alpha1.StartWarm {
+			t.Errorf("of the new template one started as %+v", start)
+		}
+	})
+	t.Run("with a template of its own", func(t *testing.T) {
+		tn.mustSet("inline", `{template: {spec: `+podSaying("inline")+`}}`)
+		tn.waitSet("inline", "has one", hasAvailable(1))
+		own := tn.box("of-inline", `{template: {templateRef: {kind: SandboxTemplate, name: inline}}}`)
+		if start := own.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "inline" {
+			t.Errorf("it started as %+v", start)
+		}
+	})
+	t.Run("that cannot be", func(t *testing.T) {
+		for name, test := range map[string]struct{ spec, word string }{
+			"both":     {`{template: {spec: ` + podSaying("x") + `}, templateRef: {name: x}}`, "exactly one of"},
+			"negative": {`{replicas: -1, templateRef: {name: x}}`, "replicas"},
+			"age":      {`{memberMaxAge: 1m, templateRef: {name: x}}`, "at least 10m"},
+			"node":     {`{template: {spec: {nodeName: chosen, containers: [{name: main, image: x}]}}}`, "not a tenant's to set"},
+		} {
+			if err := tn.set("refused", test.spec); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.word) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		tn.mustSet("nothing", `{templateRef: {name: nobody-has-this}}`)
+		tn.waitSet("nothing", "says what is wrong", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return len(s.Conditions) > 0 && s.Conditions[0].Reason == "TemplateNotUsable" && strings.Contains(s.Conditions[0].Message, "nobody-has-this")
+		})
+	})
+	t.Run("whose pods do not come up", func(t *testing.T) {
+		tn.mustSet("broken", `{replicas: 4, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: `+toolchain+`, command: [sh, -c, "exit 3"]}]}}}`)
+		said := tn.waitSet("broken", "says why", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return s.FailingReplicas == 1 && len(s.Problems) == 1 && scalingIs(s, "ReplicasFailing")
+		})
+		t.Logf("%+v", said.Problems)
+		if n := len(tn.membersOf("broken")); n != 1 {
+			t.Errorf("%d were made, one may be", n)
+		}
+	})
+	t.Run("gone with what it kept", func(t *testing.T) {
+		uids := map[string]bool{}
+		for _, name := range []string{"warm", "inline", "broken", "nothing"} {
+			set, err := tn.readSet(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uids[string(set.UID)] = true
+			if err := tn.dyn.Resource(sandboxSets).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, time.Minute, "the members are gone", func() error {
+			for uid := range uids {
+				if left := namespacesWith(t, map[string]string{placement.LabelSetUID: uid}); len(left) > 0 {
+					return fmt.Errorf("%d are left", len(left))
+				}
+			}
+			return nil
+		})
+		if code, body := c.do("GET", box.base()+"/log", nil); code != http.StatusOK {
+			t.Errorf("one that was taken: %d %s", code, body)
+		}
+	})
+	t.Run("a Sandbox that goes leaves nothing", func(t *testing.T) {
+		ns := box.id.Namespace()
+		if err := tn.dyn.Resource(sandboxes).Namespace("default").Delete(t.Context(), box.name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, "its placement is gone", func() error {
+			_, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("reading it: %w", err)
+			}
+			_, err = box.get()
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the Sandbox: %w", err)
+			}
+			return nil
+		})
+	})
+}
+
+func scalingIs(s sandbarv1alpha1.SandboxSetStatus, reason string) bool {
+	for _, c := range s.Conditions {
+		if c.Type == sandbarv1alpha1.SandboxSetScalingLimited {
+			return c.Status == metav1.ConditionTrue && c.Reason == reason
+		}
+	}
+	return false
+}

@@ -297,7 +297,7 @@ func TestSandboxSets(t *testing.T) {
 		})
 	})
 	t.Run("whose pods do not come up", func(t *testing.T) {
-		tn.mustSet("broken", `{replicas: 4, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: `+toolchain+`, command: [sh, -c, "exit 3"]}]}}}`)
+		tn.mustSet("broken", `{replicas: 4, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: `+toolchain+`, command: [/no-such-program]}]}}}`)
 		said := tn.waitSet("broken", "says why", func(s sandbarv1alpha1.SandboxSetStatus) bool {
 			return s.FailingReplicas == 1 && len(s.Problems) == 1 && scalingIs(s, "ReplicasFailing")
 		})

@@ -86,15 +86,15 @@ const freshFor = 30 * time.Second
 // mayHaveAdopted reports whether an object without a placement that the cache shows may have one
 // nevertheless, by an adoption of this or of another process.
 func (r *reconciler) mayHaveAdopted(obj *unstructured.Unstructured, owner placement.Owner) (bool, error) {
-	if r.capacity.holds(owner) {
-		return false, nil // the cache has not seen yet what is made for it
-	}
 	old, err := outcome.ReadStatus(obj)
 	if err != nil {
 		return false, err
 	}
 	if old.Start != nil {
 		return old.Start.Type == sandbarv1alpha1.StartWarm, nil
+	}
+	if r.capacity.holds(owner) {
+		return false, nil // the cache has not seen yet what is made for it
 	}
 	return r.members.doubts(owner) || r.now().Sub(obj.GetCreationTimestamp().Time) > freshFor, nil
 }

@@ -50,9 +50,13 @@ type world struct {
 	runtime    client.Client
 	writes     []string // verb and kind, in order
 	failWrites func(verb string, obj runtime.Object) error
-	settings   scope.Settings
-	capacity   *capacity
-	members    *Members
+	// afterWrites are the answers to writes that were done.
+	afterWrites func(verb string, obj runtime.Object) error
+	settings    scope.Settings
+	// stale is a cache of Namespaces that is behind; nil: it is not.
+	stale    client.Reader
+	capacity *capacity
+	members  *Members
 	// liveRuntime is what the API server of the runtime cluster answers; nil: what its cache holds.
 	liveRuntime client.Reader
 	now         func() time.Time
@@ -129,7 +133,11 @@ func (w *world) interceptors() interceptor.Funcs {
 				return err
 			}
 		}
-		return do()
+		err = do()
+		if err == nil && w.afterWrites != nil {
+			err = w.afterWrites(verb, obj)
+		}
+		return err
 	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -156,6 +164,10 @@ func (w *world) reconciler() *reconciler {
 	}
 	if w.liveRuntime != nil {
 		r.runtime.live = w.liveRuntime
+	}
+	if w.stale != nil {
+		r.runtime.client = interceptor.NewClient(w.runtime.(client.WithWatch), staleFuncs(w.stale))
+		w.members.cluster.client = r.runtime.client
 	}
 	w.clock.Local = func() time.Time { return w.now() }
 	r.replicas = serving.New(r.runtime.client, r.runtime.live, &w.clock, logr.Discard())

@@ -58,7 +58,11 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 // the one that will be made for it. adopts tells that the kind's instances may take members: one that it has adopted a moment ago the cache may not show yet.
 func (r *reconciler) placementOf(ctx context.Context, obj *unstructured.Unstructured, adopts bool, req request, placements []corev1.Namespace) (placement.Placed, error) {
 	owner := placement.Owner{Cluster: req.Cluster, UID: obj.GetUID()}
-	if ns := eldest(owner, placements); ns != nil {
+	told, err := placedAt(obj)
+	if err != nil {
+		return placement.Placed{}, err
+	}
+	if ns := chosen(owner, placements, told); ns != nil {
 		p, _ := placement.Of(ns)
 		return p, nil
 	}
@@ -99,10 +103,19 @@ func (r *reconciler) mayHaveAdopted(obj *unstructured.Unstructured, owner placem
 	return r.members.doubts(owner) || r.now().Sub(obj.GetCreationTimestamp().Time) > freshFor, nil
 }
 
-// eldest is the first placement that an owner got among some; nil if it has none. It has more than one only
-// after two processes have given it one at once: the others have served nobody, for the data plane reaches
-// none of several.
-func eldest(owner placement.Owner, placements []corev1.Namespace) (first *corev1.Namespace) {
+// placedAt is when an object got its placement, by its status; zero if that does not say.
+func placedAt(obj *unstructured.Unstructured) (time.Time, error) {
+	old, err := outcome.ReadStatus(obj)
+	if err != nil || old.Start == nil || old.Start.Times.Placed == nil {
+		return time.Time{}, err
+	}
+	return old.Start.Times.Placed.Time, nil
+}
+
+// chosen is the placement of an owner among some; nil if it has none. It has more than one only after two
+// processes have each given it one: then it is the one that its status tells of, which only one of them
+// could write, or else the first. The data plane reaches none of several.
+func chosen(owner placement.Owner, placements []corev1.Namespace, told time.Time) (first *corev1.Namespace) {
 	var since time.Time
 	for i := range placements {
 		p, ok := placement.Of(&placements[i])
@@ -110,6 +123,9 @@ func eldest(owner placement.Owner, placements []corev1.Namespace) (first *corev1
 			continue
 		}
 		at := p.Adopted.At
+		if !told.IsZero() && at.Equal(told) {
+			return &placements[i]
+		}
 		if at.IsZero() {
 			at = placements[i].CreationTimestamp.Time
 		}
@@ -126,9 +142,12 @@ func eldest(owner placement.Owner, placements []corev1.Namespace) (first *corev1
 func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *unstructured.Unstructured) error {
 	var own *corev1.Namespace
 	if present != nil && len(placements) > 0 {
-		if p, ok := placement.Of(&placements[0]); ok { // all are of one workspace
-			own = eldest(placement.Owner{Cluster: p.Owner.Cluster, UID: present.GetUID()}, placements)
+		told, err := placedAt(present)
+		if err != nil {
+			return err
 		}
+		owner, _ := placement.OwnerOf(&placements[0]) // all are of one workspace
+		own = chosen(placement.Owner{Cluster: owner.Cluster, UID: present.GetUID()}, placements, told)
 	}
 	for i := range placements {
 		ns := &placements[i]

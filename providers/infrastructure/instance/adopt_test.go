@@ -496,6 +496,12 @@ func TestOfTwoPlacementsOfOneOwnerTheFirstStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("that its status tells of", func(t *testing.T) {
+		told := fixture.Now
+		if own := chosen(fixture.Owner, w.namespaces(), told); own == nil || own.Name != members[0] {
+			t.Errorf("it is %v, want %s", own, members[0])
+		}
+	})
 	w.mustReconcile()
 	if left := w.ownedNames(); len(left) != 1 || left[0] != members[1] {
 		t.Errorf("%v is left of %v, of which the second was adopted first", left, members)

@@ -144,7 +144,7 @@ func (i *instance) started() *sandbarv1alpha1.InstanceStart {
 	}
 	var ok bool
 	if i.id, ok = placement.IDOf(&placed[0]); !ok {
-		i.tn.t.Fatalf("namespace %s is no placement", placed[0].Name)
+		i.tn.t.Fatalf("namespace %s is not that of a placement", placed[0].Name)
 	}
 	return start
 }
@@ -280,6 +280,16 @@ func TestSandboxSets(t *testing.T) {
 		tn.waitSet("inline", "has one", hasAvailable(1))
 		own := tn.box("of-inline", `{template: {templateRef: {kind: SandboxTemplate, name: inline}}}`)
 		if start := own.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "inline" {
+			t.Errorf("it started as %+v", start)
+		}
+	})
+	t.Run("as the example has it", func(t *testing.T) {
+		tn.apply("../examples/tenant/sandboxset.yaml", func(obj *unstructured.Unstructured) {
+			if obj.GetKind() == "Sandbox" {
+				tn.waitSet("quick", "has two", hasAvailable(2))
+			}
+		})
+		if start := tn.existing(sandboxes, "of-quick").started(); start.Type != sandbarv1alpha1.StartWarm {
 			t.Errorf("it started as %+v", start)
 		}
 	})

@@ -40,6 +40,26 @@ func (tn *tenant) template(name, spec string) error {
 	return err
 }
 
+// apply creates the objects of a file, in their order, and calls before ahead of each.
+func (tn *tenant) apply(file string, before func(*unstructured.Unstructured)) {
+	tn.t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		tn.t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			tn.t.Fatal(err)
+		}
+		before(obj)
+		gvr := map[string]schema.GroupVersionResource{"Sandbox": sandboxes, "SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets}[obj.GetKind()]
+		if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(tn.t.Context(), obj, metav1.CreateOptions{}); err != nil {
+			tn.t.Fatal(err)
+		}
+	}
+}
+
 func (tn *tenant) mustTemplate(name, spec string) {
 	tn.t.Helper()
 	if err := tn.template(name, spec); err != nil {
@@ -113,23 +133,7 @@ func TestSandboxTemplates(t *testing.T) {
 		says(t, box, "own twice")
 	})
 	t.Run("as the example has it", func(t *testing.T) {
-		raw, err := os.ReadFile("../examples/tenant/sandboxtemplate.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for document := range strings.SplitSeq(string(raw), "\n---\n") {
-			obj := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
-				t.Fatal(err)
-			}
-			gvr := sandboxTemplates
-			if obj.GetKind() == "Sandbox" {
-				gvr = sandboxes
-			}
-			if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		tn.apply("../examples/tenant/sandboxtemplate.yaml", func(*unstructured.Unstructured) {})
 		tn.existing(sandboxes, "of-shell").waitReady()
 	})
 	t.Run("is not changed", func(t *testing.T) {

@@ -50,6 +50,7 @@ func TestTheTableOfLimitsHasTheNumbersOfPlacements(t *testing.T) {
 			Says: []string{fmt.Sprintf("the workspace may have %d instances at once", sandbarv1alpha1.DefaultInstancesPerWorkspace)},
 		},
 		limitstable.Limit{Name: "`placements`", Number: limitstable.Count(sandbarv1alpha1.DefaultPlacements)},
+		limitstable.Limit{Name: "`setReplicas`", Number: limitstable.Count(sandbarv1alpha1.DefaultSetReplicas)},
 	)
 }
 

@@ -31,6 +31,7 @@ func TestTheSchemaOfLimitsHasTheCodesNumbers(t *testing.T) {
 	all := limits.ByName()
 	all["instancesPerWorkspace"] = sandbarv1alpha1.DefaultInstancesPerWorkspace
 	all["placements"] = sandbarv1alpha1.DefaultPlacements
+	all["setReplicas"] = sandbarv1alpha1.DefaultSetReplicas
 	stated := map[string]float64{}
 	fields := schemaOfSpec(t).Properties["limits"].Properties
 	for _, name := range slices.Sorted(maps.Keys(fields)) {

@@ -192,6 +192,7 @@ func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Names
 	switch {
 	case err == nil:
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		adoptionConflictsTotal.Inc()
 		m.release(member.Name)
 		return nil, nil //nolint:nilnil // as above
 	default:
@@ -300,6 +301,7 @@ func (m *Members) lookFor(ctx context.Context, owner placement.Owner) (placed pl
 // serveWarm reports an instance that has just adopted its placement. Everything in that is as the next look
 // would make it: the look that the adoption's own event leads to puts on the finalizer.
 func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope) error {
+	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
 	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement.Adopted.At)}
 	o.Plan.Used = inuse.Record{}.Since(s.Placement.Adopted.At)
 	o.Instance, o.Composing = r.runtime.composed(ctx, s)

@@ -334,7 +334,7 @@ func exploreAdoption(rules adoptionRules) (seen int, wrong string) {
 	return len(known), wrong
 }
 
-// One process leads. Whatever its cache shows, and wherever it ends, no Sandbox ever has two placements, and
+// One process leads. Its cache may show anything that was, and it may end at any step: no Sandbox ever has two placements, and
 // no member two owners.
 func TestNoOrderOfEventsGivesASandboxTwoPlacements(t *testing.T) {
 	seen, wrong := exploreAdoption(allRules)

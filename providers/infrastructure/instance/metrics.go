@@ -38,6 +38,14 @@ var (
 		Name: "sandbar_instance_limit_refusals_total",
 		Help: "How often an instance was told to wait for a place, by reason (WorkspaceLimit, PlacementsLimit).",
 	}, []string{"reason"})
+	claimsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_claims_total",
+		Help: "Starts of instances that a SandboxSet might have kept ready, by type (Warm, Cold) and, of cold ones, reason.",
+	}, []string{"start", "reason"})
+	adoptionConflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandbar_adoption_conflicts_total",
+		Help: "How often a member of a SandboxSet was gone, or another's, when an instance was to adopt it.",
+	})
 	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lifecycle_total",
 		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
@@ -73,7 +81,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, adoptionConflictsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
 }
 
 func init() {
@@ -116,7 +124,9 @@ type runtimeMetrics struct {
 }
 
 var (
-	placementsDesc   = prometheus.NewDesc("sandbar_placements", "Placements on the runtime cluster by Template.", []string{"template"}, nil)
+	placementsDesc = prometheus.NewDesc("sandbar_placements", "Placements on the runtime cluster by Template.", []string{"template"}, nil)
+	membersDesc    = prometheus.NewDesc("sandbar_set_members",
+		"Placements that SandboxSets keep for somebody, by state (making, warm, leaving).", []string{"state"}, nil)
 	heartbeatAgeDesc = prometheus.NewDesc("sandbar_heartbeat_age_seconds",
 		"How old the data plane's heartbeat is by the controllers' clock; negative if that is behind. Beyond 45 either way nothing is put to sleep.", nil, nil)
 )
@@ -124,6 +134,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c runtimeMetrics) Describe(out chan<- *prometheus.Desc) {
 	out <- placementsDesc
+	out <- membersDesc
 	out <- heartbeatAgeDesc
 }
 
@@ -142,9 +153,15 @@ func (c runtimeMetrics) countPlacements(out chan<- prometheus.Metric) {
 	if err := c.runtime.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
-	counts := map[string]int{}
+	counts, members := map[string]int{}, map[string]int{}
 	for _, ns := range list.Items {
+		if member, ok := placement.MemberOf(&ns); ok {
+			members[member.State]++
+		}
 		counts[ns.Labels[placement.LabelTemplate]]++
+	}
+	for state, count := range members {
+		out <- prometheus.MustNewConstMetric(membersDesc, prometheus.GaugeValue, float64(count), state)
 	}
 	for template, count := range counts {
 		out <- prometheus.MustNewConstMetric(placementsDesc, prometheus.GaugeValue, float64(count), template)

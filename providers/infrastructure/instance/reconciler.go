@@ -156,6 +156,9 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})
 		return reconcile.Result{}, reporting
 	}
+	if start != nil {
+		claimsTotal.WithLabelValues(start.Type, start.Reason).Inc()
+	}
 	if s, err = r.protect(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}

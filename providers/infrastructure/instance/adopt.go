@@ -47,7 +47,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		return nil, "", err
 	}
 	workspace := s.Placement.Owner.Cluster
-	candidates, err := r.members.candidates(ctx, workspace, s.Object.GetNamespace(), revision)
+	candidates, err := r.members.candidates(ctx, s, revision)
 	if err != nil {
 		return nil, "", err
 	}
@@ -117,12 +117,12 @@ func (m *Members) whyCold(cluster, namespace, revision string) string {
 	return sandbarv1alpha1.StartNoSet
 }
 
-// candidates are the members of a namespace of a workspace that can be adopted now and have that revision,
-// in the order in which to try them: sets with a higher priority first, then those with more, then by name;
-// of one set the oldest member first.
-func (m *Members) candidates(ctx context.Context, cluster, namespace, revision string) ([]*corev1.Namespace, error) {
+// candidates are the members beside an object that it can adopt now, with that revision, in the order in
+// which to try them: sets with a higher priority first, then those with more, then by name; of one set the
+// oldest member first.
+func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
-	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(cluster, namespace, revision)})
+	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(s.Placement.Owner.Cluster, s.Object.GetNamespace(), revision)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the members: %w", err)
 	}
@@ -131,7 +131,7 @@ func (m *Members) candidates(ctx context.Context, cluster, namespace, revision s
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) {
+		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider {
 			continue
 		}
 		ready, err := m.podReady(ctx, ns.Name)

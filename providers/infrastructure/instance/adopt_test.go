@@ -47,6 +47,10 @@ func newWarmWorld(t *testing.T, n int) *world {
 	return w
 }
 
+func providerIs(name string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return name, nil }
+}
+
 // configure says what a set wants, with the revision that its pod has.
 func (w *world) configure(set Set) Set {
 	w.t.Helper()
@@ -84,6 +88,7 @@ func (w *world) makeMember(set Set) placement.ID {
 	if member, ok := placement.MemberOf(ns); err != nil || !ok || member.State != placement.MemberWarm {
 		w.t.Fatalf("the member is not warm: %v %v", ns, err)
 	}
+	w.members.seen(nil, ns)
 	id, _ := placement.IDOf(ns)
 	return id
 }
@@ -202,6 +207,10 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		"in another namespace": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
 			w.relabel(w.memberNames()[0], nil, map[string]any{placement.AnnotationSetNamespace: "team-b"})
+		}},
+		"of another provider": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
+			w.makeMember(testSet)
+			w.relabel(w.memberNames()[0], nil, map[string]any{placement.AnnotationProvider: "another"})
 		}},
 		"that leaves": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
@@ -334,7 +343,7 @@ func TestAnAdoptionIsNeverForgotten(t *testing.T) {
 		w := newWarmWorld(t, 2)
 		stale := w.staleNamespaces()
 		w.mustReconcile()
-		w.stale, w.members, w.capacity = stale, newMembers(runtimeCluster{client: w.runtime, live: w.runtime}), newCapacity()
+		w.stale, w.members, w.capacity = stale, newMembers(runtimeCluster{client: w.runtime, live: w.runtime}, providerIs(fixture.Provider)), newCapacity()
 		w.configure(testSet)
 		for range 3 {
 			w.mustReconcile()
@@ -577,5 +586,14 @@ func staleFuncs(stale client.Reader) interceptor.Funcs {
 			}
 			return c.List(ctx, list, opts...)
 		},
+	}
+}
+
+// Two providers may share a runtime cluster against all advice: neither touches the other's members.
+func TestAnotherProvidersMembersAreNotASets(t *testing.T) {
+	w := newWarmWorld(t, 1)
+	w.relabel(w.memberNames()[0], nil, map[string]any{placement.AnnotationProvider: "another"})
+	if all, err := w.members.Of(t.Context(), testSet.Key); err != nil || len(all) != 0 {
+		t.Errorf("the set has %v, %v", all, err)
 	}
 }

@@ -112,7 +112,7 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, memberIndex, indexMember).
 		WithInterceptorFuncs(w.interceptors()).Build()
-	w.members = newMembers(runtimeCluster{client: w.runtime, live: w.runtime})
+	w.members = newMembers(runtimeCluster{client: w.runtime, live: w.runtime}, providerIs(fixture.Provider))
 	return w
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +60,7 @@ func warmKey(cluster, namespace, revision string) string {
 // RegisterMembers adds the controller of members to the manager. Hand the result to Register, and to package
 // sandboxset.
 func RegisterMembers(mgr ctrl.Manager, runtime cluster.Cluster) (*Members, error) {
-	m := newMembers(runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()})
+	m := newMembers(runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()}, providerOf(mgr.GetClient()))
 	if err := runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, memberIndex, indexMember); err != nil {
 		return nil, fmt.Errorf("indexing the members: %w", err)
 	}
@@ -83,6 +84,21 @@ func RegisterMembers(mgr ctrl.Manager, runtime cluster.Cluster) (*Members, error
 		return nil, fmt.Errorf("building the controller of members: %w", err)
 	}
 	return m, addHandler(context.Background(), runtime.GetCache(), &corev1.Namespace{}, m.handler())
+}
+
+// providerOf reads the logical cluster of the provider workspace; empty until the operator has configured it.
+func providerOf(kcp client.Reader) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
+		err := kcp.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the InfrastructureProvider: %w", err)
+		}
+		return logicalcluster.From(infrastructure).String(), nil
+	}
 }
 
 // Wake has a member looked at.

@@ -37,6 +37,8 @@ var ErrNoKind = errors.New("the provider offers no Sandboxes")
 // process, and an adoption and a removal write that namespace under the version that they have read.
 type Members struct {
 	cluster runtimeCluster
+	// provider is the logical cluster of the provider workspace. Members of another provider are never touched.
+	provider func(context.Context) (string, error)
 	// runner is that of the kind Sandbox; nil while there is none.
 	runner func() *runner
 
@@ -101,9 +103,9 @@ type Claims struct {
 	Last  time.Time
 }
 
-func newMembers(cluster runtimeCluster) *Members {
+func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
 	return &Members{
-		cluster: cluster, runner: func() *runner { return nil }, sets: map[types.UID]Set{}, held: map[string]bool{},
+		cluster: cluster, provider: provider, runner: func() *runner { return nil }, sets: map[types.UID]Set{}, held: map[string]bool{},
 		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
@@ -161,11 +163,15 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 	if err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: setKey(set)}); err != nil {
 		return nil, fmt.Errorf("listing the members of SandboxSet %s: %w", set.Name, err)
 	}
+	provider, err := m.provider(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []Member
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || m.isHeld(ns.Name) {
+		if !ok || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue
 		}
 		ready, err := m.podReady(ctx, ns.Name)

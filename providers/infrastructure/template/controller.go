@@ -146,7 +146,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 			err = patchErr
 		}
 	}()
-	if tmpl.Status.Instances, err = r.countPlacements(ctx, tmpl.Name); err != nil {
+	if tmpl.Status.Instances, _, err = r.countPlacements(ctx, tmpl.Name); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !tmpl.DeletionTimestamp.IsZero() {

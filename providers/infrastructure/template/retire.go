@@ -132,6 +132,15 @@ func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template
 		}
 		return &ctrl.Result{}, nil
 	}
+	_, members, err := r.countPlacements(ctx, tmpl.Name)
+	if err != nil {
+		return nil, err
+	}
+	if members > 0 {
+		ready(tmpl, reasonInUse, "no instance is left, but %d sandboxes that SandboxSets keep ready; delete the sets: the annotations %s and %s of the namespaces with the label %s say which those are",
+			members, placement.AnnotationSetNamespace, placement.AnnotationSetName, placement.LabelSetUID)
+		return &ctrl.Result{RequeueAfter: recount}, nil
+	}
 	if stopped {
 		// One may have been created just before; look again when none can be any more.
 		ready(tmpl, reasonDeleting, "no instance is left; new ones are not taken any more")
@@ -140,15 +149,23 @@ func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template
 	return nil, nil
 }
 
-// countPlacements counts what stands on the runtime cluster for instances of the Template.
-func (r *reconciler) countPlacements(ctx context.Context, template string) (int64, error) {
+// countPlacements counts what stands on the runtime cluster for instances of the Template, and what
+// SandboxSets keep ready of it.
+func (r *reconciler) countPlacements(ctx context.Context, template string) (instances, members int64, err error) {
 	var list corev1.NamespaceList
-	// Only the length is used, so the cache's objects need not be copied.
-	err := r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: template}, client.UnsafeDisableDeepCopy)
+	// They are only read, so the cache's objects need not be copied.
+	err = r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: template}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return 0, fmt.Errorf("counting the placements of Template %s: %w", template, err)
+		return 0, 0, fmt.Errorf("counting the placements of Template %s: %w", template, err)
 	}
-	return int64(len(list.Items)), nil
+	for i := range list.Items {
+		if _, ok := placement.MemberOf(&list.Items[i]); ok {
+			members++
+		} else {
+			instances++
+		}
+	}
+	return instances, members, nil
 }
 
 // countInstances counts the instances in all workspaces, live and on every shard. An export

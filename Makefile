@@ -85,11 +85,15 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
+bench: bench-create bench-claim bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
 	@eval "$$($(STACKCMD) env --name $(STACK))" && $(GO) run ./bench/create --stack $(STACK)
+
+.PHONY: bench-claim
+bench-claim: up ## Create to Ready of a Sandbox that a SandboxSet has ready next to a cold one, in one run
+	@$(GO) run ./bench/claim --stack $(STACK)
 
 .PHONY: bench-proxy
 bench-proxy: up rivals ## Requests through the data plane next to nginx, Go's reverse proxy and the API server, in one run

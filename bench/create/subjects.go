@@ -8,7 +8,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -16,10 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -31,8 +28,6 @@ import (
 const (
 	sandboxRunner = "sandboxrunner"
 	bareKro       = "bare-kro"
-	// oneTimeout bounds a single create to Ready; a run that meets it has failed.
-	oneTimeout = 2 * time.Minute
 )
 
 var runners = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
@@ -81,12 +76,18 @@ func (s *subjects) cleanUp() {
 func (tenant) name() string { return sandboxRunner }
 func (bare) name() string   { return bareKro }
 
-func spec() map[string]any {
-	return map[string]any{"projectRef": "bench", "startCommand": "sleep 1000000"}
+func object(name string, labels map[string]string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
+		"spec": map[string]any{"projectRef": "bench", "startCommand": "sleep 1000000"},
+	}}
+	obj.SetName(name)
+	obj.SetLabels(labels)
+	return obj
 }
 
 func (t tenant) measure(ctx context.Context, name string) (time.Duration, error) {
-	return timeToReady(ctx, t.Runners, name, nil)
+	return stage.TimeToReady(ctx, t.Runners, object(name, nil))
 }
 
 func (b bare) measure(ctx context.Context, name string) (time.Duration, error) {
@@ -106,68 +107,5 @@ func (b bare) measure(ctx context.Context, name string) (time.Duration, error) {
 	if _, err := b.kube.CoreV1().Secrets(ns.Name).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		return 0, fmt.Errorf("making the control Secret: %w", err)
 	}
-	return timeToReady(ctx, b.dyn.Resource(runners).Namespace(ns.Name), name, labels)
-}
-
-// timeToReady creates an object and watches it until its condition Ready is true; it deletes
-// the object and waits until it is gone, so that one measurement does not disturb the next.
-func timeToReady(ctx context.Context, objects dynamic.ResourceInterface, name string, labels map[string]string) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, oneTimeout)
-	defer cancel()
-	selector := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	events, err := objects.Watch(ctx, selector)
-	if err != nil {
-		return 0, fmt.Errorf("watching: %w", err)
-	}
-	defer events.Stop()
-	obj := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "spec": spec(),
-	}}
-	obj.SetName(name)
-	obj.SetLabels(labels)
-	start := time.Now()
-	if _, err := objects.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
-		return 0, fmt.Errorf("creating %s: %w", name, err)
-	}
-	if err := until(ctx, events, func(e watch.Event) bool { return e.Type != watch.Deleted && ready(e.Object) }); err != nil {
-		return 0, fmt.Errorf("waiting for %s: %w", name, err)
-	}
-	took := time.Since(start)
-	if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return 0, fmt.Errorf("deleting %s: %w", name, err)
-	}
-	if err := until(ctx, events, func(e watch.Event) bool { return e.Type == watch.Deleted }); err != nil {
-		return 0, fmt.Errorf("waiting for the end of %s: %w", name, err)
-	}
-	return took, nil
-}
-
-func until(ctx context.Context, events watch.Interface, done func(watch.Event) bool) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case e, ok := <-events.ResultChan():
-			if !ok {
-				return errors.New("the watch ended")
-			}
-			if done(e) {
-				return nil
-			}
-		}
-	}
-}
-
-func ready(obj any) bool {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return false
-	}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Ready" {
-			return m["status"] == "True"
-		}
-	}
-	return false
+	return stage.TimeToReady(ctx, b.dyn.Resource(runners).Namespace(ns.Name), object(name, labels))
 }

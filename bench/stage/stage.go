@@ -40,11 +40,13 @@ import (
 )
 
 var (
-	providers  = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "infrastructureproviders"}
-	runners    = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
-	sandboxes  = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}
-	workspaces = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
-	bindings   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
+	providers        = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "infrastructureproviders"}
+	runners          = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
+	sandboxes        = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}
+	sandboxTemplates = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxtemplates"}
+	sandboxSets      = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxsets"}
+	workspaces       = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
+	bindings         = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 )
 
 const (
@@ -57,8 +59,8 @@ const (
 type Tenant struct {
 	// Path is the workspace's path, Token the person's bearer token.
 	Path, Token string
-	// Runners and Sandboxes are the workspace's, as the person.
-	Runners, Sandboxes dynamic.ResourceInterface
+	// Runners and Sandboxes are the workspace's, as the person; so are Templates and Sets, of Sandboxes.
+	Runners, Sandboxes, Templates, Sets dynamic.ResourceInterface
 
 	root dynamic.Interface
 	name string
@@ -78,6 +80,8 @@ func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
 	dyn := dynamic.NewForConfigOrDie(stack.KCPUser(user, t.Path))
 	t.Runners = dyn.Resource(runners).Namespace("default")
 	t.Sandboxes = dyn.Resource(sandboxes).Namespace("default")
+	t.Templates = dyn.Resource(sandboxTemplates).Namespace("default")
+	t.Sets = dyn.Resource(sandboxSets).Namespace("default")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},

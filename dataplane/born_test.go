@@ -6,6 +6,7 @@
 package dataplane
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -166,6 +167,24 @@ func TestAnOwnerOfTwoPlacementsReachesNeither(t *testing.T) {
 	w.adopt(second, adopter, "adopter")
 	res, body := w.do("GET", adopters+"proxy", adminToken, nil)
 	wantStatus(t, res, body, http.StatusNotFound)
+}
+
+// The controllers remove what is left of a crash, and the owner's streams from its other placement go on.
+func TestAStreamGoesOnWhenAnotherPlacementOfItsOwnerEnds(t *testing.T) {
+	w := newBornWorld(t)
+	w.adopt(bornID, adopter, "adopter")
+	second := placement.ID{Origin: "provider-cluster", UID: "born-second"}
+	l := newLive(w.server.cache.OwnerOf)
+	ended := map[placement.ID]int{}
+	for _, id := range []placement.ID{bornID, second} {
+		_, cancel := context.WithCancelCause(t.Context())
+		l.add(&supervisor{h: w.server.handler, id: id, owner: adopter, cancel: func(err error) { ended[id]++; cancel(err) }})
+	}
+	gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: second.Namespace(), Labels: placement.Placed{ID: second, Owner: adopter}.NamespaceLabels("sandbox-runner"), Annotations: map[string]string{placement.AnnotationInstanceName: "adopter"}}}
+	l.ended(gone)
+	if ended[second] != 1 || ended[bornID] != 0 {
+		t.Errorf("ended: %v", ended)
+	}
 }
 
 func TestAStreamEndsWithThePlacementThatWasThereFirst(t *testing.T) {

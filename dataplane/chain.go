@@ -242,7 +242,7 @@ func allowedMethods(e sandbarv1alpha1.Endpoint) []string {
 
 // place finds the placement.
 func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Error) {
-	at, refused := locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+	at, refused := h.placer.Placed(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
 		return h.placer.Find(x.kind, x.route, g)
 	})
 	if refused == nil && x.preview != nil && (at.Owner != x.preview.Owner() || at.ID.Namespace() != x.preview.PlacementNamespace()) {
@@ -253,7 +253,7 @@ func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Er
 
 // locate is place for a verb that needs no runtime instance, only that there is a placement.
 func (h *handler) locate(x *exchange, g access.Grant) (*locate.Place, *refusal.Error) {
-	return locate.FindPlaced(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+	return h.placer.Placed(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
 		return h.placer.Locate(x.kind, x.route, g)
 	})
 }

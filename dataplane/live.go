@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -102,7 +103,14 @@ func (l *live) ended(object metav1.Object) {
 	if !ok {
 		return
 	}
+	namespace := object.GetNamespace()
+	if _, is := object.(*corev1.Namespace); is {
+		namespace = object.GetName()
+	}
 	for _, c := range l.of(owner.Cluster, owner.UID) {
-		c.placementEnds()
+		// An owner may have another placement for a moment, which the controllers remove.
+		if c.id.Namespace() == namespace {
+			c.placementEnds()
+		}
 	}
 }

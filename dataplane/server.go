@@ -171,7 +171,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		return nil, err
 	}
 	draining, drain := context.WithCancel(context.Background())
-	placer := &locate.Placer{Cache: objects}
+	placer := &locate.Placer{Cache: objects, Changes: seen}
 	wakes := wake.New(wake.Options{
 		Limits: settings.limits, Changes: seen, Placer: placer, Ways: ways, Activity: used, Metrics: m, Draining: draining,
 	})

@@ -289,7 +289,7 @@ func (c *supervisor) stillAllowed(oldest time.Time) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
-	at, refused := locate.FindPlaced(c.ctx, c.h.authorizer, c.x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
+	at, refused := c.h.placer.Placed(c.ctx, c.h.authorizer, c.x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
 		return c.h.placer.Find(c.x.kind, c.x.route, g)
 	})
 	if refused != nil {

@@ -50,7 +50,8 @@ type Grant struct {
 	// Owner is the tenant's object. It has no UID when the caller may use the verb but not read the
 	// instance (AuthorizeSubresource only).
 	Owner placement.Owner
-	// Deleting is set when the tenant's object has a deletion timestamp.
+	// Created is when the tenant's object was created, and Deleting is set when it has a deletion timestamp.
+	Created  time.Time
 	Deleting bool
 	// PreviewsNotBefore is what the tenant wrote on its object: preview URLs signed before it
 	// are void. Zero if nothing was written.
@@ -294,6 +295,7 @@ func (a *Authorizer) ask(ctx context.Context, q Question) answer {
 	}
 	return answer{grant: Grant{
 		Owner:             placement.Owner{Cluster: cluster.String(), UID: got.obj.GetUID()},
+		Created:           got.obj.GetCreationTimestamp().Time,
 		Deleting:          got.obj.GetDeletionTimestamp() != nil,
 		PreviewsNotBefore: previewsNotBefore(got.obj.GetAnnotations()),
 	}}

@@ -9,8 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // Changes has requests look again when the informers see a change of their placement. While no
@@ -18,7 +21,7 @@ import (
 type Changes struct {
 	some atomic.Int64
 	mu   sync.Mutex
-	// waiting is by the placement's namespace.
+	// waiting is by the placement's namespace; of an owner that has none yet, by ownerKey.
 	waiting map[string]*waiting
 }
 
@@ -82,9 +85,14 @@ func (c *Changes) Stir(obj any) {
 	if !ok {
 		return
 	}
+	of := object.GetNamespace()
+	if namespace, is := object.(*corev1.Namespace); is {
+		owner, _ := placement.OwnerOf(namespace)
+		of = ownerKey(owner)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w := c.waiting[object.GetNamespace()]; w != nil {
+	if w := c.waiting[of]; w != nil {
 		close(w.changed)
 		w.changed = make(chan struct{})
 	}

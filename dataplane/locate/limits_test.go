@@ -13,5 +13,9 @@ import (
 func TestTheTableOfLimitsHasTheNumberOfParameters(t *testing.T) {
 	limitstable.Check(t, "../../docs/limits.md", "Not in the object", false,
 		limitstable.Limit{Name: "parameters of a query", Number: limitstable.Count(maxQueryParameters), Says: []string{fmt.Sprintf("more than %d parameters", maxQueryParameters)}},
+		limitstable.Limit{
+			Name:   "how long a request waits for the placement of a young object; how young that is; such requests",
+			Number: fmt.Sprintf("%s; %s; %s", limitstable.Duration(earlyPatience), limitstable.Duration(earlyYouth), limitstable.Count(earlyMost)),
+		},
 	)
 }

@@ -5,6 +5,8 @@ package locate
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +33,8 @@ type Place struct {
 // Placer finds placements. It reads informers and nothing else.
 type Placer struct {
 	Cache *RuntimeCache
+	// Changes tells of placements that the cache has not shown yet.
+	Changes *Changes
 }
 
 // Find returns the placement of an object that the caller may use, with its kro instance, or
@@ -84,26 +88,57 @@ func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Erro
 	return &Place{ID: id, Owner: owner, Kind: k, instance: placed.InstanceName(), ending: namespace.DeletionTimestamp != nil}, nil
 }
 
-// IsDeleting tells whether a runtime instance has a deletion timestamp, without reading the time.
+// IsDeleting reports whether a runtime instance has a deletion timestamp, without reading the time.
 func IsDeleting(instance *unstructured.Unstructured) bool {
 	at, found, err := unstructured.NestedFieldNoCopy(instance.Object, "metadata", "deletionTimestamp")
 	return err != nil || found && at != nil
 }
 
-// FindPlaced finds what a grant leads to, and asks kcp once more when a cached answer does not fit what
-// the runtime cluster shows: the object may have been deleted and made again under its name.
-func FindPlaced[T any](ctx context.Context, kcp *access.Authorizer, q access.Question, g access.Grant, find func(access.Grant) (T, *refusal.Error)) (T, *refusal.Error) {
+// Placed finds what a grant leads to. It asks kcp once more when a cached answer does not fit what the
+// runtime cluster shows: the object may have been deleted and made again under its name. And it waits a
+// moment for the placement of a young object: the caller may know from its status that it is Ready before
+// the runtime cluster's event has come here.
+func (p *Placer) Placed(ctx context.Context, kcp *access.Authorizer, q access.Question, g access.Grant, find func(access.Grant) (*Place, *refusal.Error)) (*Place, *refusal.Error) {
 	at, refused := find(g)
-	if !mayBeStale(g, refused) {
+	if mayBeStale(g, refused) {
+		again, gone := kcp.Again(ctx, q)
+		if gone != nil {
+			return at, refused
+		}
+		g = again
+		at, refused = find(g)
+	}
+	if !p.mayBeEarly(g, refused, time.Now()) {
 		return at, refused
 	}
-	if g, refused = kcp.Again(ctx, q); refused != nil {
-		return at, refused
-	}
-	return find(g)
+	_, _ = Again(ctx, p.Changes, ownerKey(g.Owner), earlyPatience, isNotPlaced, func() (*Place, error) {
+		if at, refused = find(g); refused != nil {
+			return nil, refused
+		}
+		return at, nil
+	})
+	return at, refused
 }
 
-// mayBeStale tells whether a refusal may come from a cached UID that is no longer the object's:
+const (
+	// For a placement of an object that is younger than earlyYouth, up to earlyMost requests wait for
+	// earlyPatience.
+	earlyYouth    = 30 * time.Second
+	earlyPatience = time.Second
+	earlyMost     = 1024
+)
+
+// mayBeEarly reports whether a placement that is not known may be known in a moment.
+func (p *Placer) mayBeEarly(g access.Grant, refused *refusal.Error, now time.Time) bool {
+	return refused != nil && isNotPlaced(refused) && g.Owner.UID != "" && !g.Deleting && now.Sub(g.Created) < earlyYouth && p.Changes.Waiting() < earlyMost
+}
+
+func isNotPlaced(err error) bool {
+	var refused *refusal.Error
+	return errors.As(err, &refused) && refused.Cause == refusal.CauseNotPlaced
+}
+
+// mayBeStale reports whether a refusal may come from a cached UID that is no longer the object's:
 // then kcp is asked once more before the caller hears it.
 func mayBeStale(g access.Grant, refused *refusal.Error) bool {
 	if !g.Cached || refused == nil {

@@ -77,7 +77,7 @@ func (c *RuntimeCache) informers() map[string]cache.SharedIndexInformer {
 // Watch has a handler told of everything that decides whether an instance can be reached.
 func (c *RuntimeCache) Watch(handler cache.ResourceEventHandler) error {
 	for name, informer := range map[string]cache.SharedIndexInformer{
-		"services": c.Services, "endpointslices": c.Slices, "secrets": c.Secrets, "pods": c.Pods,
+		"namespaces": c.Namespaces, "services": c.Services, "endpointslices": c.Slices, "secrets": c.Secrets, "pods": c.Pods,
 	} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			return fmt.Errorf("watching %s: %w", name, err)

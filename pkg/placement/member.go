@@ -47,6 +47,9 @@ func MemberOf(namespace metav1.Object) (m Member, ok bool) {
 	annotations := namespace.GetAnnotations()
 	m.Set = types.NamespacedName{Namespace: annotations[AnnotationSetNamespace], Name: annotations[AnnotationSetName]}
 	m.Revision, m.State = labelOf(namespace, LabelRevision), labelOf(namespace, LabelMemberState)
+	if m.State != MemberWarm && m.State != MemberLeaving {
+		m.State = MemberMaking // also when somebody has taken the label off: it is looked at, and marked again
+	}
 	return m, m.Set.Name != ""
 }
 

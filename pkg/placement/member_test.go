@@ -46,6 +46,18 @@ func TestANamespaceTellsOfWhichSetItIsAMember(t *testing.T) {
 	}
 }
 
+// Without the label it is looked at again and marked; it does not stand in its set's way for ever.
+func TestAMemberWhoseStateNobodyKnowsIsBeingMade(t *testing.T) {
+	member := Member{ID: Bear("tenant"), SetUID: "set", Set: types.NamespacedName{Namespace: "team-a", Name: "warm"}}
+	for state, want := range map[string]string{"": MemberMaking, "x": MemberMaking, MemberWarm: MemberWarm, MemberLeaving: MemberLeaving} {
+		member.State = state
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: member.Namespace(), Labels: member.Labels("thing"), Annotations: member.Annotations()}}
+		if got, ok := MemberOf(ns); !ok || got.State != want {
+			t.Errorf("%q is %q, %v, want %q", state, got.State, ok, want)
+		}
+	}
+}
+
 // A tenant's object whose UID began like a born placement's would be taken for one.
 func TestABornPlacementHasAUIDOfItsOwn(t *testing.T) {
 	a, b := Bear("tenant"), Bear("tenant")

@@ -134,7 +134,7 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider {
 			continue
 		}
-		ready, err := m.podReady(ctx, ns.Name)
+		ready, err := m.usable(ctx, ns.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -231,6 +231,10 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		}},
+		"whose pod is started again and again, and ready for a moment": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
+			w.makeMember(testSet)
+			w.members.trouble(w.memberNames()[0], Trouble{Reason: "X", Failing: true, Since: w.now()})
+		}},
 		"whose pod is about to be evicted": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
 			pod := &corev1.Pod{}

@@ -174,7 +174,7 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 		if !ok || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue
 		}
-		ready, err := m.podReady(ctx, ns.Name)
+		ready, err := m.usable(ctx, ns.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -216,8 +216,15 @@ func (m *Members) isHeld(namespace string) bool {
 	return m.held[namespace]
 }
 
-// podReady reports whether a pod of a placement is ready, and not about to go.
-func (m *Members) podReady(ctx context.Context, namespace string) (bool, error) {
+// usable reports whether a member has a pod that is ready, and that goes on being so: one that is started
+// again and again is ready for a moment each time.
+func (m *Members) usable(ctx context.Context, namespace string) (bool, error) {
+	m.mu.Lock()
+	failing := m.troubles[namespace].Failing
+	m.mu.Unlock()
+	if failing {
+		return false, nil
+	}
 	var pods corev1.PodList
 	if err := m.cluster.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the pods: %w", err)

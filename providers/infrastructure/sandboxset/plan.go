@@ -15,9 +15,13 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 )
 
-// failingKept is for how long a member that does not come up is kept for a look at it. Then it is replaced
-// by another one, and so on: what was wrong may have been its node's.
-const failingKept = 5 * time.Minute
+const (
+	// failingKept is for how long a member that does not come up is kept for a look at it. Then it is replaced
+	// by another one, and so on: what was wrong may have been its node's.
+	failingKept = 5 * time.Minute
+	// startingMost is for how long a member may not be ready, for whatever reason, before that is failing.
+	startingMost = 5 * time.Minute
+)
 
 // wishes are what a set says, with defaults and limits applied.
 type wishes struct {
@@ -94,6 +98,30 @@ func sooner(a, b time.Duration) time.Duration {
 // available reports whether a member can be taken.
 func available(m instance.Member) bool { return m.State == placement.MemberWarm && m.Ready }
 
+// failing reports since when a member has been failing. again is when it will be if nothing changes; zero if
+// it is, or will not be.
+func failing(m instance.Member, now time.Time) (since time.Time, is bool, again time.Duration) {
+	switch since = m.Trouble.Since; {
+	case available(m):
+		return time.Time{}, false, 0
+	case m.Trouble.Failing:
+		return since, true, 0
+	case since.IsZero() && m.State == placement.MemberWarm:
+		return time.Time{}, false, 0 // this process has not looked at it yet
+	case since.IsZero():
+		since = m.Created
+	}
+	since = since.Add(startingMost)
+	return since, !since.After(now), max(since.Sub(now), 0)
+}
+
+func isFailing(now time.Time) func(instance.Member) bool {
+	return func(m instance.Member) bool {
+		_, is, _ := failing(m, now)
+		return is
+	}
+}
+
 func count(all []instance.Member, is func(instance.Member) bool) (n int) {
 	for _, m := range all {
 		if is(m) {
@@ -130,8 +158,7 @@ func planFor(w wishes, all []instance.Member, now time.Time) plan {
 	unready := len(s.updated) - count(s.updated, available)
 	wanted := min(w.replicas-len(s.updated), most-len(alive))
 	p.create = max(min(wanted, w.starting-unready), 0)
-	failing := count(s.updated, func(m instance.Member) bool { return m.Trouble.Failing })
-	p.blocked = wanted > 0 && p.create == 0 && failing > 0
+	p.blocked = wanted > 0 && p.create == 0 && count(s.updated, isFailing(now)) > 0
 	return p
 }
 
@@ -143,8 +170,9 @@ func (p *plan) removeFrom(alive []instance.Member, s members, n int, now time.Ti
 	outdated := func(m instance.Member) bool {
 		return slices.ContainsFunc(s.outdated, func(o instance.Member) bool { return o.ID == m.ID })
 	}
+	fails := isFailing(now)
 	slices.SortStableFunc(alive, func(a, b instance.Member) int {
-		return cmp.Or(-falseFirst(a.Trouble.Failing, b.Trouble.Failing), falseFirst(available(a), available(b)),
+		return cmp.Or(-falseFirst(fails(a), fails(b)), falseFirst(available(a), available(b)),
 			-falseFirst(outdated(a), outdated(b)), byUse(a, b, now))
 	})
 	p.remove = append(p.remove, alive[:n]...)
@@ -185,10 +213,15 @@ func (p *plan) replace(s members, n int) {
 // giveUp removes members that have not come up for too long.
 func (p *plan) giveUp(updated []instance.Member, now time.Time) {
 	for _, m := range updated {
-		if !m.Trouble.Failing || p.removes(m) {
+		if p.removes(m) {
 			continue
 		}
-		if left := failingKept - now.Sub(m.Trouble.Since); left > 0 {
+		since, is, again := failing(m, now)
+		if !is {
+			p.again = sooner(p.again, again)
+			continue
+		}
+		if left := failingKept - now.Sub(since); left > 0 {
 			p.again = sooner(p.again, left)
 			continue
 		}

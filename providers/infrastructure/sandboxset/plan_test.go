@@ -21,7 +21,7 @@ import (
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // member is one of the present revision, so many minutes old, changed by words: "warm", "ready", "old"
-// (of a former revision), "leaving", "going", "failing".
+// (of a former revision), "leaving", "going", "failing", "out" (not ready, and nothing says that it will not be).
 func member(name string, minutes int, words ...string) instance.Member {
 	m := instance.Member{Created: now.Add(-time.Duration(minutes) * time.Minute)}
 	m.UID, m.Revision, m.State = types.UID(name), "present", placement.MemberMaking
@@ -39,6 +39,8 @@ func member(name string, minutes int, words ...string) instance.Member {
 			m.State, m.Going = placement.MemberLeaving, true
 		case "failing":
 			m.Trouble = instance.Trouble{Reason: "X", Failing: true, Since: now.Add(-time.Minute)}
+		case "out":
+			m.Trouble = instance.Trouble{Reason: "X", Since: now.Add(-time.Minute)}
 		case "given-up":
 			m.Trouble = instance.Trouble{Reason: "X", Failing: true, Since: now.Add(-failingKept)}
 		}
@@ -60,8 +62,12 @@ func TestAPlanMakesWhatIsMissingAndRemovesWhatIsTooMuch(t *testing.T) {
 		again   time.Duration
 	}{
 		"nothing yet":           {wishes: wanted(5), create: 2},
-		"some start":            {wishes: wanted(5), members: []instance.Member{member("a", 1)}, create: 1},
-		"enough start":          {wishes: wanted(5), members: []instance.Member{member("a", 1), member("b", 1)}},
+		"some start":            {wishes: wanted(5), members: []instance.Member{member("a", 1)}, create: 1, again: startingMost - time.Minute},
+		"enough start":          {wishes: wanted(5), members: []instance.Member{member("a", 1), member("b", 2)}, again: startingMost - 2*time.Minute},
+		"one starts for long":   {wishes: wanted(1), members: []instance.Member{member("a", 5)}, again: failingKept},
+		"all start for long":    {wishes: wanted(3), members: []instance.Member{member("a", 6), member("b", 6)}, blocked: true, again: failingKept - time.Minute},
+		"one starts for ever":   {wishes: wanted(1), members: []instance.Member{member("a", 10)}, remove: []string{"a"}},
+		"one is out for long":   {wishes: wanted(1), members: []instance.Member{member("a", 90, "broken", "out")}, again: startingMost - time.Minute},
 		"all are there":         {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm")}},
 		"one was taken":         {wishes: wanted(2), members: []instance.Member{member("a", 1, "warm")}, create: 1},
 		"one fails":             {wishes: wanted(3), members: []instance.Member{member("a", 1, "failing")}, create: 1, again: failingKept - time.Minute},
@@ -69,14 +75,15 @@ func TestAPlanMakesWhatIsMissingAndRemovesWhatIsTooMuch(t *testing.T) {
 		"one fails for long":    {wishes: wanted(1), members: []instance.Member{member("a", 9, "given-up")}, remove: []string{"a"}},
 		"too many":              {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm"), member("b", 2, "warm")}, remove: []string{"b"}},
 		"too many, one starts":  {wishes: wanted(1), members: []instance.Member{member("a", 1), member("b", 2, "warm")}, remove: []string{"a"}},
-		"too many, one fails":   {wishes: wanted(1), members: []instance.Member{member("a", 1), member("b", 2, "failing")}, remove: []string{"b"}},
+		"too many, one fails":   {wishes: wanted(1), members: []instance.Member{member("a", 1), member("b", 2, "failing")}, remove: []string{"b"}, again: startingMost - time.Minute},
 		"none wanted":           {wishes: wanted(0), members: []instance.Member{member("a", 1), member("b", 2, "warm", "old")}, remove: []string{"a", "b"}},
 		"one leaves":            {wishes: wanted(1), members: []instance.Member{member("a", 1, "going")}, create: 1},
 		"one was only marked":   {wishes: wanted(0), members: []instance.Member{member("a", 1, "leaving")}, remove: []string{"a"}},
 		"paused":                {wishes: wishes{replicas: 3, paused: true, revision: "present"}, members: []instance.Member{member("a", 1, "warm", "old"), member("b", 1, "leaving")}, remove: []string{"b"}},
 		"another revision":      {wishes: wanted(3), members: []instance.Member{member("a", 1, "warm", "old"), member("b", 2, "warm", "old"), member("c", 3, "warm", "old")}, create: 1, remove: []string{"a"}},
 		"the only one is old":   {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm", "old")}, create: 1},
-		"and its heir starts":   {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm", "old"), member("b", 1)}},
+		"and its heir starts":   {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm", "old"), member("b", 1)}, again: startingMost - time.Minute},
+		"not looked at yet":     {wishes: wanted(1), members: []instance.Member{member("a", 90, "broken")}},
 		"and its heir is ready": {wishes: wanted(1), members: []instance.Member{member("a", 1, "warm", "old"), member("b", 1, "warm")}, remove: []string{"a"}},
 		"old and of no use":     {wishes: wanted(2), members: []instance.Member{member("a", 1, "old"), member("b", 1, "broken", "old")}, create: 1, remove: []string{"a", "b"}},
 		"too old": {

@@ -99,8 +99,9 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	status.Replicas = int32(len(alive))
 	status.UpdatedReplicas = int32(len(s.updated))
 	status.AvailableReplicas = int32(count(alive, available))
-	status.FailingReplicas = int32(count(alive, func(m instance.Member) bool { return m.Trouble.Failing }))
-	status.Problems = problems(alive)
+	fails := isFailing(now)
+	status.FailingReplicas = int32(count(alive, fails))
+	status.Problems = problems(slices.DeleteFunc(alive, func(m instance.Member) bool { return !fails(m) }))
 	if claims.Count > 0 {
 		status.Claimed.Total += claims.Count
 		status.Claimed.LastTime = &metav1.Time{Time: claims.Last}
@@ -152,6 +153,8 @@ func availableOf(o found, status *sandbarv1alpha1.SandboxSetStatus) metav1.Condi
 func limitedOf(o found, status *sandbarv1alpha1.SandboxSetStatus) metav1.Condition {
 	name := sandbarv1alpha1.SandboxSetScalingLimited
 	switch {
+	case o.invalid != nil && int(status.Replicas) < o.wishes.replicas:
+		return condition(name, true, reasonInvalid, "no sandbox can be made; see the condition Valid")
 	case o.limited != nil:
 		return condition(name, true, reasonQuota, "%s", o.limited.Message)
 	case o.plan.blocked:
@@ -172,6 +175,8 @@ func progressingOf(o found, s members) metav1.Condition {
 	switch {
 	case o.wishes.paused:
 		return condition(name, false, reasonPaused, "the set is paused")
+	case o.invalid != nil:
+		return condition(name, false, reasonInvalid, "what there is stays, and nothing is made; see the condition Valid")
 	case len(s.outdated) > 0:
 		return condition(name, true, reasonUpdating, "%d are of a former revision, or too old, and are replaced", len(s.outdated))
 	case o.plan.create > 0 || unready > 0:
@@ -183,11 +188,11 @@ func progressingOf(o found, s members) metav1.Condition {
 }
 
 // problems are why members do not come up, the most frequent first.
-func problems(alive []instance.Member) []sandbarv1alpha1.SandboxSetProblem {
+func problems(failing []instance.Member) []sandbarv1alpha1.SandboxSetProblem {
 	counts := map[string]*sandbarv1alpha1.SandboxSetProblem{}
-	for _, m := range alive {
-		if !m.Trouble.Failing {
-			continue
+	for _, m := range failing {
+		if m.Trouble.Reason == "" {
+			m.Trouble.Reason, m.Trouble.Message = reasonStarting, "nothing says why it is not ready"
 		}
 		if counts[m.Trouble.Reason] == nil {
 			counts[m.Trouble.Reason] = &sandbarv1alpha1.SandboxSetProblem{Reason: m.Trouble.Reason, Message: m.Trouble.Message}

@@ -70,6 +70,8 @@ const (
 	StartVolumesDiffer = "VolumesDiffer"
 	// StartSuspended: the instance was to be suspended from the start.
 	StartSuspended = "Suspended"
+	// StartUnknown: the provider could not write why, for example because it ended in between.
+	StartUnknown = "Unknown"
 )
 
 // InstanceStart is how an instance came to be.

@@ -316,6 +316,19 @@ func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope)
 	return err
 }
 
+// startUntold says how an instance starts that has its place, if the status that was to say so could not be
+// written; nil if it says so, or if the instance has come to be already.
+func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
+	old, err := outcome.ReadStatus(s.Object)
+	if s.Pod == nil || err != nil || old.Start != nil || old.Phase != "" && !slices.Contains(outcome.Beginnings, old.Phase) {
+		return nil
+	}
+	if s.Placement.Born() {
+		return startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement.Adopted.At)
+	}
+	return startOf(s, sandbarv1alpha1.StartCold, sandbarv1alpha1.StartUnknown, time.Time{})
+}
+
 // startOf says how an instance starts.
 func startOf(s *scope.Scope, kind, reason string, placed time.Time) *sandbarv1alpha1.InstanceStart {
 	start := &sandbarv1alpha1.InstanceStart{Type: kind, Reason: reason}

@@ -331,6 +331,35 @@ func TestTheOrderInWhichMembersAreTaken(t *testing.T) {
 	}
 }
 
+// kcp may be away at the very moment at which an instance begins.
+func TestAStartIsToldAlsoWhenTheFirstStatusWasLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		members    int
+		kind, says string
+	}{
+		"warm": {2, sandbarv1alpha1.StartWarm, ""},
+		"cold": {0, sandbarv1alpha1.StartCold, sandbarv1alpha1.StartUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWarmWorld(t, test.members)
+			w.patchErr = apierrors.NewServiceUnavailable("away")
+			if err := w.reconcile(); err == nil {
+				t.Fatal("the reconcile is not tried again")
+			}
+			w.patchErr = nil
+			w.mustReconcile()
+			start := w.startedAs()
+			if start.Type != test.kind || start.Reason != test.says || start.Times.Requested == nil || (start.Type == sandbarv1alpha1.StartWarm) != (start.Set != nil) {
+				t.Errorf("it started as %+v", start)
+			}
+			w.mustReconcile()
+			if again := w.startedAs(); again.Reason != start.Reason || again.Type != start.Type {
+				t.Errorf("then it says %+v", again)
+			}
+		})
+	}
+}
+
 // What was adopted is found, however little of it the caches show, and nothing is made beside it.
 func TestAnAdoptionIsNeverForgotten(t *testing.T) {
 	t.Run("the cache does not show it yet", func(t *testing.T) {

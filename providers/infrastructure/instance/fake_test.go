@@ -46,6 +46,7 @@ type world struct {
 	meanwhile  func() // happens once, after the next read
 	liveErr    error
 	events     []*corev1.Event
+	patchErr   error    // of writes in kcp
 	patches    []string // subresource or "main", in order; "removed" for a deletion
 	runtime    client.Client
 	writes     []string // verb and kind, in order
@@ -256,6 +257,9 @@ func (w *world) WorkspacePath(context.Context, string) string { return "root:tea
 func (w *world) Patch(_ context.Context, _ request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
 	if w.inKCP == nil {
 		return nil, apierrors.NewNotFound(fixture.Thing.GVR().GroupResource(), "web")
+	}
+	if w.patchErr != nil {
+		return nil, w.patchErr
 	}
 	var patch map[string]any
 	if err := json.Unmarshal(data, &patch); err != nil {

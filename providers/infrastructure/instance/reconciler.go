@@ -4,6 +4,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +163,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if s, err = r.protect(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
-	o, current := outcome.Outcome{Start: start}, (*unstructured.Unstructured)(nil)
+	o, current := outcome.Outcome{Start: cmp.Or(start, startUntold(s))}, (*unstructured.Unstructured)(nil)
 	if o.Plan.Used, o.Placing = r.place(ctx, s); o.Placing == nil {
 		current, o.Composing = r.look(ctx, s)
 	}

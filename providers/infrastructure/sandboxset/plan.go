@@ -19,7 +19,7 @@ const (
 	// failingKept is for how long a member that does not come up is kept for a look at it. Then it is replaced
 	// by another one, and so on: what was wrong may have been its node's.
 	failingKept = 5 * time.Minute
-	// startingMost is for how long a member may not be ready, for whatever reason, before that is failing.
+	// startingMost is for how long a member may not be ready, for any reason, before that is failing.
 	startingMost = 5 * time.Minute
 )
 

@@ -605,6 +605,41 @@ func TestMembersCountBeforeTheCacheShowsThem(t *testing.T) {
 	}
 }
 
+// A member that goes before the cache has shown it leaves nothing behind in memory.
+func TestNothingIsRememberedOfAMemberThatTheCacheNeverShows(t *testing.T) {
+	t.Run("neither its place", func(t *testing.T) {
+		w := newWarmWorld(t, 0)
+		if err := w.members.Make(t.Context(), w.configure(testSet)); err != nil {
+			t.Fatal(err)
+		}
+		name := w.memberNames()[0]
+		if err := w.runtime.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		made := w.members.made[name]
+		made.Created = made.Created.Add(-2 * unseenMost)
+		w.members.made[name] = made
+		if all, err := w.members.Of(t.Context(), testSet.Key); err != nil || len(all) > 0 {
+			t.Errorf("there are %d, %v", len(all), err)
+		}
+		if left := len(w.capacity.reserved[fixture.Cluster]); left > 0 || len(w.members.made) > 0 {
+			t.Errorf("%d places are kept for it", left)
+		}
+	})
+	t.Run("nor its adoption", func(t *testing.T) {
+		w := newWarmWorld(t, 1)
+		before := w.namespaces()[0]
+		w.mustReconcile()
+		if _, ok := w.members.adoptedBy(fixture.Owner); !ok {
+			t.Fatal("the adoption is not remembered before the cache shows it")
+		}
+		w.members.seen(&before, nil)
+		if p, ok := w.members.adoptedBy(fixture.Owner); ok {
+			t.Errorf("%v is remembered", p)
+		}
+	})
+}
+
 func staleFuncs(stale client.Reader) interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {

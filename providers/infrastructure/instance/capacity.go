@@ -231,7 +231,7 @@ func (c *capacity) admit(me candidate, limits *sandbarv1alpha1.Limits) error {
 	}
 	switch {
 	case c.room(cluster) <= len(older):
-		return c.refuse(cluster, outcome.ReasonWorkspaceLimit, fmt.Sprintf("the workspace may have %d instances at once, of all kinds together; "+
+		return c.refuse(cluster, outcome.ReasonWorkspaceLimit, fmt.Sprintf("the workspace may have %d instances at once, of all kinds together and with those that its SandboxSets keep ready; "+
 			"delete one, or ask the operator for more (spec.limits.instancesPerWorkspace). "+
 			"The oldest one that waits is placed as soon as there is room", c.perWorkspace()))
 	case c.roomInAll() <= 0:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -140,6 +141,9 @@ func (m *Members) seen(before, after any) {
 		delete(m.held, ns.Name)
 		delete(m.left, ns.Name)
 		delete(m.troubles, ns.Name)
+		if after == nil { // adopted or not, it is gone before the cache has shown its owner
+			maps.DeleteFunc(m.adopted, func(_ placement.Owner, p placement.Placed) bool { return p.ID == was.ID })
+		}
 		m.mu.Unlock()
 	}
 	switch {

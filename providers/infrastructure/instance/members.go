@@ -191,14 +191,21 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 	return all, nil
 }
 
-// unseen are the members of a set that were made and that the cache has not shown.
+// unseen are the members of a set that were made and that the cache has not shown. The place of one that it
+// does not show for long is given back; it counts again if the cache shows it after all.
 func (m *Members) unseen(set export.Key, seen []Member) (all []Member) {
+	r, _ := m.reconciler()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, made := range m.made {
 		switch shown := slices.ContainsFunc(seen, func(s Member) bool { return s.ID == made.ID }); {
-		case shown, time.Since(made.Created) > unseenMost:
+		case shown:
 			delete(m.made, name)
+		case time.Since(made.Created) > unseenMost:
+			delete(m.made, name)
+			if r != nil {
+				r.capacity.giveBack(made.ID)
+			}
 		case made.Set == set.NamespacedName && made.Origin == set.Cluster:
 			all = append(all, made)
 		}

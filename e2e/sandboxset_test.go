@@ -180,6 +180,9 @@ func TestSandboxSets(t *testing.T) {
 		if start.Type != sandbarv1alpha1.StartWarm || start.Set == nil || start.Set.Name != "warm" || start.Times.Placed == nil || start.Times.Ready == nil {
 			t.Errorf("it started as %+v", start)
 		}
+		if row := box.row(); row["Start"] != "Warm" || row["Set"] != "warm" || row["Why cold"] != nil {
+			t.Errorf("kubectl get -o wide: %v", row)
+		}
 		t.Logf("requested %v, placed %v, ready %v", start.Times.Requested, start.Times.Placed, start.Times.Ready)
 		if pods[box.pod().UID] != box.id.Namespace() {
 			t.Error("its pod is none that was ready before")
@@ -230,6 +233,9 @@ func TestSandboxSets(t *testing.T) {
 			cold := tn.box(name, test.spec)
 			if start := cold.started(); start.Type != sandbarv1alpha1.StartCold || start.Reason != test.reason || start.Times.Ready == nil {
 				t.Errorf("%s started as %+v", name, start)
+			}
+			if row := cold.row(); row["Start"] != "Cold" || row["Why cold"] != test.reason {
+				t.Errorf("kubectl get -o wide of %s: %v", name, row)
 			}
 		}
 		tn.waitSet("warm", "has two still", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(2)(s) && s.Claimed.Total == 1 })

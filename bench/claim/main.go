@@ -20,6 +20,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sandbar-dev/sandbar/bench/report"
 	"github.com/sandbar-dev/sandbar/bench/stage"
@@ -61,7 +62,7 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 	serial, atOnce := map[string][]time.Duration{}, map[string][]time.Duration{}
 	for i := range sequence {
 		for _, kind := range []string{warm, cold} {
-			took, err := measure(ctx, tenant, kind, fmt.Sprint("seq-", i))
+			took, err := measure(ctx, tenant, kind, fmt.Sprint("seq-", i), nothing)
 			if err != nil {
 				return err
 			}
@@ -77,8 +78,12 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 			return err
 		}
 	}
+	alone, err := measureAlone(ctx, tenant, burst)
+	if err != nil {
+		return err
+	}
 	samples := map[string][]float64{}
-	for group, all := range map[string]map[string][]time.Duration{"sequence": serial, "burst": atOnce} {
+	for group, all := range map[string]map[string][]time.Duration{"sequence": serial, "burst": atOnce, "alone": {warm: alone}} {
 		for kind, took := range all {
 			for _, d := range took {
 				samples[kind+"-"+group+"/ms"] = append(samples[kind+"-"+group+"/ms"], report.Milliseconds(d))
@@ -86,6 +91,7 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 		}
 	}
 	return report.Write(os.Stdout, results, "claim", samples, line("claim", serial), line("claim-burst", atOnce),
+		report.Line{Name: "claim-alone", Fields: warmFields(alone)},
 		report.Line{Name: "claim-refill", Fields: []report.Field{{Key: "members", Value: burst}, {Key: "per_s", Value: float64(burst) / refill.Seconds()}}})
 }
 
@@ -141,8 +147,34 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return obj
 }
 
-// measure makes a Sandbox that starts warm, or cold, and returns the time to Ready.
-func measure(ctx context.Context, tenant *stage.Tenant, kind, name string) (time.Duration, error) {
+// measureAlone takes all members of the set, one after the other, while the set makes no others.
+func measureAlone(ctx context.Context, tenant *stage.Tenant, members int) (all []time.Duration, err error) {
+	if err := waitFull(ctx, tenant, members); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, tenant, true); err != nil {
+		return nil, err
+	}
+	for i := range members {
+		took, err := measure(ctx, tenant, warm, fmt.Sprint("alone-", i), nothing)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, took)
+	}
+	return all, pause(ctx, tenant, false)
+}
+
+func pause(ctx context.Context, tenant *stage.Tenant, paused bool) error {
+	_, err := tenant.Sets.Patch(ctx, pool, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"paused":%t}}`, paused), metav1.PatchOptions{})
+	return err
+}
+
+func nothing() {}
+
+// measure makes a Sandbox that starts warm, or cold, and returns the time to Ready. The Sandbox is deleted
+// once meanwhile returns.
+func measure(ctx context.Context, tenant *stage.Tenant, kind, name string, meanwhile func()) (time.Duration, error) {
 	spec := map[string]any{"template": map[string]any{"templateRef": map[string]any{"kind": "SandboxTemplate", "name": pool}}}
 	if kind == cold {
 		spec["prewarm"] = "None"
@@ -151,11 +183,12 @@ func measure(ctx context.Context, tenant *stage.Tenant, kind, name string) (time
 		if started, _, _ := unstructured.NestedString(is.Object, "status", "start", "type"); started != kind {
 			return fmt.Errorf("it started %q, and not %s", started, kind)
 		}
+		meanwhile()
 		return nil
 	})
 }
 
-// measureBurst makes n at once and returns how long each took.
+// measureBurst makes n at once and returns how long each took. None is deleted before all are Ready.
 func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int) ([]time.Duration, error) {
 	var (
 		wait  sync.WaitGroup
@@ -163,9 +196,16 @@ func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int)
 		all   []time.Duration
 		first error
 	)
+	var ready sync.WaitGroup
+	ready.Add(n)
 	for i := range n {
 		wait.Go(func() {
-			took, err := measure(ctx, tenant, kind, fmt.Sprint("burst-", i))
+			one := sync.OnceFunc(ready.Done)
+			defer one() // also when it fails
+			took, err := measure(ctx, tenant, kind, fmt.Sprint("burst-", i), func() {
+				one()
+				ready.Wait()
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && first == nil {
@@ -180,12 +220,17 @@ func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int)
 
 func line(name string, took map[string][]time.Duration) report.Line {
 	p50, coldP50 := report.Percentile(took[warm], 50), report.Percentile(took[cold], 50)
-	return report.Line{Name: name, Fields: []report.Field{
-		{Key: "p50_ms", Value: report.Milliseconds(p50)},
-		{Key: "p99_ms", Value: report.Milliseconds(report.Percentile(took[warm], 99))},
-		{Key: "cold_p50_ms", Value: report.Milliseconds(coldP50)},
-		{Key: "cold_p99_ms", Value: report.Milliseconds(report.Percentile(took[cold], 99))},
-		{Key: "ratio", Value: float64(p50) / float64(coldP50)},
-		{Key: "n", Value: len(took[warm])},
-	}}
+	return report.Line{Name: name, Fields: append(warmFields(took[warm]),
+		report.Field{Key: "cold_p50_ms", Value: report.Milliseconds(coldP50)},
+		report.Field{Key: "cold_p99_ms", Value: report.Milliseconds(report.Percentile(took[cold], 99))},
+		report.Field{Key: "ratio", Value: float64(p50) / float64(coldP50)},
+	)}
+}
+
+func warmFields(took []time.Duration) []report.Field {
+	return []report.Field{
+		{Key: "p50_ms", Value: report.Milliseconds(report.Percentile(took, 50))},
+		{Key: "p99_ms", Value: report.Milliseconds(report.Percentile(took, 99))},
+		{Key: "n", Value: len(took)},
+	}
 }

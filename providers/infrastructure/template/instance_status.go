@@ -94,8 +94,10 @@ func conditionSchema() *apiextensionsv1.JSONSchemaProps {
 // printerColumns are what kubectl get shows of every kind, before the graph's own columns. A
 // date is printed as the time since: right for what has been, and "<invalid>" for what is to
 // come, so that the end of an instance is printed as it is written.
-func printerColumns() []apiextensionsv1.CustomResourceColumnDefinition {
-	return []apiextensionsv1.CustomResourceColumnDefinition{
+//
+// Kinds with a pod template, which a SandboxSet may have ready, also have how they started.
+func printerColumns(podTemplate bool) []apiextensionsv1.CustomResourceColumnDefinition {
+	columns := []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "State", Type: "string", JSONPath: ".status.phase", Description: "One word for people."},
 		{Name: "Ready", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].status`},
 		{Name: "Idle", Type: "date", JSONPath: ".status.activity.lastActiveTime", Description: "Since when nobody has used it."},
@@ -104,4 +106,12 @@ func printerColumns() []apiextensionsv1.CustomResourceColumnDefinition {
 		{Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=="Ready")].reason`, Priority: 1},
 		{Name: "URL", Type: "string", JSONPath: ".status.dataPlane.url", Priority: 1},
 	}
+	if podTemplate {
+		columns = append(columns,
+			apiextensionsv1.CustomResourceColumnDefinition{Name: "Start", Type: "string", JSONPath: ".status.start.type", Priority: 1, Description: "Warm out of a SandboxSet, or Cold."},
+			apiextensionsv1.CustomResourceColumnDefinition{Name: "Set", Type: "string", JSONPath: ".status.start.set.name", Priority: 1, Description: "The SandboxSet of a warm start."},
+			apiextensionsv1.CustomResourceColumnDefinition{Name: "Why cold", Type: "string", JSONPath: ".status.start.reason", Priority: 1, Description: "Why the start was not warm."},
+		)
+	}
+	return columns
 }

@@ -28,6 +28,15 @@ func TestTenantsSeeTheFieldForTheirPodTemplateAndNotTheGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var wide []string
+	for _, column := range schema.Spec.Versions[0].AdditionalPrinterColumns {
+		if column.Priority > 0 {
+			wide = append(wide, column.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"Reason", "URL", "Start", "Set", "Why cold"}, wide); diff != "" {
+		t.Errorf("wide columns (-want +got):\n%s", diff)
+	}
 	root, err := schema.Spec.Versions[0].GetSchema()
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	boundName(root)
 	version.Served, version.Storage = true, true
 	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
-	version.AdditionalPrinterColumns = append(printerColumns(), p.schema.AdditionalPrinterColumns...)
+	version.AdditionalPrinterColumns = append(printerColumns(tmpl.Spec.PodTemplate != nil), p.schema.AdditionalPrinterColumns...)
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version}
 	crd.Spec.Conversion = nil
 	crd.Spec.Names.Categories = categories(crd.Spec.Names.Categories)

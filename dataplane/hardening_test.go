@@ -118,6 +118,7 @@ func TestTheTableOfLimitsIsComplete(t *testing.T) {
 	all := limits.ByName()
 	all["instancesPerWorkspace"] = sandbarv1alpha1.DefaultInstancesPerWorkspace
 	all["placements"] = sandbarv1alpha1.DefaultPlacements
+	all["setReplicas"] = sandbarv1alpha1.DefaultSetReplicas
 	if diff := cmp.Diff(all, inTable); diff != "" {
 		t.Errorf("docs/limits.md (-code +doc):\n%s", diff)
 	}

@@ -158,6 +158,7 @@ func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
 func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 	limitstable.Check(t, "../docs/limits.md", "Not in the object", true,
 		limitstable.Limit{Name: "parameters of a query", Number: "200"},
+		limitstable.Limit{Name: "how long a request waits for the placement of a young object; how young that is; such requests", Number: "1 s; 30 s; 1,024"},
 		limitstable.Limit{Name: "a bearer token", Number: "16 KiB"},
 		limitstable.Limit{Name: "steps of time in which a refusal is answered that hides what exists (401 for an unknown token, 403)", Number: fmt.Sprintf("%d ms", refusalStep.Milliseconds())},
 		limitstable.Limit{Name: "the body of the verb `renew`", Number: limitstable.Bytes(maxRenewalBytes), Says: []string{fmt.Sprintf("larger than %d bytes", maxRenewalBytes)}},

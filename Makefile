@@ -13,6 +13,11 @@ GO ?= go
 tool = $$($(GO) tool -n -modfile=$(CURDIR)/hack/tools/go.mod $(1))
 STACKCMD := $(GO) -C hack/stack run .
 MODULES := . hack/stack hack/stack/mutagen
+# Where a run of the suite puts its report and what go test -json prints.
+RUNS := $(CURDIR)/bin/tests
+# REPORT=FILE has tests add their results to a report (hack/gotest).
+REPORT ?=
+gotest = $(CURDIR)/bin/gotest -stage $(1) -events $(RUNS)/$(1)$(2).json $(if $(REPORT),-report $(REPORT))
 
 ##@ Start here
 .PHONY: demo
@@ -25,13 +30,24 @@ install: ## Put sandbar and kubectl-sandbar on the PATH (BINDIR=/usr/local/bin f
 	@GO=$(GO) hack/install.sh $(BINDIR)
 
 .PHONY: test
-test: fronts ## All checks and tests; what CI runs
-	@$(MAKE) --no-print-directory verify lint test-unit test-stack
-	@$(MAKE) --no-print-directory FUZZTIME=3s fuzz
-	@$(MAKE) --no-print-directory STACK=test test-integration test-e2e
+test: ## Unit, integration and end-to-end tests, on a stack of their own
+	@hack/test.sh
+
+.PHONY: test-all
+test-all: test ## And what waits by design, breaks shared parts, or needs minutes or the network
+	@$(MAKE) --no-print-directory vet-others test-stack
+	@$(MAKE) --no-print-directory STACK=test test-long
 	@$(MAKE) --no-print-directory STACK=test down
+	@$(MAKE) --no-print-directory soak
+	@$(MAKE) --no-print-directory FUZZTIME=60s fuzz
 
 ##@ The local stack
+# Built outside of any test, with no limit of time; beside the unit tests they let those go first.
+.PHONY: parts
+parts: deps ## Build what a stack consists of, about 15 minutes on two cores when nothing is built
+	@hack/background.sh $(STACKCMD) build >/dev/null
+	@hack/background.sh $(STACKCMD) images build >/dev/null
+
 .PHONY: up
 up: deps ## Build what is missing and start kcp, a Kubernetes node and kro (STACK=dev)
 	@$(STACKCMD) up --name $(STACK)
@@ -51,28 +67,34 @@ status: ## Show what runs and where (STACK=dev)
 
 ##@ Tests
 .PHONY: test-unit
-test-unit: deps ## Unit tests of all modules, with the race detector
-	@for m in $(MODULES); do (cd $$m && echo "== unit tests in $$m" && $(GO) test -race -timeout 10m $$($(GO) list ./... | grep -v /e2e)) || exit 1; done
-	@$(GO) test ./pkg/rawconn # which is another one with the race detector
+test-unit: deps gotest ## Unit tests of all modules, with the race detector
+	@for m in $(MODULES); do (cd $$m && echo "== unit tests in $$m" >&2 && \
+		$(call gotest,unit,-$$(basename $$m)) -- -race -timeout 0 -- $$($(GO) list ./... | grep -v /e2e)) || exit 1; done
+	@$(call gotest,unit,-plain) -- -timeout 0 -- ./pkg/rawconn # which is another one with the race detector
+
+.PHONY: gotest
+gotest:
+	@$(GO) build -o bin/gotest ./hack/gotest
+
+# Before a failed test is run once more: a stack whose parts all run.
+stackruns = $(STACKCMD) status --name $(STACK) >/dev/null || { echo "not all of the stack runs: starting what does not"; $(STACKCMD) up --name $(STACK); }
 
 .PHONY: test-integration
-test-integration: up ## Tests of single parts against the real kcp, API server and kro
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -parallel 4 -tags integration \
+test-integration: up gotest ## Tests of single parts against the real kcp, API server and kro
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,integration) -each -before '$(stackruns)' -- -count=1 -timeout 0 -parallel 4 -tags integration -- \
 		$$(git grep -l '^//go:build integration' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: test-e2e
-test-e2e: up browser ## The promises of the whole, tenant to pod, each named
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -parallel 4 -tags e2e ./e2e/... \
-		| $(GO) run ./hack/failures
+test-e2e: up browser gotest ## The promises of the whole, tenant to pod, each named (RUN=TestDrain for some)
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,e2e) -each -before '$(stackruns)' -- -count=1 -timeout 0 -tags e2e $(if $(RUN),-run='$(RUN)') -- ./e2e
 
-.PHONY: test-extended
-test-extended: up browser ## What docs/frameworks.md says of each framework, tried on the stack
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_EXTENDED=1 SANDBAR_STACK=$(STACK) $(GO) test -count=1 -v -timeout 60m -tags e2e \
-		-run '^TestFrameworks$$' ./e2e/... | $(GO) run ./hack/failures
+.PHONY: test-long
+test-long: up browser ## End-to-end tests that make test leaves out (RUN=TestLifecycleUnderChaos for some)
+	@SANDBAR_LONG=1 $(MAKE) --no-print-directory STACK=$(STACK) RUN='$(RUN)' test-e2e
 
 .PHONY: test-stack
-test-stack: deps ## Two stacks side by side, one killed, and nothing left behind (root)
-	@cd hack/stack && STACK_E2E=1 $(GO) test -count=1 -timeout 15m -run 'TestRoot' ./...
+test-stack: parts ## Two stacks side by side, one killed, and nothing left behind (root)
+	@cd hack/stack && STACK_E2E=1 $(GO) test -count=1 -timeout 0 -run 'TestRoot' ./...
 
 .PHONY: soak
 soak: ## The runner's confinement attacked, and both sides edited while everything breaks, a minute each
@@ -154,7 +176,7 @@ verify: deps ## Fail when generated files or modules are stale
 	@hack/verify.sh $(MODULES)
 
 .PHONY: lint
-lint: deps vet-others ## golangci-lint over all modules, and go vet for macOS and Windows
+lint: deps ## golangci-lint over all modules
 	@for m in $(MODULES); do (cd $$m && echo "== lint $$m" && $(call tool,golangci-lint) run --allow-serial-runners --build-tags e2e,integration -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 
 .PHONY: vuln
@@ -198,8 +220,9 @@ pngquant:
 
 .PHONY: pictures
 pictures: up browser pngquant ## Take the pictures of docs/pictures anew
-	@eval "$$($(STACKCMD) env --name $(STACK))" && shots=$$(mktemp -d) && SCREENSHOTS=$$shots SANDBAR_STACK=$(STACK) $(GO) test -count=1 -timeout 20m -tags e2e ./e2e/... \
-	  -run 'TestDevOfAnNPMProject|TestWakeOnRequest/a_browser' && for p in dev dev-crash waking not-listening; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
+	@eval "$$($(STACKCMD) env --name $(STACK))" && shots=$$(mktemp -d) && export SCREENSHOTS=$$shots SANDBAR_STACK=$(STACK) && \
+	  SANDBAR_LONG=1 $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestDevOfAnNPMProject && \
+	  $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestWakeOnRequest/a_browser && for p in dev dev-crash waking not-listening; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
 
 # The end-to-end tests of previews open them in a real browser; npm makes the projects that some of them show.
 .PHONY: browser

@@ -8,11 +8,11 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"testing"
-	"time"
 )
 
 // auditEvent is what these tests read of a line of the audit log.
@@ -29,30 +29,31 @@ type auditEvent struct {
 func auditEvents(t *testing.T, id string, n int) []auditEvent {
 	t.Helper()
 	var found []auditEvent
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	eventually(t, fmt.Sprintf("the audit log has %d lines of %s", n, id), func() error {
 		found = nil
 		file, err := os.Open(world.AuditLog())
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
+		defer file.Close()
 		for scanner := bufio.NewScanner(file); scanner.Scan(); {
 			var e auditEvent
 			if json.Unmarshal(scanner.Bytes(), &e) == nil && e.ID == id {
 				found = append(found, e)
 			}
 		}
-		file.Close()
-		if len(found) >= n {
-			return found
+		if len(found) < n {
+			return fmt.Errorf("it has %d", len(found))
 		}
-	}
-	t.Fatalf("the audit log has %d lines of %s, want %d", len(found), id, n)
-	return nil
+		return nil
+	})
+	return found
 }
 
 // TestAuditNamesWhoDidWhat: callers are known to the audit log by the names that a real kcp gives
 // them, also those that are refused, and each is told the id of its line.
 func TestAuditNamesWhoDidWhat(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()

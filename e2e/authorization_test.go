@@ -26,6 +26,7 @@ var verbsOfRunner = []struct{ method, verb string }{
 // TestWhoMayDoWhat is promise 2: each caller gets what its rights in the tenant's workspace
 // say, verb by verb, and a refusal tells nothing of what exists.
 func TestWhoMayDoWhat(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()

@@ -11,7 +11,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +23,7 @@ import (
 // TestAPlacementIsBounded: what a sandbox may take of its node, tried against the API server and the
 // kubelet that enforce it.
 func TestAPlacementIsBounded(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	pod := func(container, volumes string) string {
@@ -112,7 +111,7 @@ func overfill(t *testing.T, tn *tenant) {
 		t.Fatal(err)
 	}
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
-	eventually(t, 3*time.Minute, "the pod is evicted and replaced", func() error {
+	eventually(t, "the pod is evicted and replaced", func() error {
 		now, err := kube.CoreV1().Pods(first.Namespace).Get(t.Context(), first.Name, metav1.GetOptions{})
 		if err == nil && now.UID == first.UID {
 			err = errors.New("it is the same: " + string(now.Status.Phase) + " " + now.Status.Reason)

@@ -121,9 +121,9 @@ func try[T any](p *tab, expression string) (got T, err error) {
 }
 
 // until waits until an expression has a value in the page.
-func until[T comparable](p *tab, deadline time.Duration, expression string, want T) {
+func until[T comparable](p *tab, expression string, want T) {
 	p.t.Helper()
-	eventually(p.t, deadline, expression, func() error {
+	eventually(p.t, expression, func() error {
 		got, err := try[T](p, expression)
 		if err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -18,7 +17,8 @@ import (
 // TestABrowserTrustsTheDataPlane: with the first command of sandbar trust --browsers a person's Chromium
 // opens a preview, and with the second it does not any more.
 func TestABrowserTrustsTheDataPlane(t *testing.T) {
-	t.Parallel()
+	long(t, "it starts two browsers of its own")
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
@@ -37,7 +37,7 @@ func TestABrowserTrustsTheDataPlane(t *testing.T) {
 	}
 	shell(commands[0])
 	trusting := newBrowserOf(t, home).open(t, strings.TrimSpace(s.must("open", "web", "--print")))
-	until(trusting, time.Minute, "document.body.textContent.includes('hello')", true)
+	until(trusting, "document.body.textContent.includes('hello')", true)
 
 	shell(commands[1])
 	err := limited(newBrowserOf(t, home).ctx, func(ctx context.Context) error {

@@ -165,7 +165,7 @@ func (i *instance) deploy(c *caller, message string) {
 
 func (i *instance) waitAnswer(c *caller, message string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "the app says "+message, func() error {
+	eventually(c.t, "the app says "+message, func() error {
 		code, body := c.do(http.MethodGet, i.base()+"/proxy/version", nil)
 		if code != http.StatusOK || !strings.Contains(body, message) {
 			return fmt.Errorf("code %d: %s", code, body)

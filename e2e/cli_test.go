@@ -26,6 +26,7 @@ import (
 // TestDevelopFromATerminal is the promise of the command line: a person with a kubeconfig and a
 // directory has a sandbox that runs what is in the directory, sees its log, and runs commands.
 func TestDevelopFromATerminal(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	s.must("trust", world.URL, "--ca-file", world.CAFile)
@@ -75,7 +76,7 @@ func TestDevelopFromATerminal(t *testing.T) {
 	await(t, notes, "in sync")
 	made := time.Now()
 	s.must("exec", "web", "--", "sh", "-c", "mkdir -p gen && echo generated > gen/code")
-	eventually(t, time.Minute, "what the sandbox made is here", func() error {
+	eventually(t, "what the sandbox made is here", func() error {
 		_, err := os.Stat(filepath.Join(s.dir, "gen", "code"))
 		return err
 	})
@@ -91,6 +92,8 @@ func TestDevelopFromATerminal(t *testing.T) {
 // TestSyncMoreThanARequestCarries: what a data plane does not take in one request goes in several,
 // whether many files are too much for one or a single file is.
 func TestSyncMoreThanARequestCarries(t *testing.T) {
+	long(t, "it hashes and sends 250 MB")
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.create(runners, "SandboxRunner", "large", map[string]any{"projectRef": "e2e", "startCommand": "exec sleep 3600"})
 	box.waitReady()
@@ -122,14 +125,26 @@ type terminal struct {
 	env          []string
 }
 
+// sandbarProgram is the command line, which all terminals share: to link it takes seconds.
+var sandbarProgram = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(world.Dir, "sandbar")
+	// As the provider is built, whose packages are compiled by then.
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "../cmd/sandbar")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building sandbar: %w\n%s", err, text)
+	}
+	return program, nil
+})
+
 func newTerminal(t *testing.T, tn *tenant) *terminal {
 	t.Helper()
-	home := t.TempDir()
-	s := &terminal{t: t, program: filepath.Join(home, "bin", "sandbar"), dir: filepath.Join(home, "project")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../cmd/sandbar")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building sandbar: %v\n%s", err, text)
+	program, err := sandbarProgram()
+	if err != nil {
+		t.Fatal(err)
 	}
+	home := t.TempDir()
+	s := &terminal{t: t, program: program, dir: filepath.Join(home, "project")}
 	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +243,7 @@ func await(t *testing.T, s *screen, text string) {
 // take beside other load, which builds the standard library first.
 func awaitAfter(t *testing.T, s *screen, first int, text string) {
 	t.Helper()
-	eventually(t, 5*time.Minute, fmt.Sprintf("%q", text), func() error {
+	eventually(t, fmt.Sprintf("%q", text), func() error {
 		if got := s.String()[max(first, 0):]; !strings.Contains(got, text) {
 			return fmt.Errorf("there is %q", got)
 		}

@@ -25,6 +25,7 @@ import (
 // created and two streams are open. Sandboxes keep running, all ten become Ready after the
 // restart, and nothing is there twice.
 func TestProviderIsKilled(t *testing.T) {
+	breaks(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	box := tn.runner("running")
@@ -89,6 +90,7 @@ func TestProviderIsKilled(t *testing.T) {
 
 // TestDrain: a provider that is told to stop lets requests in flight finish.
 func TestDrain(t *testing.T) {
+	breaks(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	box := tn.runner("web")

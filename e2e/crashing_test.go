@@ -20,7 +20,7 @@ import (
 // all that a person needs to mend it goes on: log, commands, files. A person who comes anew, to a
 // sandbox that was suspended meanwhile, gets in too.
 func TestAnAppThatDoesNotStayUp(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	s := newTerminal(t, tn)
@@ -36,7 +36,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 
 	t.Run("its preview answers 503", func(t *testing.T) {
 		c := c.on(t)
-		eventually(t, time.Minute, "503", func() error {
+		eventually(t, "503", func() error {
 			if code, body := c.do(http.MethodGet, box.base()+"/proxy/", nil); code != http.StatusServiceUnavailable && code != http.StatusConflict {
 				return fmt.Errorf("code %d: %s", code, body)
 			}
@@ -56,7 +56,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 	})
 	t.Run("it can be suspended, resumed and mended by sandbar dev", func(t *testing.T) {
 		box.patch(t, map[string]any{"suspended": true})
-		eventually(t, time.Minute, "the instance is Suspended", func() error {
+		eventually(t, "the instance is Suspended", func() error {
 			obj, err := box.get()
 			if err != nil {
 				return err
@@ -80,7 +80,7 @@ func TestAnAppThatDoesNotStayUp(t *testing.T) {
 // waitNotReady waits until the instance was Ready and says why it is not any more.
 func (i *instance) waitNotReady(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, i.name+" is not Ready", func() error {
+	eventually(t, i.name+" is not Ready", func() error {
 		obj, err := i.get()
 		if err != nil {
 			return err

@@ -22,14 +22,14 @@ import (
 // TestDeletingMeansGone is promise 5: whatever a tenant deletes, nothing is left on the runtime
 // cluster, and a name that is used again never leads to what had it before.
 func TestDeletingMeansGone(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	t.Run("the instance", func(t *testing.T) {
 		tn := newTenant(t, "alice")
 		box := tn.runner("web")
 		box.waitReady()
 		box.delete()
 		waitGone(t, box.id)
-		eventually(t, time.Minute, "the object is gone", func() error {
+		eventually(t, "the object is gone", func() error {
 			_, err := box.get()
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -55,7 +55,7 @@ func TestDeletingMeansGone(t *testing.T) {
 		for _, b := range boxes {
 			waitGone(t, b.id)
 		}
-		eventually(t, time.Minute, "the binding is gone", func() error {
+		eventually(t, "the binding is gone", func() error {
 			_, err := tn.dyn.Resource(apibindings).Get(t.Context(), "sandbar.dev", metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -116,7 +116,7 @@ func usedAgain(t *testing.T) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the name is free", func() error {
+	eventually(t, "the name is free", func() error {
 		if _, err := old.get(); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("still there: %w", err)
 		}
@@ -129,7 +129,7 @@ func usedAgain(t *testing.T) {
 		t.Fatal("the new instance has the old one's identity")
 	}
 	fresh.deploy(callAs(t, tn.token), "new")
-	eventually(t, time.Minute, "the name leads to the new instance", func() error {
+	eventually(t, "the name leads to the new instance", func() error {
 		body, err := c.probe(t.Context(), fresh.base()+"/proxy/version")
 		if err == nil && (!forgotten.Load() || !strings.Contains(body, "new")) {
 			err = fmt.Errorf("it says %s", body)

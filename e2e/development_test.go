@@ -28,7 +28,7 @@ var webapps = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alph
 // its API are edited live in development mode, and it goes back to production; the database is
 // the same pod with the same rows all along.
 func TestDevelopmentOfSeveralComponents(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	tn.waitServed(webapps)
@@ -42,7 +42,7 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 			t.Errorf("the page: %s", page)
 		}
 		app.waitGreeting(c, "Hello from the API")
-		eventually(t, time.Minute, "the first note is kept", func() error {
+		eventually(t, "the first note is kept", func() error {
 			code, body := c.do(http.MethodPost, app.base()+"/proxy/api/notes", []byte("from production"))
 			if code != http.StatusCreated {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -211,6 +211,7 @@ spec:
 // TestScriptsSurvive: what a Template's author and a tenant write as commands reaches the shell
 // as it was written, past YAML, kro's expressions and Kubernetes' expansion of variables.
 func TestScriptsSurvive(t *testing.T) {
+	changes(t)
 	n := newNote(t)
 	n.text = scriptTemplate
 	n.edit = func(spec map[string]any) {
@@ -243,6 +244,7 @@ func TestScriptsSurvive(t *testing.T) {
 // TestDevelopmentIsCheckedWhenApplied: an operator is told by the field's path what cannot be
 // developed, before any instance is.
 func TestDevelopmentIsCheckedWhenApplied(t *testing.T) {
+	changes(t)
 	n := newNote(t)
 	n.text = scriptTemplate
 	for _, tc := range []struct{ replace, by, reason, want string }{
@@ -259,7 +261,7 @@ func TestDevelopmentIsCheckedWhenApplied(t *testing.T) {
 
 func (c *caller) waitLog(path, want string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "the log is the script's", func() error {
+	eventually(c.t, "the log is the script's", func() error {
 		if code, log := c.do(http.MethodGet, path, nil); code != http.StatusOK || log != want {
 			return fmt.Errorf("code %d, got\n%s\nwant\n%s", code, log, want)
 		}
@@ -271,7 +273,7 @@ func (c *caller) waitLog(path, want string) {
 // takes a moment to become an API.
 func (tn *tenant) waitServed(gvr schema.GroupVersionResource) {
 	tn.t.Helper()
-	eventually(tn.t, time.Minute, gvr.Resource+" are served in the workspace", func() error {
+	eventually(tn.t, gvr.Resource+" are served in the workspace", func() error {
 		_, err := tn.dyn.Resource(gvr).Namespace("default").List(tn.t.Context(), metav1.ListOptions{})
 		return err
 	})
@@ -286,7 +288,7 @@ func (i *instance) setMode(t *testing.T, mode string) {
 	t.Helper()
 	began := time.Now()
 	i.patch(t, map[string]any{"mode": mode})
-	eventually(t, 2*time.Minute, i.name+" is Ready in "+mode, func() error {
+	eventually(t, i.name+" is Ready in "+mode, func() error {
 		obj, err := i.get()
 		if err != nil {
 			return err
@@ -318,7 +320,7 @@ func (i *instance) podUID(t *testing.T, name string) types.UID {
 
 func (i *instance) waitGreeting(c *caller, want string) {
 	c.t.Helper()
-	eventually(c.t, time.Minute, "the API says "+want, func() error {
+	eventually(c.t, "the API says "+want, func() error {
 		code, body := c.do(http.MethodGet, i.base()+"/proxy/api/greeting", nil)
 		if code != http.StatusOK || body != want {
 			return fmt.Errorf("code %d: %s", code, body)

@@ -6,12 +6,11 @@
 // as the people do: as a tenant with its own token in its own workspace, as a viewer, as a
 // stranger, and only where it checks what is left as an operator of the runtime cluster.
 //
-// They share a stack and a provider. Those that wait longest and leave both as they are for others
-// are parallel. Alone, before these, run those that kill or drain the provider, restart kcp, pause
-// kro, write the provider's limits, start its one replica or call as fast as they can; those that
-// count for the whole provider, for another's would count too; those whose times are of interest;
-// and those that change Templates, each of which changes the one export that all workspaces have
-// bound, but for TestAnUnusedInstanceSleeps.
+// They share a stack and a provider. Each test says in its first statement how it treats them
+// (sides_test.go): calm ones leave both as they are and run side by side; those that change Templates
+// or settings change the one export that all workspaces have bound, and run two at a time after them;
+// those that break something run alone, last. Long ones, of which make test has none, belong to
+// make test-all, and say why.
 //
 // The tests need a running stack: make test-e2e starts one.
 package e2e

@@ -47,6 +47,7 @@ func (tn *tenant) serviceAccountTokens(name string, tokens int) []string {
 // and with one that is good and has no rights, what exists and what does not answer in the same bytes.
 // How long they take is in the test's log; SANDBAR_E2E_REQUESTS is how many it takes that of.
 func TestNoRefusalTellsWhichWorkspacesExist(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	account := newWorkspace(t, "bob").serviceAccountTokens("stranger", 1)[0]
 	workspaces := map[string]string{
@@ -127,6 +128,8 @@ func better(a, b []time.Duration) float64 {
 // TestManyTokensOfOneServiceAccountAskKcpNoMoreThanOne counts what kcp is asked: seven tokens of one
 // service account without rights, in as many requests as fit, cost what one is allowed to cost.
 func TestManyTokensOfOneServiceAccountAskKcpNoMoreThanOne(t *testing.T) {
+	long(t, "it counts what the whole provider asks kcp, over thousands of requests")
+	breaks(t)
 	tokens := newWorkspace(t, "bob").serviceAccountTokens("flood", 7)
 	tn := newTenant(t, "alice")
 	questions := func() (n float64) {

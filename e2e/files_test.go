@@ -29,7 +29,7 @@ const beyondRequest = 80 << 20
 // TestAFileBeyondARequestTravelsAndGoesOn: a file that no request carries reaches a sandbox by parts;
 // what arrived before an interruption is not sent again, and nothing of it is seen until it is whole.
 func TestAFileBeyondARequestTravelsAndGoesOn(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(client.SandboxRunners)
 	s := newTerminal(t, tn)
@@ -129,7 +129,7 @@ func (s *terminal) instance(t *testing.T, name string) *client.Instance {
 
 // TestFilesOfASandboxOfAnyImage: cp works where there is no runner, by the image's own tar.
 func TestFilesOfASandboxOfAnyImage(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	s := newTerminal(t, tn)

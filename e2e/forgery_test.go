@@ -33,6 +33,7 @@ import (
 // TestForgedReferences is promise 3: nothing that a tenant can write, and nothing that it can
 // put into a path, decides where a request goes.
 func TestForgedReferences(t *testing.T) {
+	breaks(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
@@ -81,7 +82,7 @@ func TestForgedReferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		box.waitAnswer(c, "genuine")
-		eventually(t, time.Minute, "the labels are back", func() error {
+		eventually(t, "the labels are back", func() error {
 			ns, err := namespaces.Get(t.Context(), box.id.Namespace(), metav1.GetOptions{})
 			if err != nil || ns.Labels[placement.LabelOwnerUID] != string(box.id.UID) || ns.Labels[placement.LabelOwnerCluster] != box.id.Origin {
 				return fmt.Errorf("%v, error %w", ns.Labels, err)
@@ -111,6 +112,7 @@ func TestForgedReferences(t *testing.T) {
 // cannot lead a request anywhere else: not to the data plane's own machine, not to the API server, not to another
 // tenant's sandbox. Nothing but a pod of the placement even gets a connection.
 func TestForgedEndpoints(t *testing.T) {
+	breaks(t)
 	tn, other := newTenant(t, "alice"), newTenant(t, "bob")
 	box, theirs := tn.runner("web"), other.runner("web")
 	box.waitReady()
@@ -171,7 +173,7 @@ func TestForgedEndpoints(t *testing.T) {
 		if _, err := kube.CoreV1().Services(own.Namespace).Patch(t.Context(), "control", types.MergePatchType, selector, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "the forged endpoint is refused", func() error {
+		eventually(t, "the forged endpoint is refused", func() error {
 			code, body := c.do(http.MethodPost, box.base()+"/sync", []byte(`{}`))
 			if code != http.StatusBadGateway || strings.Contains(body, trap.ip) {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -386,7 +388,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 		if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "a reference to "+name+" is refused", func() error {
+		eventually(t, "a reference to "+name+" is refused", func() error {
 			code, body := c.do(http.MethodGet, box.base()+"/log", nil)
 			if code < 400 || strings.Contains(body, "kube-dns") || strings.Contains(body, "kube-system") {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -398,7 +400,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 	if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, secret, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "a reference to a Secret elsewhere is refused", func() error {
+	eventually(t, "a reference to a Secret elsewhere is refused", func() error {
 		if code, body := c.do(http.MethodGet, box.base()+"/log", nil); code < 400 {
 			return fmt.Errorf("code %d: %s", code, body)
 		}
@@ -408,7 +410,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 	if _, err := objects.Patch(t.Context(), "web", types.MergePatchType, restore, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the true references serve again", func() error {
+	eventually(t, "the true references serve again", func() error {
 		if code, body := c.do(http.MethodGet, box.base()+"/log", nil); code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)
 		}

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // npmFrameworks are the rows of docs/frameworks.md whose projects npm makes, by the commands of the page.
@@ -91,7 +90,7 @@ func svelteForm(t *testing.T, s *terminal, p *tab, _ *screen) {
 func sendForm(p *tab, path string) {
 	p.t.Helper()
 	page := eval[string](p, "location.origin") + path
-	eventually(p.t, 2*time.Minute, path+" has a form", func() error {
+	eventually(p.t, path+" has a form", func() error {
 		p.visit(page)
 		found, err := try[bool](p, "document.getElementById('form') !== null && document.readyState === 'complete'")
 		if err == nil && !found {
@@ -100,7 +99,7 @@ func sendForm(p *tab, path string) {
 		return err
 	})
 	eval[bool](p, "document.getElementById('form').requestSubmit(), true")
-	until(p, time.Minute, "document.body.innerText.includes('received')", true)
+	until(p, "document.body.innerText.includes('received')", true)
 }
 
 // nextOrigins: Next answers the overlay on *.localhost, as this stack's previews are, and on an operator's domain
@@ -110,12 +109,12 @@ func nextOrigins(t *testing.T, s *terminal, p *tab) {
 	const overlay = "fetch(%q, {method: 'POST', headers: %s, " +
 		"body: JSON.stringify({frames: [], isServer: false, isEdgeServer: false, isAppDirectory: true})})" +
 		".then(r => r.status === 403 ? 'refused' : r.ok ? 'answered' : String(r.status))"
-	until(p, time.Minute, fmt.Sprintf(overlay, "/__nextjs_original-stack-frames", "{}"), "answered")
+	until(p, fmt.Sprintf(overlay, "/__nextjs_original-stack-frames", "{}"), "answered")
 
 	post := fmt.Sprintf(overlay, "http://localhost:3000/__nextjs_original-stack-frames", "{origin: 'https://sb-x.preview.example.com'}") + ".then(console.log)"
 	want := func(want string) {
 		t.Helper()
-		eventually(t, 2*time.Minute, "a request of the overlay is "+want, func() error {
+		eventually(t, "a request of the overlay is "+want, func() error {
 			if _, got, errs := s.run("exec", "web", "--", "node", "-e", post); got != want+"\n" {
 				return fmt.Errorf("it is %q: %s", got, errs)
 			}

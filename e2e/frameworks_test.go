@@ -109,9 +109,8 @@ func frameworks(t *testing.T) map[string]framework {
 // TestFrameworks tries what docs/frameworks.md says of each framework: its own template, the settings of the
 // page, an edit that a real Chromium shows, and nothing wrong in the browser's console.
 func TestFrameworks(t *testing.T) {
-	if os.Getenv("SANDBAR_EXTENDED") == "" {
-		t.Skip("make test-extended runs it")
-	}
+	long(t, "it fetches from the npm registry and builds for each framework")
+	calm(t)
 	for name, f := range frameworks(t) {
 		t.Run(name, f.try)
 	}
@@ -141,11 +140,11 @@ func (f framework) try(t *testing.T) {
 	awaitAfter(t, notes, since, "web is Ready; ")
 	const shown = "document.body.innerText"
 	p := newBrowser(t).open(t, strings.TrimSpace(s.must("open", "web", "--print", "--path", f.path)))
-	until(p, 3*time.Minute, shown+".includes("+fmt.Sprintf("%q", f.text)+")", true)
+	until(p, shown+".includes("+fmt.Sprintf("%q", f.text)+")", true)
 	link := strings.TrimSpace(s.must("open", "web", "--print", "--path", f.path))
 	console := p.console(t)
 	p.visit(link)
-	until(p, time.Minute, shown+".includes("+fmt.Sprintf("%q", f.text)+") && document.readyState === 'complete'", true)
+	until(p, shown+".includes("+fmt.Sprintf("%q", f.text)+") && document.readyState === 'complete'", true)
 	await(t, console, f.hot)
 	eval[bool](p, "window.survivor = true")
 	f.edit(t, s, p)
@@ -154,7 +153,7 @@ func (f framework) try(t *testing.T) {
 	}
 	if f.form != "" {
 		eval[bool](p, fmt.Sprintf("document.getElementById(%q).querySelectorAll('input:not([type=hidden],[type=submit])').forEach(i => i.value = 'x'), document.getElementById(%[1]q).submit(), true", f.form))
-		until(p, time.Minute, shown+".includes("+fmt.Sprintf("%q", f.answer)+")", true)
+		until(p, shown+".includes("+fmt.Sprintf("%q", f.answer)+")", true)
 	}
 	lines := console.String()
 	if f.hot == "" { // the page was loaded while the app was started again
@@ -184,7 +183,7 @@ func (f framework) edit(t *testing.T, s *terminal, p *tab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Minute, f.file+" is visible", func() error {
+	eventually(t, f.file+" is visible", func() error {
 		mark := "Edited " + randomHex(4)
 		began := time.Now()
 		s.write(f.file, strings.Replace(string(whole), f.text, mark, 1))

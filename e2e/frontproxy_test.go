@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,11 +22,12 @@ import (
 // TestFrontProxyIdentity: behind kcp's own front proxy, which takes the caller's token and says who
 // the caller is, everybody has the rights that they have in their workspace, and nobody else's.
 func TestFrontProxyIdentity(t *testing.T) {
+	calm(t)
 	ca, err := world.FrontProxyCA()
 	if err != nil {
 		t.Fatal(err)
 	}
-	replica, err := world.StartReplica(t.Context(), "--path-prefix", "/services/providers/infrastructure",
+	replica, err := world.StartReplicaAs(t.Context(), "behind-front-proxy", "--path-prefix", "/services/providers/infrastructure",
 		"--requestheader-client-ca-file", ca, "--requestheader-allowed-names", local.FrontProxyName)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestFrontProxyIdentity(t *testing.T) {
 		return c
 	}
 	alice, carol := through("alice"), through("carol")
-	eventually(t, time.Minute, "alice reads her log through the front proxy", func() error {
+	eventually(t, "alice reads her log through the front proxy", func() error {
 		return wantCode(alice, http.StatusOK, http.MethodGet, box.base()+"/log")
 	})
 	box.deploy(alice, "fronted")
@@ -60,7 +60,7 @@ func TestFrontProxyIdentity(t *testing.T) {
 		viewer := tn.role("viewer",
 			rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/log"}, Verbs: []string{"get"}})
 		tn.admit(viewer, "carol")
-		eventually(t, time.Minute, "carol reads the log", func() error {
+		eventually(t, "carol reads the log", func() error {
 			return wantCode(carol, http.StatusOK, http.MethodGet, box.base()+"/log")
 		})
 		carol.on(t).wantStatus(http.StatusForbidden, http.MethodPost, box.base()+"/restart", nil)
@@ -104,7 +104,7 @@ func TestFrontProxyIdentity(t *testing.T) {
 	})
 	t.Run("without the claim the caller is told how to accept it", func(t *testing.T) {
 		tn.setClaim("Rejected")
-		eventually(t, time.Minute, "the claim is named", func() error {
+		eventually(t, "the claim is named", func() error {
 			code, body := alice.do(http.MethodGet, box.base()+"/log", nil)
 			if code != http.StatusForbidden || !strings.Contains(body, "subjectaccessreviews.authorization.k8s.io") || !strings.Contains(body, "spec.permissionClaims") {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -115,7 +115,7 @@ func TestFrontProxyIdentity(t *testing.T) {
 		direct.url = replica.URL
 		direct.want(http.StatusOK, http.MethodGet, box.base()+"/log", nil)
 		tn.setClaim("Accepted")
-		eventually(t, time.Minute, "the claim counts again", func() error {
+		eventually(t, "the claim counts again", func() error {
 			return wantCode(alice, http.StatusOK, http.MethodGet, box.base()+"/log")
 		})
 	})

@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,7 +17,7 @@ import (
 // still being made, or for good if the workspace has a CRD of its own of that name, the tenant has the
 // other kinds, and their verbs.
 func TestABindingThatIsNotWhole(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newWorkspace(t, "alice")
 	crds := tn.dyn.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	own := &unstructured.Unstructured{Object: map[string]any{
@@ -30,12 +29,12 @@ func TestABindingThatIsNotWhole(t *testing.T) {
 			}},
 		},
 	}}
-	eventually(t, time.Minute, "the workspace may have a kind of its own", func() error {
+	eventually(t, "the workspace may have a kind of its own", func() error {
 		_, err := crds.Create(t.Context(), own, metav1.CreateOptions{})
 		return err
 	})
 	// Not before kcp has it: the binding would take the name, and the two would be in each other's way.
-	eventually(t, time.Minute, "the workspace has a kind of its own", func() error {
+	eventually(t, "the workspace has a kind of its own", func() error {
 		got, err := crds.Get(t.Context(), own.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -56,5 +55,5 @@ func TestABindingThatIsNotWhole(t *testing.T) {
 	box.deploy(c, "half")
 	// A preview asks kcp about a person without their token, through the binding's virtual workspace.
 	page := newBrowser(t).open(t, box.previewLink(c, "/version"))
-	until(page, time.Minute, "document.body.textContent.includes('half')", true)
+	until(page, "document.body.textContent.includes('half')", true)
 }

@@ -43,6 +43,8 @@ const soon = 80 * time.Second
 // TestAKroThatStopsIsTold: with kro stopped for 45 seconds everything was Ready, and tenants read
 // that their resources "are being made" (issue 12, A.5).
 func TestAKroThatStopsIsTold(t *testing.T) {
+	long(t, "it stops kro until the canary tells")
+	breaks(t)
 	n := newNote(t)
 	n.apply()
 	n.wait("Ready", metav1.ConditionTrue)
@@ -58,7 +60,7 @@ func TestAKroThatStopsIsTold(t *testing.T) {
 		t.Errorf("it took %s to tell: %s", took, said)
 	}
 	waitProvider(t, n, "Ready", metav1.ConditionFalse, "NotComposing")
-	eventually(t, time.Minute, "the tenant knows", func() error {
+	eventually(t, "the tenant knows", func() error {
 		obj, err := waits.get()
 		if err != nil {
 			return err
@@ -86,6 +88,8 @@ func TestAKroThatStopsIsTold(t *testing.T) {
 
 // TestARuntimeAPIThatHangsIsTold: it was invisible, and workers hung with it.
 func TestARuntimeAPIThatHangsIsTold(t *testing.T) {
+	long(t, "it stops the runtime's API server until it is told")
+	breaks(t)
 	n := newNote(t)
 	n.apply()
 	n.wait("Ready", metav1.ConditionTrue)
@@ -109,7 +113,7 @@ func TestARuntimeAPIThatHangsIsTold(t *testing.T) {
 	}
 	// Once no replica can record use, none serves anybody (ADR 13), and each says so at once. The two
 	// limits run side by side: which of them ends first depends on when each last looked.
-	eventually(t, time.Minute, "it refuses", func() error {
+	eventually(t, "it refuses", func() error {
 		asked := time.Now()
 		code, body := c.do("GET", old.base()+"/status", nil)
 		if took := time.Since(asked); code != http.StatusServiceUnavailable || took > 10*time.Second {
@@ -122,14 +126,14 @@ func TestARuntimeAPIThatHangsIsTold(t *testing.T) {
 		i.waitReady()
 	}
 	waitProvider(t, n, "Ready", metav1.ConditionTrue)
-	eventually(t, time.Minute, "it serves again", func() error {
+	eventually(t, "it serves again", func() error {
 		if code, body := c.do("GET", old.base()+"/status", nil); code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)
 		}
 		return nil
 	})
 	old.mustPatch(`{"spec":{"text":"changed"}}`) // the informers follow again
-	eventually(t, time.Minute, "the change is seen", func() error {
+	eventually(t, "the change is seen", func() error {
 		obj, err := old.get()
 		if err == nil && recordOf(obj).ObservedGeneration != obj.GetGeneration() {
 			err = fmt.Errorf("generation %d of %d", recordOf(obj).ObservedGeneration, obj.GetGeneration())
@@ -141,6 +145,8 @@ func TestARuntimeAPIThatHangsIsTold(t *testing.T) {
 // TestAKcpThatHangsKeepsNobodyWaiting: a request whose caller cannot be asked about is answered
 // within its limits, and everything goes on afterwards.
 func TestAKcpThatHangsKeepsNobodyWaiting(t *testing.T) {
+	long(t, "it stops kcp for requests to run into their limits")
+	breaks(t)
 	n := newNote(t)
 	n.apply()
 	n.wait("Ready", metav1.ConditionTrue)
@@ -158,7 +164,7 @@ func TestAKcpThatHangsKeepsNobodyWaiting(t *testing.T) {
 		}
 	}
 	resume()
-	eventually(t, 2*time.Minute, "it serves again", func() error {
+	eventually(t, "it serves again", func() error {
 		if code, body := c.do("GET", base+"/status", nil); code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)
 		}

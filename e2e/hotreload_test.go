@@ -20,6 +20,7 @@ import (
 // person's disk, `sandbar dev` beside it, and a real Chromium with the preview. What is saved
 // appears by hot module replacement; the page is never loaded anew.
 func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	s.must("trust", world.URL, "--ca-file", world.CAFile)
@@ -36,7 +37,7 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 	await(t, notes, "in sync")
 
 	p := newBrowser(t).open(t, strings.TrimSpace(s.must("open", "web", "--print")))
-	until(p, time.Minute, "document.querySelector('#message')?.textContent ?? document.body.innerText", "Hello from Vite")
+	until(p, "document.querySelector('#message')?.textContent ?? document.body.innerText", "Hello from Vite")
 	// The page notes when it shows what; its clock is this machine's.
 	eval[bool](p, `window.survivor = true; window.seen = {};
 		new MutationObserver(() => { window.seen[document.querySelector('#message').textContent] ??= Date.now(); })
@@ -60,7 +61,7 @@ func TestEditOnTheLeftRunOnTheRight(t *testing.T) {
 		return err
 	}
 	// Vite's client connects after the page has loaded, and misses an edit before that.
-	eventually(t, 2*time.Minute, "the page shows an edit", func() error { return edit(s.write, 10*time.Second) })
+	eventually(t, "the page shows an edit", func() error { return edit(s.write, 10*time.Second) })
 	took = nil
 	// Vite's watcher drops a change of a path that it sees within 50 ms of another. On a busy machine it may
 	// see one long after it was made, so the time counts from when the page shows it. Sync's part is that the

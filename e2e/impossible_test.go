@@ -130,6 +130,7 @@ var impossible = map[string]func(before, now *record) bool{
 
 // TestTheRecorderNoticesWhatIsImpossible: of each statement a status that breaks it.
 func TestTheRecorderNoticesWhatIsImpossible(t *testing.T) {
+	calm(t)
 	early, late := metav1.Unix(1000, 0), metav1.Unix(2000, 0)
 	c := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "m", ObservedGeneration: 1, LastTransitionTime: late}

@@ -71,7 +71,7 @@ func freePodDials(t *testing.T, address string) bool {
 		_ = kube.CoreV1().Pods("default").Delete(context.Background(), made.Name, metav1.DeleteOptions{})
 	}()
 	code := -1
-	eventually(t, 2*time.Minute, "a free pod has dialled "+address, func() error {
+	eventually(t, "a free pod has dialled "+address, func() error {
 		got, err := kube.CoreV1().Pods("default").Get(t.Context(), made.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func freePodDials(t *testing.T, address string) bool {
 
 // TestSandboxesAreKeptApart: what a sandbox reaches on the network, tried with the policies enforced.
 func TestSandboxesAreKeptApart(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	const server = `
 template:
   podTemplate:
@@ -179,7 +179,7 @@ template:
 	t.Run("the operator is told", func(t *testing.T) {
 		infra := dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace)).Resource(infrastructureProviders)
 		var found *unstructured.Unstructured
-		eventually(t, 3*time.Minute, "NetworkPolicyEnforced is True", func() (err error) {
+		eventually(t, "NetworkPolicyEnforced is True", func() (err error) {
 			if found, err = infra.Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 				return err
 			}

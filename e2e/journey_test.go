@@ -21,6 +21,7 @@ import (
 // files, watches the log, restarts the process, opens the preview and a WebSocket, with its
 // own token only.
 func TestTenantJourney(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 
@@ -50,7 +51,7 @@ func TestTenantJourney(t *testing.T) {
 		c := c.on(t)
 		before := box.version(c)
 		c.want(http.StatusOK, http.MethodPost, box.base()+"/restart", nil)
-		eventually(t, time.Minute, "another process answers", func() error {
+		eventually(t, "another process answers", func() error {
 			code, body := c.do(http.MethodGet, box.base()+"/proxy/version", nil)
 			if code != http.StatusOK || pidOf(t, body) == before.PID {
 				return fmt.Errorf("code %d: %s", code, body)
@@ -114,6 +115,8 @@ func TestTenantJourney(t *testing.T) {
 // TestRedisJourney shows that the contract is general: a kind that is no sandbox at all, with
 // a log verb through the pod's own log and a status verb.
 func TestRedisJourney(t *testing.T) {
+	long(t, "TestRedisVerbs has its promise")
+	calm(t)
 	tn := newTenant(t, "bob")
 	c := callAs(t, tn.token)
 	db := tn.create(redis, "Redis", "cache", map[string]any{})

@@ -10,13 +10,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestTheLogOfASuspendedSandboxCanBeRead: of an app that the runner runs, and of a container of an image of
 // one's own. A stranger reads neither.
 func TestTheLogOfASuspendedSandboxCanBeRead(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	s := newTerminal(t, tn)
@@ -27,7 +26,7 @@ func TestTheLogOfASuspendedSandboxCanBeRead(t *testing.T) {
 	for _, box := range boxes {
 		box.waitReady()
 	}
-	eventually(t, time.Minute, "the log of web", func() error {
+	eventually(t, "the log of web", func() error {
 		if _, out, _ := s.run("logs", "web"); !strings.Contains(out, "it complains") {
 			return fmt.Errorf("it is %q", out)
 		}

@@ -40,6 +40,8 @@ const (
 // ever answered for another, and when all are deleted nothing is left over, in the clusters or in
 // the provider's process.
 func TestLifecycleUnderChaos(t *testing.T) {
+	long(t, "it kills the provider for minutes")
+	breaks(t)
 	writeUseEverySecond(t)
 	tn := newTenant(t, "alice")
 	// The chaos ends with a provider that has started late, so it is compared with a new one.
@@ -234,14 +236,14 @@ func wantWhole(t *testing.T, box *instance) {
 		t.Errorf("%s has phase %v and suspension %v", box.name, status["phase"], status["suspension"])
 	}
 	// One that was taken away may take its time to end, beside the one that came for it.
-	eventually(t, 2*time.Minute, box.name+" has one pod", func() error {
+	eventually(t, box.name+" has one pod", func() error {
 		if pods := box.pods(t); len(pods) != 1 {
 			return fmt.Errorf("it has %q", pods)
 		}
 		return nil
 	})
 	c := callAs(t, box.tn.token)
-	eventually(t, time.Minute, box.name+" answers", func() error {
+	eventually(t, box.name+" answers", func() error {
 		body, err := c.probe(t.Context(), box.base()+"/proxy/")
 		if err == nil && body != "I am "+box.name {
 			err = fmt.Errorf("it says %q", body)
@@ -282,7 +284,7 @@ func readHeld(t *testing.T) held {
 func waitRest(t *testing.T) (most held) {
 	t.Helper()
 	var since time.Time
-	eventually(t, 2*time.Minute, "the provider is at rest", func() error {
+	eventually(t, "the provider is at rest", func() error {
 		if now := readHeld(t); now.goroutines > most.goroutines || now.files > most.files {
 			most, since = held{max(most.goroutines, now.goroutines), max(most.files, now.files)}, time.Now()
 		}
@@ -300,7 +302,7 @@ func waitRest(t *testing.T) (most held) {
 func wantNothingHeld(t *testing.T, before held) {
 	t.Helper()
 	const margin = chaosInstances / 2
-	eventually(t, 4*time.Minute, "nothing is held for callers", func() error {
+	eventually(t, "nothing is held for callers", func() error {
 		metrics, err := world.Metrics(t.Context())
 		if err != nil {
 			return err

@@ -52,6 +52,8 @@ const replicatedTemplate = templateHead + `
 // sleeps a minute after its last use, one is deleted then, others at their shutdown times, and
 // one that is renewed goes on; all of it while the provider is killed once.
 func TestTimersAreEnforced(t *testing.T) {
+	long(t, "it waits for real timers of minutes")
+	breaks(t)
 	writeUseEverySecond(t)
 	n := newNote(t) // before the workspace: what is made first goes last
 	n.text = replicatedTemplate
@@ -101,8 +103,8 @@ func TestTimersAreEnforced(t *testing.T) {
 	waitDeleted(t, unused)
 	waitDeleted(t, suspended)
 	sleeper.waitCause(t, "Unused")
-	eventually(t, time.Minute, "the pods and their quota are released", func() error { return released(t, sleeper) })
-	eventually(t, 2*time.Minute, "the unused instance shrinks", func() error { return shrinking.written(t, "1") })
+	eventually(t, "the pods and their quota are released", func() error { return released(t, sleeper) })
+	eventually(t, "the unused instance shrinks", func() error { return shrinking.written(t, "1") })
 	neighbour.wantNoCause(t)
 	retained.waitCause(t, "Expired")
 	renewed.wantNoCause(t)
@@ -116,7 +118,7 @@ func TestTimersAreEnforced(t *testing.T) {
 		t.Errorf("identity and volume are %+v after the sleep, were %+v", after, before)
 	}
 	shrinking.patch(t, map[string]any{"text": "another"})
-	eventually(t, time.Minute, "the instance grows when it is used", func() error { return shrinking.written(t, "3") })
+	eventually(t, "the instance grows when it is used", func() error { return shrinking.written(t, "3") })
 }
 
 // writeUseEverySecond makes the data plane write down use each second, so that a test need not
@@ -187,7 +189,7 @@ func (i *instance) cause(t *testing.T) (string, error) {
 
 func (i *instance) waitCause(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, fmt.Sprintf("%s is suspended because of %q", i.name, want), func() error {
+	eventually(t, fmt.Sprintf("%s is suspended because of %q", i.name, want), func() error {
 		got, err := i.cause(t)
 		if err == nil && got != want {
 			err = fmt.Errorf("the cause is %q", got)
@@ -218,7 +220,7 @@ func (i *instance) written(t *testing.T, replicas string) error {
 
 func waitDeleted(t *testing.T, i *instance) {
 	t.Helper()
-	eventually(t, 2*time.Minute, i.name+" is deleted", func() error {
+	eventually(t, i.name+" is deleted", func() error {
 		if _, err := i.get(); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is still there: %w", errors.Join(err))
 		}
@@ -279,6 +281,7 @@ func released(t *testing.T, i *instance) error {
 
 // A lifecycle that cannot be is refused by kcp itself, where it is written.
 func TestALifecycleThatCannotBeIsRefused(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	for name, lifecycle := range map[string]map[string]any{
 		"must be at least 1m": {"sleepAfterUnused": "10s"},

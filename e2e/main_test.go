@@ -41,14 +41,14 @@ func run(m *testing.M) int {
 	}
 	// Everything that the libraries can say is logged, so that the search for tokens in the
 	// logs (TestNoTokenAnywhere) searches the most that there can be.
-	world, err = stack.StartProvider(ctx, local.ProviderOptions{Verbosity: 7})
+	world, err = stack.StartProvider(ctx, local.ProviderOptions{Verbosity: 7, DrainDelay: 50 * time.Millisecond})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		return 2
 	}
 	defer world.Stop()
 	recorded = startRecorder()
-	code := m.Run()
+	code := runSides(m)
 	wrong, statuses, instances := recorded.check()
 	fmt.Fprintf(os.Stderr, "e2e: recorded %d statuses of %d instances, %d impossible\n", statuses, instances, len(wrong))
 	for _, line := range append(wrong, tokensInLogs()...) {

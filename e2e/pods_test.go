@@ -123,6 +123,8 @@ func (i *instance) remote(ctx context.Context, t *testing.T, token, verb string,
 
 // TestPodVerbs: a kind without a runner is used with what kubectl itself is made of.
 func TestPodVerbs(t *testing.T) {
+	long(t, "TestSandboxVerbs has most of its promise; it waits until a stream is looked at again")
+	changes(t)
 	n := newNote(t)
 	n.text = podTemplate
 	n.apply()
@@ -176,6 +178,7 @@ func (i *instance) podVerbs(t *testing.T) {
 
 // TestSandboxVerbs: a tenant's own pod is used with what kubectl itself is made of.
 func TestSandboxVerbs(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	box := tn.box("box", `
@@ -338,7 +341,7 @@ func (i *instance) withdrawn(t *testing.T) {
 		t.Errorf("with get on exec: %v", err)
 	}
 	tn.grant(shell, "carol")
-	eventually(t, time.Minute, "carol has a shell", func() error { return run(t.Context(), io.Discard, "true") })
+	eventually(t, "carol has a shell", func() error { return run(t.Context(), io.Discard, "true") })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	out, in := io.Pipe()
@@ -359,6 +362,7 @@ func (i *instance) withdrawn(t *testing.T) {
 
 // TestRedisVerbs: the built-in Template that is no sandbox is used with kubectl's own code too.
 func TestRedisVerbs(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "bob")
 	db := tn.create(redis, "Redis", "cache", map[string]any{})
 	db.waitReady()

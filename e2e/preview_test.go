@@ -29,7 +29,7 @@ import (
 // behind a signed link, with hot module replacement, server-sent events and nothing that passes
 // from one preview to another; and that it ends when the right or the tenant ends it.
 func TestPreviewsInABrowser(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	alice := callAs(t, tn.token)
 	p := &previews{tn: tn, alice: alice, one: tn.vite("one"), two: tn.vite("two")}
@@ -70,7 +70,7 @@ type previews struct {
 
 func (p *previews) loads(t *testing.T) {
 	a := p.a.on(t)
-	until(a, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+	until(a, "document.querySelector('#message').textContent", "Hello from Vite")
 	if got, want := eval[string](a, "location.href"), "https://"+p.hosts["a"]+"/?from=link"; got != want {
 		t.Errorf("the address is %s, want %s", got, want)
 	}
@@ -87,7 +87,7 @@ func (p *previews) hotReplaces(t *testing.T) {
 	a, c := p.a.on(t), p.alice.on(t)
 	eval[bool](a, "window.survivor = true")
 	// Vite's client connects after the page has loaded, and misses an edit before that.
-	eventually(t, 2*time.Minute, "the page shows an edit", func() error {
+	eventually(t, "the page shows an edit", func() error {
 		text := "edited " + randomHex(4)
 		synced := time.Now()
 		c.want(http.StatusOK, http.MethodPost, p.one.base()+"/sync", editBody(t, "message.js", "export const message = '"+text+"';\n"))
@@ -111,9 +111,9 @@ func (p *previews) hotReplaces(t *testing.T) {
 
 func (p *previews) streamsEvents(t *testing.T) {
 	a := p.a.on(t)
-	until(a, time.Minute, "document.querySelector('#events').textContent.startsWith('tick ')", true)
+	until(a, "document.querySelector('#events').textContent.startsWith('tick ')", true)
 	first := eval[string](a, "document.querySelector('#events').textContent")
-	until(a, time.Minute, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
+	until(a, fmt.Sprintf("document.querySelector('#events').textContent !== %q", first), true)
 }
 
 func (p *previews) tellsTheApp(t *testing.T) {
@@ -148,7 +148,7 @@ func (p *previews) keepsCookiesApart(t *testing.T) {
 func (p *previews) keepsWorkersApart(t *testing.T) {
 	a, b := p.a.on(t), p.b.on(t)
 	eval[bool](a, "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready).then(() => true)")
-	until(a, time.Minute, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
+	until(a, "fetch('/from-worker').then((r) => r.text())", "from the service worker")
 	if got := eval[string](b, "fetch('/from-worker').then((r) => r.text())"); got == "from the service worker" {
 		t.Error("it answers another preview")
 	}
@@ -187,7 +187,7 @@ func (p *previews) opensInAFrame(t *testing.T) {
 	b, c := p.b.on(t), p.alice.on(t)
 	eval[bool](b, fmt.Sprintf("(() => { const f = document.createElement('iframe'); f.id = 'frame'; f.src = %q; document.body.append(f); return true; })()", p.one.previewLink(c, "/")))
 	// What is in the frame is another's, so it is asked by way of the browser.
-	eventually(t, time.Minute, "the frame shows the preview", func() error {
+	eventually(t, "the frame shows the preview", func() error {
 		targets, err := chromedp.Targets(b.ctx)
 		if err != nil {
 			return err
@@ -208,21 +208,21 @@ func (p *previews) endsWithTheRight(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners", "sandboxrunners/proxy"}, Verbs: []string{"get"}},
 		rbacv1.PolicyRule{APIGroups: []string{"sandbar.dev"}, Resources: []string{"sandboxrunners/proxy-url"}, Verbs: []string{"create"}})
 	p.tn.admit(previewer, "carol")
-	eventually(t, time.Minute, "carol gets links", func() error {
+	eventually(t, "carol gets links", func() error {
 		if code, body := carol.do(http.MethodPost, p.two.base()+"/proxy-url", nil); code != http.StatusCreated {
 			return fmt.Errorf("code %d: %s", code, body)
 		}
 		return nil
 	})
 	hers := newBrowser(t).open(t, p.two.previewLink(carol, "/"))
-	until(hers, time.Minute, "document.querySelector('#message').textContent", "Hello from Vite")
+	until(hers, "document.querySelector('#message').textContent", "Hello from Vite")
 	admin := kubernetes.NewForConfigOrDie(world.Stack.KCPAdmin(p.tn.path))
 	withdrawn := time.Now()
 	if err := admin.RbacV1().ClusterRoles().Delete(t.Context(), previewer.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// Its WebSocket is cut; that which the page opens then is closed at once, and so it loads itself again.
-	until(hers, time.Minute, "document.title", "You may not see this preview")
+	until(hers, "document.title", "You may not see this preview")
 	t.Logf("the page went after %v", time.Since(withdrawn).Round(100*time.Millisecond))
 	hers.visit("https://" + p.hosts["b"] + "/")
 	if got := eval[string](hers, "document.title"); got != "You may not see this preview" {
@@ -239,7 +239,7 @@ func (p *previews) endsWhenRevoked(t *testing.T) {
 	}
 	c.want(http.StatusOK, http.MethodDelete, p.one.base()+"/proxy-url", nil)
 	// Vite's page loads itself again, and is that of a preview which is not open.
-	until(a, time.Minute, "document.title", "This preview is not open here")
+	until(a, "document.title", "This preview is not open here")
 	if got := eval[int](p.b.on(t), "fetch('/headers').then((r) => r.status)"); got != 200 {
 		t.Errorf("another instance's preview: %d", got)
 	}
@@ -249,7 +249,7 @@ func (p *previews) endsWhenRevoked(t *testing.T) {
 	}
 	a.screenshot("revoked")
 	a.visit(p.one.previewLink(c, "/"))
-	until(a, time.Minute, "document.querySelector('#message') !== null", true)
+	until(a, "document.querySelector('#message') !== null", true)
 }
 
 func (p *previews) endsWithTheToken(t *testing.T) {
@@ -275,7 +275,7 @@ func (p *previews) endsWithTheToken(t *testing.T) {
 		URL   string
 		Until time.Time `json:"sessionExpirationTimestamp"`
 	}
-	eventually(t, time.Minute, "the service account gets a link", func() error {
+	eventually(t, "the service account gets a link", func() error {
 		code, body := account.do(http.MethodPost, p.two.base()+"/proxy-url", []byte(`{"expirationSeconds": 43200}`))
 		if code != http.StatusCreated {
 			return fmt.Errorf("code %d: %s", code, body)
@@ -307,9 +307,9 @@ func (p *previews) isRenewed(t *testing.T) {
 	defer issuer.Close()
 	// Vite's page, whose WebSocket is cut when the session ends, loads itself again and is led here.
 	tab := newBrowser(t).open(t, ask("/?on=its+own"))
-	until(tab, time.Minute, "document.querySelector('#message') !== null", true)
+	until(tab, "document.querySelector('#message') !== null", true)
 	eval[bool](tab, "window.before = true")
-	until(tab, 2*time.Minute, "window.before === undefined && document.querySelector('#message') !== null", true)
+	until(tab, "window.before === undefined && document.querySelector('#message') !== null", true)
 	if got := eval[string](tab, "location.href"); got != "https://"+p.hosts["b"]+"/?on=its+own" {
 		t.Errorf("the address is %s", got)
 	}
@@ -354,7 +354,7 @@ func (i *instance) deployVite(c *caller) {
 		c.t.Fatalf("reading the Vite project: %v", err)
 	}
 	c.want(http.StatusOK, http.MethodPost, i.base()+"/sync", syncBody(c.t, files))
-	eventually(c.t, time.Minute, i.name+" serves", func() error {
+	eventually(c.t, i.name+" serves", func() error {
 		code, body := c.do(http.MethodGet, i.base()+"/proxy/", nil)
 		if code != http.StatusOK || !strings.Contains(body, "/main.js") {
 			return fmt.Errorf("code %d: %s", code, body)

@@ -21,7 +21,7 @@ import (
 // TestTrustInOneStep: a person with nothing but a kubeconfig trusts the data plane of their workspace in one step,
 // with the CA that the binding's hash vouches for; before that, nothing is created for them.
 func TestTrustInOneStep(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	code, _, notes := s.run("dev", "early", s.dir, "--create")
@@ -47,7 +47,8 @@ func TestTrustInOneStep(t *testing.T) {
 // TestProgramsOfYourOwn runs the programs of examples/programs as docs/cli.md says: each finds the data plane from
 // the workspace and calls verbs with the kubeconfig's own token.
 func TestProgramsOfYourOwn(t *testing.T) {
-	t.Parallel()
+	long(t, "it fetches from the npm registry")
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	tn.create(runners, "SandboxRunner", "web", map[string]any{"projectRef": "e2e", "startCommand": "echo it runs; exec sleep 1d"}).waitReady()

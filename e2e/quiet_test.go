@@ -34,6 +34,8 @@ const (
 // than one that is well, and a Template that kro refuses neither. Once one refused object made 145
 // status writes in six seconds, and sixty of them delayed other tenants ten times.
 func TestControllersGoQuiet(t *testing.T) {
+	long(t, "it watches 36 broken instances do nothing")
+	breaks(t)
 	n := newNote(t)
 	n.apply("${schema.spec.text}", "${schema.spec.txet}") // refused by kro
 	n.wait("GraphAccepted", metav1.ConditionFalse, "txet")
@@ -82,7 +84,7 @@ func TestControllersGoQuiet(t *testing.T) {
 // waitComposedReason waits until Composed has a reason, or any but that it is being made, and says a word.
 func (i *instance) waitComposedReason(reason, word string) {
 	i.tn.t.Helper()
-	eventually(i.tn.t, 3*time.Minute, i.name+" says "+reason, func() error {
+	eventually(i.tn.t, i.name+" says "+reason, func() error {
 		obj, err := i.get()
 		if err != nil {
 			return err

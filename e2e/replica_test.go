@@ -10,19 +10,19 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 )
 
 // TestReplicaThroughAPIServer: another replica of serve, which cannot dial pods and goes through
 // the runtime's API server instead, serves the same instance to the same callers.
 func TestReplicaThroughAPIServer(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
 	first := callAs(t, tn.token)
 	box.deploy(first, "replicated")
 
-	replica, err := world.StartReplica(t.Context(), "--transport", "apiserver")
+	replica, err := world.StartReplicaAs(t.Context(), "through-apiserver", "--transport", "apiserver")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestReplicaThroughAPIServer(t *testing.T) {
 	waitLine(t, lines, mark)
 	echo(t, replica.URL, box, tn.token)
 	c.want(http.StatusOK, http.MethodPost, box.base()+"/restart", nil)
-	eventually(t, time.Minute, "the first replica sees the restarted process", func() error {
+	eventually(t, "the first replica sees the restarted process", func() error {
 		code, body := first.do(http.MethodGet, box.base()+"/proxy/version", nil)
 		if code != http.StatusOK {
 			return fmt.Errorf("code %d: %s", code, body)

@@ -37,6 +37,8 @@ import (
 // deleted, both stop serving by themselves, and the operator reads which it is. When they are back,
 // both serve, and what is unused is deleted.
 func TestAReplicaThatFailsTakesNothingFromItsUsers(t *testing.T) {
+	long(t, "it waits until replicas count as gone, which takes minutes")
+	breaks(t)
 	writeUseEverySecond(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
@@ -80,15 +82,15 @@ func TestAReplicaThatFailsTakesNothingFromItsUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(stopped.PID(), syscall.SIGCONT) })
-	eventually(t, time.Minute, "the replica that is cut off is unready", func() error { return wantReady(t, cut, http.StatusServiceUnavailable) })
-	eventually(t, time.Minute, "its streams have ended", func() error {
+	eventually(t, "the replica that is cut off is unready", func() error { return wantReady(t, cut, http.StatusServiceUnavailable) })
+	eventually(t, "its streams have ended", func() error {
 		for range lines {
 		}
 		return nil
 	})
 	waitUnusedEnds(t, string(inuse.ReplicaSilent))
 	idle.waitCause(t, "Unused") // the replicas have stopped for certain, so what sleeps may sleep
-	eventually(t, 4*time.Minute, "twice the lifecycle has passed", func() error {
+	eventually(t, "twice the lifecycle has passed", func() error {
 		if d := time.Since(began); d < 2*time.Minute+inuse.CoverFor(time.Second)+inuse.Margin {
 			return fmt.Errorf("%v have", d)
 		}
@@ -112,7 +114,7 @@ func TestAReplicaThatFailsTakesNothingFromItsUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, replica := range []*local.Replica{cut, stopped} {
-		eventually(t, time.Minute, "the replica is ready again", func() error { return wantReady(t, replica, http.StatusOK) })
+		eventually(t, "the replica is ready again", func() error { return wantReady(t, replica, http.StatusOK) })
 	}
 	for box, replica := range used {
 		box.waitAnswer(by(c, replica), "hello from "+box.name)
@@ -142,6 +144,7 @@ func TestAReplicaThatFailsTakesNothingFromItsUsers(t *testing.T) {
 
 // A provider that is killed and started again takes its own Lease over: nobody waits for the dead one.
 func TestAProviderThatIsStartedAgainTakesItsLeaseOver(t *testing.T) {
+	breaks(t)
 	forgetSilentReplicas(t)
 	before := replicaLeases(t)
 	if err := errors.Join(world.Kill(), world.Start(t.Context())); err != nil {
@@ -158,6 +161,8 @@ func TestAProviderThatIsStartedAgainTakesItsLeaseOver(t *testing.T) {
 // or a replica see it, has another time, or a replica of an earlier version serves. Nothing sleeps or is
 // deleted, also not at a shutdown time that only one clock has reached; then time starts anew.
 func TestNothingIsTakenWhileAClockOrAVersionIsInDoubt(t *testing.T) {
+	long(t, "it waits for fences and clocks")
+	breaks(t)
 	tn := newTenant(t, "alice")
 	box := tn.create(runners, "SandboxRunner", "unused", map[string]any{
 		"projectRef": "e2e", "startCommand": "exec node server.mjs", "lifecycle": map[string]any{"sleepAfterUnused": "30m"},
@@ -205,7 +210,7 @@ func TestNothingIsTakenWhileAClockOrAVersionIsInDoubt(t *testing.T) {
 				}
 			}
 			box.wantNoCause(t)
-			eventually(t, time.Minute, "unused time starts anew", func() error {
+			eventually(t, "unused time starts anew", func() error {
 				since := sharedLease(t).Spec.AcquireTime
 				if since == nil || time.Since(since.Time) > time.Minute {
 					return fmt.Errorf("it counts since %v", since)
@@ -238,7 +243,7 @@ func TestNothingIsTakenWhileAClockOrAVersionIsInDoubt(t *testing.T) {
 		mortal.patch(t, map[string]any{"startCommand": "exec node other.mjs"})
 		waitDeleted(t, mortal)
 	})
-	eventually(t, time.Minute, "what is unused sleeps when nothing is in doubt", func() error {
+	eventually(t, "what is unused sleeps when nothing is in doubt", func() error {
 		return errors.Join(box.suspended(t, true), box.ageUse(t))
 	})
 }
@@ -363,7 +368,7 @@ func wantNeverTaken(t *testing.T, box *instance) {
 func waitUnusedEnds(t *testing.T, reason string) {
 	t.Helper()
 	client := dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace)).Resource(providers)
-	eventually(t, 2*time.Minute, "UnusedEnds has the reason "+reason, func() error {
+	eventually(t, "UnusedEnds has the reason "+reason, func() error {
 		provider, err := client.Get(t.Context(), "default", metav1.GetOptions{})
 		if err != nil {
 			return err

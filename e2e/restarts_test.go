@@ -16,6 +16,7 @@ import (
 // TestServersRestart is promise 8: two kcp restarts and one restart of the runtime's API
 // server; everything recovers by itself, and nothing that ran has stopped.
 func TestServersRestart(t *testing.T) {
+	breaks(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	box := tn.runner("web")
@@ -45,6 +46,8 @@ const kcpAway = 40 * time.Second
 // what tenants have open. Once the controllers lost their Lease after 21 seconds, and took the data
 // plane along.
 func TestKcpIsAwayForLong(t *testing.T) {
+	long(t, "it stops kcp for 40 s")
+	breaks(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
 	box := tn.runner("web")

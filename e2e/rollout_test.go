@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -227,7 +226,7 @@ func (f *fleet) rollout() map[string]any {
 // waitRolledOut waits until a change has begun, and then until all instances have it.
 func (f *fleet) waitRolledOut(was any) {
 	f.t.Helper()
-	eventually(f.t, 3*time.Minute, "the change is rolled out", func() error {
+	eventually(f.t, "the change is rolled out", func() error {
 		is := f.rollout()
 		if is["revision"] == was || is["phase"] != "Complete" {
 			return fmt.Errorf("%v", is)
@@ -239,7 +238,7 @@ func (f *fleet) waitRolledOut(was any) {
 // TestAChangeReachesInstancesUnderItsBudget: another image replaced 8 of 9 running sandboxes within
 // 8 seconds (issue 12, A.4).
 func TestAChangeReachesInstancesUnderItsBudget(t *testing.T) {
-	t.Parallel()
+	changes(t)
 	f := newFleet(t, 5)
 	for _, c := range []struct {
 		name   string
@@ -309,7 +308,7 @@ func (f *fleet) wantOneGraph() {
 	f.t.Helper()
 	graphs := schema.GroupVersionResource{Group: "kro.run", Version: "v1alpha1", Resource: "resourcegraphdefinitions"}
 	runtime := dynamic.NewForConfigOrDie(world.Stack.Runtime())
-	eventually(f.t, time.Minute, "kro has one revision", func() error {
+	eventually(f.t, "kro has one revision", func() error {
 		rgd, err := runtime.Resource(graphs).Get(f.t.Context(), f.name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -326,7 +325,8 @@ func (f *fleet) wantOneGraph() {
 // never notice, new ones and those that wake get what works, and the former Template brings the
 // broken one back.
 func TestAChangeThatFailsStopsAndGoesBack(t *testing.T) {
-	t.Parallel()
+	long(t, "it waits for rollouts to fail")
+	changes(t)
 	for name, tc := range map[string]struct{ fail, back func(*fleet) }{
 		"an image that does not exist": {
 			func(f *fleet) { f.setImage("localhost/sandbar/missing:dev") },
@@ -343,7 +343,7 @@ func TestAChangeThatFailsStopsAndGoesBack(t *testing.T) {
 			asleep := f.newBox("asleep")
 			asleep.waitReady()
 			asleep.mustPatch(`{"spec":{"suspended":true}}`)
-			eventually(t, time.Minute, "it is suspended", func() error { return phaseError(asleep, "Suspended") })
+			eventually(t, "it is suspended", func() error { return phaseError(asleep, "Suspended") })
 			before := f.pods()
 
 			tc.fail(f)

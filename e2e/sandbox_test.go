@@ -70,7 +70,7 @@ func (i *instance) waitRefused(words ...string) {
 	i.tn.t.Helper()
 	began := time.Now()
 	var said string
-	eventually(i.tn.t, time.Minute, i.name+" says why it is not composed", func() error {
+	eventually(i.tn.t, i.name+" says why it is not composed", func() error {
 		obj, err := i.get()
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (i *instance) pod() *corev1.Pod {
 	i.tn.t.Helper()
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
 	var pod *corev1.Pod
-	eventually(i.tn.t, time.Minute, "the pod of "+i.name, func() (err error) {
+	eventually(i.tn.t, "the pod of "+i.name, func() (err error) {
 		pod, err = kube.CoreV1().Pods(i.id.Namespace()).Get(i.tn.t.Context(), "sandbox-0", metav1.GetOptions{})
 		if err == nil && pod.DeletionTimestamp != nil {
 			err = errors.New("it is being removed")
@@ -107,7 +107,7 @@ func (i *instance) pod() *corev1.Pod {
 
 // TestSandboxKeepsItsVolume: a Sandbox of a tenant's own pod template, suspended and resumed.
 func TestSandboxKeepsItsVolume(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	box := tn.create(sandboxes, "Sandbox", "notes", sampleSandbox(t))
@@ -125,7 +125,7 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 
 	box.mustPatch(`{"spec":{"suspended":true}}`)
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
-	eventually(t, time.Minute, "the pod goes", func() error {
+	eventually(t, "the pod goes", func() error {
 		_, err := kube.CoreV1().Pods(box.id.Namespace()).Get(t.Context(), "sandbox-0", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -133,7 +133,7 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 		return fmt.Errorf("it is there: %w", err)
 	})
 	box.mustPatch(`{"spec":{"suspended":false}}`)
-	eventually(t, 2*time.Minute, "another pod is ready", func() error {
+	eventually(t, "another pod is ready", func() error {
 		if pod := box.pod(); pod.UID == first.UID {
 			return errors.New("it is the first pod still")
 		}
@@ -143,7 +143,7 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 		}
 		return conditionError(obj, "Ready", metav1.ConditionTrue)
 	})
-	eventually(t, time.Minute, "the volume is the same", func() error {
+	eventually(t, "the volume is the same", func() error {
 		if _, log := c.do("GET", box.base()+"/log", nil); !strings.Contains(log, "boot 2") {
 			return fmt.Errorf("the log is %q", log)
 		}
@@ -154,6 +154,7 @@ func TestSandboxKeepsItsVolume(t *testing.T) {
 // TestSandboxOfATemplate: a Template that offers a pod template, patched by the tenant, and
 // followed when it changes.
 func TestSandboxOfATemplate(t *testing.T) {
+	changes(t)
 	n := newNote(t)
 	offer := func(message string) func(spec map[string]any) {
 		return func(spec map[string]any) {
@@ -179,7 +180,7 @@ template:
 	c := callAs(t, tn.token)
 	says := func(text string) {
 		t.Helper()
-		eventually(t, time.Minute, "it says "+text, func() error {
+		eventually(t, "it says "+text, func() error {
 			if _, log := c.do("GET", box.base()+"/log", nil); !strings.Contains(log, text) {
 				return fmt.Errorf("the log is %q", log)
 			}
@@ -211,7 +212,7 @@ template:
 	says("two and ")
 	box.mustPatch(`{"spec":{"suspended":true}}`)
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
-	eventually(t, time.Minute, "what is refused can be suspended", func() error {
+	eventually(t, "what is refused can be suspended", func() error {
 		_, err := kube.CoreV1().Pods(box.id.Namespace()).Get(t.Context(), "sandbox-0", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -223,6 +224,7 @@ template:
 // TestSandboxesThatCannotBe: each way in which a pod cannot be, told where it is written or in a
 // condition within seconds.
 func TestSandboxesThatCannotBe(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "carol")
 	tn.waitServed(sandboxes)
 
@@ -292,6 +294,7 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 // TestSandboxStaysInItsPlacement: what a tenant writes into its template changes neither whose
 // the pod is nor who it is on the runtime cluster.
 func TestSandboxStaysInItsPlacement(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "bob")
 	tn.waitServed(sandboxes)
 	box := tn.box("inside", `{template: {podTemplate: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: `+toolchain+`, command: [sh, -c, "ls -d /var/run/secrets/kubernetes.io; id -u; env; sleep 100000"]}]}}}}`)
@@ -330,7 +333,7 @@ func TestSandboxStaysInItsPlacement(t *testing.T) {
 func (i *instance) waitDescribed(project, name string) {
 	i.tn.t.Helper()
 	namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
-	eventually(i.tn.t, time.Minute, "the namespace describes it as its tenant does", func() error {
+	eventually(i.tn.t, "the namespace describes it as its tenant does", func() error {
 		ns, err := namespaces.Get(i.tn.t.Context(), i.id.Namespace(), metav1.GetOptions{})
 		if err != nil {
 			return err

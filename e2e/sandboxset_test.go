@@ -71,7 +71,7 @@ func (tn *tenant) readSet(name string) (*sandbarv1alpha1.SandboxSet, error) {
 func (tn *tenant) waitSet(name, what string, is func(sandbarv1alpha1.SandboxSetStatus) bool) sandbarv1alpha1.SandboxSetStatus {
 	tn.t.Helper()
 	var status sandbarv1alpha1.SandboxSetStatus
-	eventually(tn.t, 2*time.Minute, "SandboxSet "+name+" "+what, func() error {
+	eventually(tn.t, "SandboxSet "+name+" "+what, func() error {
 		set, err := tn.readSet(name)
 		if err != nil {
 			return err
@@ -152,6 +152,7 @@ func (i *instance) started() *sandbarv1alpha1.InstanceStart {
 // TestSandboxSets: a Sandbox that is created beside a set of its template takes a sandbox that is ready, and
 // is a Sandbox like any other from then on; nobody reaches one that nobody has taken.
 func TestSandboxSets(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	tn.waitServed(sandboxTemplates)
@@ -190,7 +191,7 @@ func TestSandboxSets(t *testing.T) {
 		if _, log := c.do("GET", box.base()+"/log", nil); !strings.Contains(log, "own none") {
 			t.Errorf("its log is %q", log)
 		}
-		eventually(t, time.Minute, "it has its finalizer", func() error {
+		eventually(t, "it has its finalizer", func() error {
 			obj, err := box.get()
 			if err == nil && len(obj.GetFinalizers()) != 1 {
 				err = fmt.Errorf("it has %v", obj.GetFinalizers())
@@ -204,7 +205,7 @@ func TestSandboxSets(t *testing.T) {
 	t.Run("it sleeps and wakes with what it had", func(t *testing.T) {
 		before := box.pod().UID
 		box.mustPatch(`{"spec":{"suspended":true}}`)
-		eventually(t, time.Minute, "it is suspended", func() error {
+		eventually(t, "it is suspended", func() error {
 			_, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Pods(box.id.Namespace()).Get(t.Context(), "sandbox-0", metav1.GetOptions{})
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("reading its pod: %w", err)
@@ -245,7 +246,7 @@ func TestSandboxSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		tn.waitSet("warm", "has one", hasAvailable(1))
-		eventually(t, time.Minute, "the other is gone", func() error {
+		eventually(t, "the other is gone", func() error {
 			if left := tn.membersOf("warm"); len(left) != 1 {
 				return fmt.Errorf("there are %d", len(left))
 			}
@@ -259,7 +260,7 @@ func TestSandboxSets(t *testing.T) {
 		if err := tn.patchSet("warm", `{"spec":{"templateRef":{"name":"new"}}}`); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "the member is replaced", func() error {
+		eventually(t, "the member is replaced", func() error {
 			set, err := tn.readSet("warm")
 			if err != nil {
 				return err
@@ -337,7 +338,7 @@ func TestSandboxSets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, time.Minute, "the members are gone", func() error {
+		eventually(t, "the members are gone", func() error {
 			for uid := range uids {
 				if left := namespacesWith(t, map[string]string{placement.LabelSetUID: uid}); len(left) > 0 {
 					return fmt.Errorf("%d are left", len(left))
@@ -354,7 +355,7 @@ func TestSandboxSets(t *testing.T) {
 		if err := tn.dyn.Resource(sandboxes).Namespace("default").Delete(t.Context(), box.name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, "its placement is gone", func() error {
+		eventually(t, "its placement is gone", func() error {
 			_, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
 			if !apierrors.IsNotFound(err) {
 				return fmt.Errorf("reading it: %w", err)
@@ -380,6 +381,8 @@ func scalingIs(s sandbarv1alpha1.SandboxSetStatus, reason string) bool {
 // TestClaimsWhileTheProviderIsKilled: the provider ends at any moment, and still each Sandbox has one placement,
 // no member has two owners, and the set comes back to what it wants.
 func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
+	long(t, "it kills the provider at random")
+	breaks(t)
 	const claims, wanted = 24, 4
 	tn := newTenant(t, "bob")
 	tn.waitServed(sandboxes)
@@ -411,7 +414,7 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 			t.Errorf("%s has had the owners %v", namespace, had)
 		}
 	}
-	eventually(t, time.Minute, "nothing else is left", func() error {
+	eventually(t, "nothing else is left", func() error {
 		all := namespacesWith(t, map[string]string{placement.LabelCluster: tn.cluster})
 		if len(all) != claims+wanted {
 			return fmt.Errorf("%d namespaces stand for %d Sandboxes and %d members", len(all), claims, wanted)
@@ -426,7 +429,7 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 	if err := tn.dyn.Resource(sandboxSets).Namespace("default").Delete(t.Context(), "warm", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, 2*time.Minute, "all of it is gone", func() error {
+	eventually(t, "all of it is gone", func() error {
 		if left := namespacesWith(t, map[string]string{placement.LabelCluster: tn.cluster}); len(left) > 0 {
 			return fmt.Errorf("%d namespaces are left", len(left))
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +71,7 @@ func (tn *tenant) mustTemplate(name, spec string) {
 func (tn *tenant) waitValid(name string, status metav1.ConditionStatus, reason string, words ...string) *unstructured.Unstructured {
 	tn.t.Helper()
 	var obj *unstructured.Unstructured
-	eventually(tn.t, time.Minute, fmt.Sprintf("SandboxTemplate %s is Valid=%s %s", name, status, reason), func() (err error) {
+	eventually(tn.t, fmt.Sprintf("SandboxTemplate %s is Valid=%s %s", name, status, reason), func() (err error) {
 		obj, err = tn.dyn.Resource(sandboxTemplates).Namespace("default").Get(tn.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -99,13 +98,14 @@ func (tn *tenant) waitValid(name string, status metav1.ConditionStatus, reason s
 // TestSandboxTemplates: a tenant's own template, told at once whether Sandboxes can be made of it, patched by
 // another one and by a Sandbox, and never changed.
 func TestSandboxTemplates(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	tn.waitServed(sandboxes)
 	tn.waitServed(sandboxTemplates)
 	c := callAs(t, tn.token)
 	says := func(t *testing.T, box *instance, text string) {
 		t.Helper()
-		eventually(t, time.Minute, "it says "+text, func() error {
+		eventually(t, "it says "+text, func() error {
 			if _, log := c.do("GET", box.base()+"/log", nil); !strings.Contains(log, text) {
 				return fmt.Errorf("the log is %q", log)
 			}

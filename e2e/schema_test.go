@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +30,7 @@ const schemaRounds = 4
 // instances went on as the former schema had pruned them. The status said that the new generation
 // was Ready, and the runtime had the field's default.
 func TestNewFieldsAndVerbsReachEveryInstance(t *testing.T) {
-	t.Parallel()
+	changes(t)
 	n := newNote(t)
 	n.text = strings.NewReplacer(
 		"        suspended: boolean", "        FIELDS\n        suspended: boolean",
@@ -92,7 +91,7 @@ func (n *note) applyRound(round int) {
 // unknown field, as it does for kubectl.
 func (i *instance) setNewField(round int) {
 	patch := fmt.Sprintf(`{"spec":{"more%d":"tenant-value"}}`, round)
-	err := poll(i.tn.t.Context(), time.Minute, func() error {
+	err := poll(i.tn.t.Context(), patience(), func() error {
 		_, err := i.tn.dyn.Resource(i.gvr).Namespace("default").Patch(i.tn.t.Context(), i.name, types.MergePatchType, []byte(patch),
 			metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict})
 		return err
@@ -106,7 +105,7 @@ func (i *instance) setNewField(round int) {
 // says so before it is true.
 func (i *instance) checkRound(round int) {
 	i.tn.t.Helper()
-	eventually(i.tn.t, time.Minute, fmt.Sprintf("round %d of %s", round, i.id.Namespace()), func() error {
+	eventually(i.tn.t, fmt.Sprintf("round %d of %s", round, i.id.Namespace()), func() error {
 		obj, err := i.get()
 		if err != nil {
 			return err

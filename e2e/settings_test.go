@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +28,7 @@ func (f *fleet) patchProvider(spec string) {
 func waitProvider(t *testing.T, n *note, kind string, status metav1.ConditionStatus, words ...string) string {
 	t.Helper()
 	var said string
-	eventually(t, 2*time.Minute, fmt.Sprintf("the provider's %s is %s with %q", kind, status, words), func() error {
+	eventually(t, fmt.Sprintf("the provider's %s is %s with %q", kind, status, words), func() error {
 		got, err := n.dyn.Resource(providers).Get(t.Context(), "default", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -54,6 +53,7 @@ func waitProvider(t *testing.T, n *note, kind string, status metav1.ConditionSta
 // message that no tenant can act on (issue 12, A.4). A change that would break instances counts for
 // nothing, and says why.
 func TestAMistakeInTheSettingsReachesNobody(t *testing.T) {
+	changes(t)
 	f := newFleet(t, 2)
 	before, was := f.pods(), f.rollout()
 	for name, tc := range map[string]struct{ wrong, right, says string }{
@@ -104,7 +104,7 @@ func TestAMistakeInTheSettingsReachesNobody(t *testing.T) {
 }
 
 func TestAGraphReadsOnlyWhatThePlatformHas(t *testing.T) {
-	t.Parallel()
+	changes(t)
 	for name, tc := range map[string]struct{ reads, says string }{
 		"an image that the provider does not have": {"platform.data.nosuchImage", "ImageMissing: spec.graph reads platform.data.nosuchImage"},
 		"a value that there is not":                {"platform.data.nosuch", "InvalidTemplate: spec.graph reads platform.data.nosuch"},
@@ -121,7 +121,7 @@ func TestAGraphReadsOnlyWhatThePlatformHas(t *testing.T) {
 // TestASchemaCanGoBack: a compatible change could not be undone, because taking it back was refused
 // for ever.
 func TestASchemaCanGoBack(t *testing.T) {
-	t.Parallel()
+	changes(t)
 	n := newNote(t)
 	n.apply()
 	n.wait("Ready", metav1.ConditionTrue)
@@ -130,7 +130,7 @@ func TestASchemaCanGoBack(t *testing.T) {
 	keep := tn.createNote(n, "keep")
 	const more = "size: integer | default=1\n        more: string | default=\"b\""
 	n.apply("size: integer | default=1", more)
-	eventually(t, time.Minute, "the field is served", func() error {
+	eventually(t, "the field is served", func() error {
 		obj, err := keep.get()
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func TestASchemaCanGoBack(t *testing.T) {
 	other.waitServed(n.gvr)
 	user := other.create(n.gvr, n.kind, "user", map[string]any{"text": "x", "more": "mine"})
 	// Each binding gets the schema in its own time, and kcp prunes what it does not know.
-	eventually(t, time.Minute, "the field is served to another tenant", func() error {
+	eventually(t, "the field is served to another tenant", func() error {
 		user.mustPatch(`{"spec":{"more":"mine"}}`)
 		obj, err := user.get()
 		if err == nil && obj.Object["spec"].(map[string]any)["more"] != "mine" {
@@ -160,7 +160,7 @@ func TestASchemaCanGoBack(t *testing.T) {
 	user.mustPatch(`{"spec":{"more":"b"}}`)
 	n.touch()
 	n.wait("Ready", metav1.ConditionTrue, "Ready: ")
-	eventually(t, time.Minute, "the field is gone", func() error {
+	eventually(t, "the field is gone", func() error {
 		obj, err := user.get()
 		if err != nil {
 			return err

@@ -105,7 +105,7 @@ func boxes(t *testing.T) (*note, *tenant) {
 func (i *instance) waitState(phase, composed, suspended, ready string, words ...string) *unstructured.Unstructured {
 	i.tn.t.Helper()
 	var obj *unstructured.Unstructured
-	eventually(i.tn.t, 2*time.Minute, i.name+" is "+phase, func() (err error) {
+	eventually(i.tn.t, i.name+" is "+phase, func() (err error) {
 		if obj, err = i.get(); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (i *instance) waitState(phase, composed, suspended, ready string, words ...
 func (i *instance) passed(want ...string) {
 	i.tn.t.Helper()
 	var got []string
-	eventually(i.tn.t, time.Minute, "the phases are "+strings.Join(want, ", "), func() error {
+	eventually(i.tn.t, "the phases are "+strings.Join(want, ", "), func() error {
 		got = recorded.phases(i.id.UID)
 		if missing := subsequence(want, got); missing != "" {
 			return fmt.Errorf("there is no %s in its place among %q", missing, got)
@@ -156,6 +156,7 @@ func (i *instance) change(spec string) {
 // tenant, its program and its cluster can cause, with conditions, events and what is kept. The
 // recorder checks each status in between, their times too.
 func TestAnInstanceWalksThroughItsStates(t *testing.T) {
+	changes(t)
 	n, tn := boxes(t)
 	box := tn.create(n.gvr, n.kind, "walker", map[string]any{})
 	box.waitState("Ready", "Composed", "NotSuspended", "SandboxPodReady")
@@ -227,6 +228,7 @@ func (i *instance) events() []string {
 // TestEachCauseIsNamed: whatever keeps an instance from running is a condition with the cause
 // and the remedy, never a silent Pending.
 func TestEachCauseIsNamed(t *testing.T) {
+	changes(t)
 	n, tn := boxes(t)
 	cases := map[string]struct {
 		spec                   map[string]any
@@ -260,13 +262,13 @@ func TestEachCauseIsNamed(t *testing.T) {
 
 // TestAnUnusedInstanceSleeps: it says so, and what is done with it wakes it.
 func TestAnUnusedInstanceSleeps(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	n, tn := boxes(t)
 	box := tn.create(n.gvr, n.kind, "sleeper", map[string]any{"lifecycle": map[string]any{
 		"sleepAfterUnused": "1m", "shutdownTime": "2099-01-02T03:04:05Z",
 	}})
 	box.waitState("Ready", "Composed", "NotSuspended", "SandboxPodReady")
-	eventually(t, 4*time.Minute, "it is asleep", func() error {
+	eventually(t, "it is asleep", func() error {
 		obj, err := box.get()
 		if err == nil && recordOf(obj).phase != "Sleeping" {
 			err = fmt.Errorf("phase %s", recordOf(obj).phase)
@@ -317,6 +319,7 @@ func (i *instance) row() map[string]any {
 // TestWithoutTheClaimThereAreNoEvents: a workspace that lets the provider write no events has
 // none, and its instances live as all others do.
 func TestWithoutTheClaimThereAreNoEvents(t *testing.T) {
+	changes(t)
 	n := newNote(t)
 	n.apply()
 	n.wait("Ready", metav1.ConditionTrue)

@@ -326,6 +326,7 @@ spec:
 // TestAStolenCredentialIsWorthNoMoreThanItsWork steals each credential of the product and tries what
 // leads on from it. docs/security.md has the table of what each is worth.
 func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
@@ -539,11 +540,11 @@ func throughKro(t *testing.T, s thief, at string) {
 	instance := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Stolen", "metadata": map[string]any{"name": "a", "namespace": at}, "spec": map[string]any{},
 	}}
-	eventually(t, time.Minute, "the kind is served", func() error {
+	eventually(t, "the kind is served", func() error {
 		_, err := s.dyn.Resource(kind).Namespace(at).Create(t.Context(), instance, metav1.CreateOptions{})
 		return err
 	})
-	eventually(t, time.Minute, "kro is refused", func() error {
+	eventually(t, "kro is refused", func() error {
 		got, err := s.dyn.Resource(kind).Namespace(at).Get(t.Context(), "a", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -643,6 +644,7 @@ func inKCP(t *testing.T, tn *tenant, box *instance, serve, controllers thief) {
 // TestAnAdministratorDeletesNoKindByMistake has the runtime cluster's administrator delete what kro would
 // answer by deleting all instances of a kind. All of it is a dry run.
 func TestAnAdministratorDeletesNoKindByMistake(t *testing.T) {
+	calm(t)
 	cfg := world.Stack.Runtime()
 	admin := thief{kube: kubernetes.NewForConfigOrDie(cfg), dyn: dynamic.NewForConfigOrDie(cfg)}
 	all := func(resource schema.GroupVersionResource, options metav1.ListOptions) attempt {
@@ -678,7 +680,7 @@ func TestAnAdministratorDeletesNoKindByMistake(t *testing.T) {
 	if err := admin.dyn.Resource(graphs).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Errorf("with the annotation: %v", err)
 	}
-	eventually(t, time.Minute, "the graph and its kind are gone", func() error {
+	eventually(t, "the graph and its kind are gone", func() error {
 		for resource, object := range map[schema.GroupVersionResource]string{graphs: name, kinds: name + "s.sandbar.dev"} {
 			if _, err := admin.dyn.Resource(resource).Get(t.Context(), object, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%s: %w", object, err)
@@ -690,6 +692,7 @@ func TestAnAdministratorDeletesNoKindByMistake(t *testing.T) {
 
 // TestTheOldTokensWithoutAnEndAreGone is what init does to what earlier versions left.
 func TestTheOldTokensWithoutAnEndAreGone(t *testing.T) {
+	calm(t)
 	for _, cfg := range []*rest.Config{world.Stack.Runtime(), world.Stack.KCPAdmin(world.Workspace)} {
 		secrets, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Secrets(placement.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {

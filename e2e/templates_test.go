@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +96,7 @@ func (n *note) apply(replace ...string) {
 	obj := n.object(replace...)
 	_, err := n.dyn.Resource(templates).Create(n.t.Context(), obj, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		eventually(n.t, time.Minute, "changing Template "+n.name, func() error {
+		eventually(n.t, "changing Template "+n.name, func() error {
 			old, err := n.dyn.Resource(templates).Get(n.t.Context(), n.name, metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -119,7 +118,7 @@ func (n *note) deleteAndWait() {
 	if err := n.dyn.Resource(templates).Delete(ctx, n.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		n.t.Errorf("deleting Template %s: %v", n.name, err)
 	}
-	err := poll(ctx, 2*time.Minute, func() error {
+	err := poll(ctx, patience(), func() error {
 		got, err := n.dyn.Resource(templates).Get(ctx, n.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -135,7 +134,7 @@ func (n *note) deleteAndWait() {
 func (n *note) wait(kind string, status metav1.ConditionStatus, words ...string) string {
 	n.t.Helper()
 	var said string
-	eventually(n.t, time.Minute, fmt.Sprintf("Template %s: %s is %s with %q", n.name, kind, status, words), func() error {
+	eventually(n.t, fmt.Sprintf("Template %s: %s is %s with %q", n.name, kind, status, words), func() error {
 		got, err := n.dyn.Resource(templates).Get(n.t.Context(), n.name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -159,6 +158,7 @@ func (n *note) wait(kind string, status metav1.ConditionStatus, words ...string)
 // TestTemplateConditions is promise 7: whatever is wrong with a Template, its condition says
 // exactly what to do.
 func TestTemplateConditions(t *testing.T) {
+	changes(t)
 	t.Run("a graph that kro refuses shows kro's own message", func(t *testing.T) {
 		n := newNote(t)
 		n.apply("${schema.spec.text}", "${schema.spec.txet}")
@@ -220,7 +220,7 @@ func TestTemplateConditions(t *testing.T) {
 		obj.delete()
 		waitGone(t, obj.id)
 		n.deleteAndWait()
-		eventually(t, time.Minute, "its verbs are gone", func() error {
+		eventually(t, "its verbs are gone", func() error {
 			if code, body := c.do("GET", obj.base()+"/status", nil); code != 404 && code != 403 {
 				return fmt.Errorf("code %d: %s", code, body)
 			}

@@ -26,6 +26,7 @@ import (
 // say, the caller's token is in no log, reached no pod, and is in no metric and no error; the
 // control token is not sent to the app.
 func TestNoTokenAnywhere(t *testing.T) {
+	calm(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()

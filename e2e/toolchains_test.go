@@ -27,6 +27,7 @@ const toolchainTools = "command -v bash git less nano ps"
 // an app by the default command of the toolchain, and keeps what package managers download on its
 // volume. Nothing is installed: sandboxes of this stack reach no network.
 func TestEachToolchainRunsAnApp(t *testing.T) {
+	calm(t)
 	for toolchain, tc := range map[string]struct {
 		files map[string]string
 		// versions is a command, prints what it prints.
@@ -76,7 +77,7 @@ func TestEachToolchainRunsAnApp(t *testing.T) {
 			box := tn.existing(runners, "app")
 			c := callAs(t, tn.token)
 			began := time.Now()
-			eventually(t, 8*time.Minute, "the app answers", func() error {
+			eventually(t, "the app answers", func() error {
 				if code, body := c.do(http.MethodGet, box.base()+"/proxy/", nil); code != http.StatusOK || body != "hello from "+toolchain {
 					return fmt.Errorf("code %d: %s", code, body)
 				}
@@ -106,7 +107,8 @@ func TestEachToolchainRunsAnApp(t *testing.T) {
 // When it does not stay up, dev says so with its last lines and with what to do; when it is mended it
 // says that too. What a package manager has downloaded outlives a suspension.
 func TestDevOfAnNPMProject(t *testing.T) {
-	t.Parallel()
+	long(t, "it fetches from the npm registry and waits for a crash to be told")
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	s.must("trust", world.URL, "--ca-file", world.CAFile)
@@ -118,7 +120,7 @@ func TestDevOfAnNPMProject(t *testing.T) {
 	b := newBrowser(t)
 	b.terminalPicture(t, "dev-crash", "$ sandbar dev web . --create\n"+notes.String())
 	page := b.open(t, strings.TrimSpace(s.must("open", "web", "--print")))
-	until(page, time.Minute, "document.title", "This preview is not ready")
+	until(page, "document.title", "This preview is not ready")
 	page.screenshot("not-listening")
 	s.write("package.json", `{"name": "app", "private": true, "type": "module", "scripts": {"dev": "/opt/app-deps/node_modules/.bin/vite --configLoader native"}}`)
 	s.write("index.html", "<h1>hello</h1>")
@@ -126,7 +128,7 @@ func TestDevOfAnNPMProject(t *testing.T) {
 	await(t, notes, "web is Ready; open it with: sandbar open web")
 	box := tn.existing(runners, "web")
 	c := callAs(t, tn.token)
-	eventually(t, time.Minute, "Vite answers", func() error {
+	eventually(t, "Vite answers", func() error {
 		if code, body := c.do(http.MethodGet, box.base()+"/proxy/", nil); code != http.StatusOK || !strings.Contains(body, "<h1>hello</h1>") {
 			return fmt.Errorf("code %d: %s", code, body)
 		}
@@ -139,7 +141,7 @@ func TestDevOfAnNPMProject(t *testing.T) {
 	}
 	box.patch(t, map[string]any{"suspended": true})
 	// Its own status says it: until then it would still be Ready from before.
-	eventually(t, 2*time.Minute, "the instance is Suspended", func() error {
+	eventually(t, "the instance is Suspended", func() error {
 		obj, err := box.get()
 		if err != nil {
 			return err
@@ -161,7 +163,7 @@ func TestDevOfAnNPMProject(t *testing.T) {
 // TestAnAppThatListensElsewhereIsTold: a preview that does not come is a riddle until somebody says where
 // the app listens, and where it should. The log says it, and so does dev.
 func TestAnAppThatListensElsewhereIsTold(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	s.must("trust", "--yes")
@@ -175,7 +177,7 @@ func TestAnAppThatListensElsewhereIsTold(t *testing.T) {
 	await(t, out, "sandbar: the app listens at 127.0.0.1:3000, and no preview reaches the loopback address")
 	serve(`3000`)
 	box, c := tn.existing(runners, "web"), callAs(t, tn.token)
-	eventually(t, time.Minute, "the preview answers", func() error {
+	eventually(t, "the preview answers", func() error {
 		return wantCode(c, http.StatusOK, http.MethodGet, box.base()+"/proxy/")
 	})
 	if code := stop(); code != 130 {
@@ -224,7 +226,7 @@ func (tn *tenant) existing(gvr schema.GroupVersionResource, name string) *instan
 // TestAToolchainThatThereIsNot: what is no toolchain is refused at once with those that there are, by the
 // command line and by kcp.
 func TestAToolchainThatThereIsNot(t *testing.T) {
-	t.Parallel()
+	calm(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	s.must("trust", world.URL, "--ca-file", world.CAFile)

@@ -23,6 +23,8 @@ var viteReact = npmTemplate{name: "vite", create: []string{"create-vite@9.3.0", 
 // preview. Edits of three files become visible; what breaks is said where it is looked for, in the page
 // and by dev, and what is mended is visible again.
 func TestTheFirstHourWithVite(t *testing.T) {
+	long(t, "it fetches from the npm registry")
+	calm(t)
 	project, cache := viteReact.made(t)
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
@@ -54,11 +56,11 @@ func TestTheFirstHourWithVite(t *testing.T) {
 
 	v := &viteHour{s: s, p: newBrowser(t).open(t, strings.TrimSpace(s.must("open", "web", "--print")))}
 	const shown = "document.querySelector('h1')?.textContent ?? document.body.innerText"
-	until(v.p, time.Minute, shown, "Get started")
+	until(v.p, shown, "Get started")
 	// Again, now that the app is there for the whole of the page.
 	console := v.p.console(t)
 	v.p.visit(strings.TrimSpace(s.must("open", "web", "--print")))
-	until(v.p, time.Minute, shown, "Get started")
+	until(v.p, shown, "Get started")
 	await(t, console, viteConnected)
 	v.editThreeFiles(t, console)
 	if lines := console.String(); strings.Contains(lines, "error: ") || strings.Contains(lines, "exception: ") {
@@ -86,7 +88,7 @@ const heading = "document.querySelector('h1')?.textContent.split(' ').slice(0, 2
 // editThreeFiles edits a component and a style sheet, which keep what the page has in memory, and the HTML.
 func (v *viteHour) editThreeFiles(t *testing.T, console *screen) {
 	t.Helper()
-	until(v.p, time.Minute, "document.querySelector('.counter').click(), document.querySelector('.counter').textContent !== 'Count is 0'", true)
+	until(v.p, "document.querySelector('.counter').click(), document.querySelector('.counter').textContent !== 'Count is 0'", true)
 	count := eval[string](v.p, "window.survivor = true, document.querySelector('.counter').textContent")
 	v.edit(t, "src/App.jsx", "Get started", "Edited %s", heading, "Edited %s")
 	v.edit(t, "src/App.css", ".counter {", ".counter { --edited: e%s;",
@@ -104,11 +106,11 @@ func (v *viteHour) breakTheSource(t *testing.T, out *screen) {
 	t.Helper()
 	whole := v.read("src/App.jsx")
 	v.s.write("src/App.jsx", strings.Replace(whole, "<h1>", "<h1", 1))
-	until(v.p, 2*time.Minute, "document.querySelector('vite-error-overlay')?.shadowRoot.textContent.includes('src/App.jsx') ?? false", true)
+	until(v.p, "document.querySelector('vite-error-overlay')?.shadowRoot.textContent.includes('src/App.jsx') ?? false", true)
 	v.p.screenshot("vite-broken")
 	await(t, out, "src/App.jsx")
 	v.s.write("src/App.jsx", whole)
-	until(v.p, time.Minute, "document.querySelector('vite-error-overlay') === null", true)
+	until(v.p, "document.querySelector('vite-error-overlay') === null", true)
 	v.edit(t, "src/App.jsx", "Edited", "Mended %s", heading, "Mended %s")
 }
 
@@ -136,7 +138,7 @@ func (v *viteHour) edit(t *testing.T, file, from, to, expression, want string) {
 	if !strings.Contains(whole, from) {
 		t.Fatalf("%s has no %q", file, from)
 	}
-	eventually(t, 3*time.Minute, file+" is visible", func() error {
+	eventually(t, file+" is visible", func() error {
 		mark := randomHex(4)
 		v.s.write(file, strings.Replace(whole, from, fmt.Sprintf(to, mark), 1))
 		return poll(t.Context(), 30*time.Second, func() error {

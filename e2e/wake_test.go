@@ -32,6 +32,7 @@ var providers = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1al
 
 // TestWakeOnRequest: whatever comes to a sleeping sandbox wakes it, once, and arrives, once.
 func TestWakeOnRequest(t *testing.T) {
+	breaks(t)
 	writeUseAtOnce(t)
 	tn := newTenant(t, "alice")
 	c := callAs(t, tn.token)
@@ -100,16 +101,16 @@ func TestWakeOnRequest(t *testing.T) {
 	t.Run("a browser sees a page that becomes the app", func(t *testing.T) {
 		box.sleep(t)
 		page := newBrowser(t).open(t, box.previewLink(c.on(t), "/?x=<script>window.evil=1</script>"))
-		until(page, 10*time.Second, "document.title", "This preview is waking up")
+		until(page, "document.title", "This preview is waking up")
 		page.screenshot("waking")
-		until(page, time.Minute, "document.body.textContent.includes('asleep no more')", true)
+		until(page, "document.body.textContent.includes('asleep no more')", true)
 		page.screenshot("woken")
 	})
 	t.Run("what its tenant has suspended is not woken", func(t *testing.T) {
 		box.patch(t, map[string]any{"suspended": true})
 		box.waitSuspended(t, true)
 		// The data plane hears of it from its own watches, a moment later.
-		eventually(t, time.Minute, "it answers 409", func() error {
+		eventually(t, "it answers 409", func() error {
 			return wantCode(c.on(t), http.StatusConflict, http.MethodGet, box.base()+"/proxy/version")
 		})
 		status := c.on(t).wantStatus(http.StatusConflict, http.MethodGet, box.base()+"/proxy/version", nil)
@@ -117,7 +118,7 @@ func TestWakeOnRequest(t *testing.T) {
 			t.Errorf("it was told %q", status.Message)
 		}
 		page := newBrowser(t).open(t, box.previewLink(c.on(t), "/"))
-		until(page, time.Minute, "document.title", "This preview is suspended")
+		until(page, "document.title", "This preview is suspended")
 		page.screenshot("suspended")
 		box.patch(t, map[string]any{"suspended": false})
 		box.waitAnswer(c.on(t), "asleep no more")
@@ -256,7 +257,7 @@ func (i *instance) ageUse(t *testing.T) error {
 func (i *instance) sleep(t *testing.T) {
 	t.Helper()
 	i.patch(t, map[string]any{"lifecycle": map[string]any{"sleepAfterUnused": "1m"}})
-	eventually(t, time.Minute, i.name+" sleeps", func() error {
+	eventually(t, i.name+" sleeps", func() error {
 		// What was used a moment ago may still be written, and wakes it; then it is made old again.
 		if awake := i.suspended(t, true); awake != nil {
 			return errors.Join(awake, i.ageUse(t))
@@ -283,13 +284,13 @@ func (i *instance) suspended(t *testing.T, want bool) error {
 
 func (i *instance) waitSuspended(t *testing.T, want bool) {
 	t.Helper()
-	eventually(t, time.Minute, fmt.Sprintf("%s is suspended: %v", i.name, want), func() error { return i.suspended(t, want) })
+	eventually(t, fmt.Sprintf("%s is suspended: %v", i.name, want), func() error { return i.suspended(t, want) })
 }
 
 // waitUsed waits until the data plane has written that the instance is in use.
 func (i *instance) waitUsed(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "the use is written", func() error { return i.used(t) })
+	eventually(t, "the use is written", func() error { return i.used(t) })
 }
 
 // used is nil if it is written that the instance was used within a minute.

@@ -26,6 +26,9 @@ import (
 type ProviderOptions struct {
 	// Verbosity of the provider's log, 0 to 7.
 	Verbosity int
+	// DrainDelay is how long the provider and its replicas go on accepting requests after they have
+	// been told to end; zero means as long as the provider has it by itself.
+	DrainDelay time.Duration
 	// Log receives what is being done, a line each. Defaults to nothing.
 	Log io.Writer
 }
@@ -109,10 +112,19 @@ func (p *Provider) prepare(ctx context.Context) error {
 		"--controllers-probe-address", "127.0.0.1:" + ports[3],
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
 	}
+	p.args = append(p.args, p.drainArgs()...)
 	if err := p.build(ctx); err != nil {
 		return err
 	}
 	return p.init(ctx)
+}
+
+// drainArgs are the arguments that a data plane gets for the end of its life.
+func (p *Provider) drainArgs() []string {
+	if p.opts.DrainDelay == 0 {
+		return nil
+	}
+	return []string{"--drain-delay", p.opts.DrainDelay.String()}
 }
 
 // ports are the provider's ports: data plane, its metrics, the controllers' metrics, their

@@ -55,14 +55,14 @@ func (p *Provider) StartReplicaOf(ctx context.Context, binary, name string, args
 	if slices.Contains(args, "--insecure") {
 		r.URL = "http://127.0.0.1:" + port
 	}
-	r.process, err = p.start(ctx, name, r.URL, binary, append([]string{
+	r.process, err = p.start(ctx, name, r.URL, binary, slices.Concat([]string{
 		"serve",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp-serve.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-serve.kubeconfig"),
 		"--listen-address", "127.0.0.1:" + port, "--dataplane-metrics-address", r.metrics,
 		"--tls-cert-file", p.certs.cert, "--tls-key-file", p.certs.key,
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
-	}, args...))
+	}, p.drainArgs(), args))
 	return r, err
 }
 

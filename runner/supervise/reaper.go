@@ -30,8 +30,9 @@ type Reaper struct {
 	watchers map[chan struct{}]struct{}
 }
 
-// NewReaper makes this process a child subreaper and begins to reap. The caller
-// ends it with [Reaper.Close].
+// NewReaper makes this process a child subreaper and begins to reap. Children that
+// are started from then on ignore neither HUP nor INT, also if this process does.
+// The caller ends it with [Reaper.Close].
 func NewReaper() (*Reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("becoming a child subreaper: %w", err)
@@ -43,6 +44,7 @@ func NewReaper() (*Reaper, error) {
 		children: map[int]chan<- unix.WaitStatus{},
 		watchers: map[chan struct{}]struct{}{},
 	}
+	resetInherited()
 	signal.Notify(r.signals, unix.SIGCHLD)
 	go r.run()
 	return r, nil

@@ -1,0 +1,191 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// module writes a module with one test file, in which ONCE is a file that makes a test fail as long as it
+// is not there, and returns its folder.
+func module(t *testing.T, body string) string {
+	t.Helper()
+	dir := t.TempDir()
+	once := filepath.Join(dir, "once")
+	head := "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Args\n\n" +
+		"func failsOnce(t *testing.T, name, text string) {\n\tif _, err := os.Stat(" + quote(once) + " + name); err != nil {\n" +
+		"\t\tos.WriteFile(" + quote(once) + "+name, nil, 0o600)\n\t\tt.Error(text)\n\t}\n}\n\n"
+	for name, text := range map[string]string{"go.mod": "module p\n\ngo 1.26\n", "p.go": "package p\n", "p_test.go": head + body} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	t.Setenv("GOFLAGS", "")
+	return dir
+}
+
+func quote(s string) string { return "\"" + s + "\"" }
+
+const (
+	passes = "func TestPasses(t *testing.T) {}\n"
+	fails  = "func TestFails(t *testing.T) { t.Error(\"it is broken\") }\n"
+	shaky  = "func TestShaky(t *testing.T) { failsOnce(t, \"a\", \"only once\") }\n"
+)
+
+func TestRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		body   string
+		flags  []string
+		green  bool
+		prints []string
+		not    string
+	}{
+		"all pass": {body: passes, green: true, prints: []string{"ok  "}},
+		"a skipped test says why": {
+			body: "func TestNot(t *testing.T) { t.Skip(\"no reason\") }\n", green: true, prints: []string{"TestNot: no reason"},
+		},
+		"a test that passes when it runs alone is flaky": {
+			body: passes + shaky, green: true, prints: []string{"is run once more, alone: only once", "FLAKY TestShaky only once"},
+		},
+		"a subtest makes its test flaky": {
+			body:  "func TestTop(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { failsOnce(t, \"a\", \"only once\") }) }\n",
+			green: true, prints: []string{"FLAKY TestTop only once"},
+		},
+		"a test that fails twice is red": {
+			body: passes + fails, prints: []string{"== TestFails of p failed", "it is broken", "--- FAIL: TestFails (p): it is broken"},
+		},
+		"two may be flaky": {
+			body: shaky + "func TestOther(t *testing.T) { failsOnce(t, \"b\", \"too\") }\n", green: true, prints: []string{"FLAKY TestShaky", "FLAKY TestOther"},
+		},
+		"three are not run again": {
+			body:   shaky + "func TestB(t *testing.T) { failsOnce(t, \"b\", \"too\") }\nfunc TestC(t *testing.T) { failsOnce(t, \"c\", \"too\") }\n",
+			prints: []string{"3 tests failed, more than 2", "--- FAIL: TestC"}, not: "FLAKY",
+		},
+		"a panic is not run again": {
+			body:   "func TestPanics(t *testing.T) { if _, err := os.Stat(\"once\"); err != nil { os.WriteFile(\"once\", nil, 0o600); panic(\"oh\") } }\n",
+			prints: []string{"panic: oh", "--- FAIL: TestPanics"}, not: "once more",
+		},
+		"a data race is not run again": {
+			body:   "func TestRaces(t *testing.T) { failsOnce(t, \"a\", \"WARNING: DATA RACE\") }\n",
+			prints: []string{"DATA RACE", "--- FAIL: TestRaces"}, not: "once more",
+		},
+		"what the tests' program says after them counts": {
+			body:   passes + "func TestMain(m *testing.M) { m.Run(); println(\"p: impossible: a state\"); os.Exit(1) }\n",
+			prints: []string{"impossible: a state", "FAIL p"}, not: "once more",
+		},
+		"a flaky test does not excuse what is impossible": {
+			body:   shaky + "func TestMain(m *testing.M) { m.Run(); println(\"p: impossible: a state\"); os.Exit(1) }\n",
+			prints: []string{"impossible: a state", "FAIL p"}, not: "FLAKY",
+		},
+		"a package that does not compile is red": {
+			body: "func TestOf(t *testing.T) { undefined() }\n", prints: []string{"undefined: undefined", "FAIL p"}, not: "once more",
+		},
+		"a pattern that matches nothing runs nothing": {body: passes + fails, flags: []string{"-run=TestPasses"}, green: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := module(t, c.body)
+			s := settings{stage: "unit", each: true, report: filepath.Join(dir, "report"), events: filepath.Join(dir, "sub", "events"), flags: c.flags, packages: []string{"."}}
+			var out strings.Builder
+			green, err := run(t.Context(), s, &out)
+			if err != nil || green != c.green {
+				t.Errorf("green is %v, %v; it printed\n%s", green, err, &out)
+			}
+			for _, words := range c.prints {
+				if !strings.Contains(out.String(), words) {
+					t.Errorf("it does not print %q but\n%s", words, &out)
+				}
+			}
+			if c.not != "" && strings.Contains(out.String(), c.not) {
+				t.Errorf("it prints %q:\n%s", c.not, &out)
+			}
+		})
+	}
+}
+
+func TestFlakyTestsOfEarlierStagesCount(t *testing.T) {
+	dir := module(t, shaky+"func TestOther(t *testing.T) { failsOnce(t, \"b\", \"too\") }\n")
+	s := settings{stage: "e2e", report: filepath.Join(dir, "report"), packages: []string{"."}}
+	if err := write(s.report, []*result{{Stage: "unit", Test: "TestBefore", Outcome: flaky}}); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if green, err := run(t.Context(), s, &out); green || err != nil || !strings.Contains(out.String(), "2 tests failed, more than 2 with those that were flaky before") {
+		t.Errorf("green is %v, %v:\n%s", green, err, &out)
+	}
+}
+
+func TestAFailingCommandBeforeTheSecondRunIsRed(t *testing.T) {
+	dir := module(t, shaky)
+	s := settings{report: filepath.Join(dir, "report"), before: "echo looked; exit 3", packages: []string{"."}}
+	var out strings.Builder
+	green, err := run(t.Context(), s, &out)
+	if green || err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(out.String(), "looked") {
+		t.Errorf("green is %v, %v:\n%s", green, err, &out)
+	}
+}
+
+func TestTheReportHasEachTest(t *testing.T) {
+	dir := module(t, passes+shaky+"func TestNot(t *testing.T) { t.Run(\"sub\", func(t *testing.T) { t.Skip(\"no reason\") }) }\n")
+	s := settings{stage: "unit", report: filepath.Join(dir, "report"), packages: []string{"."}}
+	if green, err := run(t.Context(), s, new(strings.Builder)); !green || err != nil {
+		t.Fatal(green, err)
+	}
+	data, err := os.ReadFile(s.report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(data)) {
+		var r result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, strings.Join([]string{r.Stage, r.Test, string(r.Outcome), r.Why}, " "))
+	}
+	slices.Sort(got)
+	want := []string{"unit  pass ", "unit TestNot pass ", "unit TestNot/sub skip no reason", "unit TestPasses pass ", "unit TestShaky flaky only once"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the report has %q, want %q", got, want)
+	}
+}
+
+func TestWhatRunsIsSaid(t *testing.T) {
+	c := &collector{running: map[string]*result{}, to: newReporter(new(strings.Builder), true)}
+	if got := c.now(time.Now()); got != "none runs: packages are being built" {
+		t.Errorf("at the beginning: %q", got)
+	}
+	for _, e := range []event{
+		{Action: "start", Package: "p"},
+		{Action: "run", Package: "p", Test: "TestA"}, {Action: "run", Package: "p", Test: "TestB"}, {Action: "pause", Package: "p", Test: "TestB"},
+	} {
+		c.take(e)
+	}
+	if got := c.now(time.Now().Add(time.Minute)); got != "now TestA (60 s)" {
+		t.Errorf("one runs and one waits: %q", got)
+	}
+	c.take(event{Action: "pass", Package: "p", Test: "TestA"})
+	c.take(event{Action: "cont", Package: "p", Test: "TestB"})
+	if got := c.now(time.Now()); got != "now TestB (0 s)" {
+		t.Errorf("the other goes on: %q", got)
+	}
+}
+
+func TestWrongUseIsTold(t *testing.T) {
+	for _, args := range [][]string{nil, {"--", "-v"}, {"--", "-v", "--"}, {"-nothing", "--", "--", "p"}} {
+		if _, err := parse(args); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+	s, err := parse([]string{"-stage", "unit", "--", "-race", "-count=1", "--", "a", "b"})
+	if err != nil || s.stage != "unit" || !slices.Equal(s.flags, []string{"-race", "-count=1"}) || !slices.Equal(s.packages, []string{"a", "b"}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

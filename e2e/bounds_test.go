@@ -43,11 +43,7 @@ func TestAPlacementIsBounded(t *testing.T) {
 			"endless-tmpfs":  {pod("", `{name: m, emptyDir: {medium: Memory, sizeLimit: "0"}}`), []string{"SpecRefused", "is no limit"}},
 			"device":         {pod(`, resources: {limits: {example.com/gpu: 1}}`, ""), []string{"SpecRefused", "spec.quota.hard[requests.example.com/gpu]"}},
 			"hugepages":      {pod(`, resources: {limits: {hugepages-2Mi: 2Mi}}`, ""), []string{"SpecRefused", "hugepages-2Mi"}},
-			"pod-level":      {pod("", "") + "\n", nil},
 		} {
-			if row.words == nil {
-				continue
-			}
 			tn.box(name, row.spec).waitRefused(row.words...)
 		}
 	})
@@ -98,11 +94,14 @@ func TestAPlacementIsBounded(t *testing.T) {
 			t.Errorf("32 MiB fit into 8: %v, %s", err, out.String())
 		}
 	})
-	t.Run("a disk that is overfilled ends the pod, and not its node", func(t *testing.T) { overfill(t, tn) })
 }
 
-// overfill writes more to a volume than its size, which the kubelet looks at every ten seconds.
-func overfill(t *testing.T, tn *tenant) {
+// TestAnOverfilledDiskEndsThePodAndNotItsNode writes more to a volume than its size.
+func TestAnOverfilledDiskEndsThePodAndNotItsNode(t *testing.T) {
+	long(t, "the kubelet looks at volumes every ten seconds, and evicts")
+	calm(t)
+	tn := newTenant(t, "alice")
+	tn.waitServed(sandboxes)
 	greedy := tn.box("greedy", `{template: {podTemplate: {spec: {containers: [{name: main, image: `+toolchain+`, command: [sleep, "1000"],
 		volumeMounts: [{name: disk, mountPath: /disk}]}], volumes: [{name: disk, emptyDir: {sizeLimit: 8Mi}}]}}}}`)
 	greedy.waitReady()

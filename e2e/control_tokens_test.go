@@ -32,10 +32,9 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// TestAControlTokenChangesUnderUse: while a sandbox is followed, synced, restarted and has commands run in
-// it without a pause, its control Secret is deleted, edited, and rotated by a new key, and the key before it
-// is taken away. No request fails, whether the data plane has known the sandbox for long, has just
-// been started or was killed in the middle.
+// TestAControlTokenChangesUnderUse: while a sandbox is followed, synced and has commands run in it without a
+// pause, its control Secret is deleted, and rotated by a new key, and the key before it is taken away. No
+// request fails, whether the data plane has known the sandbox for long or has just been started.
 func TestAControlTokenChangesUnderUse(t *testing.T) {
 	breaks(t)
 	tn := newTenant(t, "alice")
@@ -43,18 +42,45 @@ func TestAControlTokenChangesUnderUse(t *testing.T) {
 	box.waitReady()
 	c := callAs(t, tn.token)
 	box.deploy(c, "in use")
-	secrets := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Secrets(box.id.Namespace())
-	token := func() string { return box.controlSecret(t).Annotations[placement.AnnotationControlKey] }
 	before := box.controlSecret(t)
-	if token() == "" {
+	use := startUse(t, box, c, steadyUse)
+	if err := controlSecrets(box).Delete(t.Context(), placement.ControlSecret, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	use.more(t, "its deletion")
+	eventually(t, "the Secret is made again with the same token", func() error { return sameToken(before, box.controlSecret(t)) })
+	name := addControlKey(t)
+	box.waitControlKey(t, name)
+	use.more(t, "the rotation")
+	box.waitKeys(t, c, 2) // the kubelet has brought both to the pod
+	keepControlKey(t, name)
+	use.more(t, "the former key is gone")
+	freshReplica(t, box, use.kinds, "the former key is gone")
+	use.stop(t)
+}
+
+// TestAControlTokenChangesUnderEveryUse: while a sandbox is also restarted again and again, its control Secret is
+// edited as well, and each step is tried through data planes that have just been started; a provider that is
+// killed in the middle goes on.
+func TestAControlTokenChangesUnderEveryUse(t *testing.T) {
+	long(t, "it starts twenty replicas, and restarts an app nine times")
+	breaks(t)
+	tn := newTenant(t, "alice")
+	box := tn.runner("web")
+	box.waitReady()
+	c := callAs(t, tn.token)
+	box.deploy(c, "in use")
+	secrets := controlSecrets(box)
+	before := box.controlSecret(t)
+	if before.Annotations[placement.AnnotationControlKey] == "" {
 		t.Fatalf("the token is not derived from a key: %v", before.Annotations)
 	}
-	use := startUse(t, box, c)
+	use := startUse(t, box, c, append(steadyUse, "restart"))
 	lines := box.follow(t.Context(), c)
 	settled := func(what string) {
 		t.Helper()
 		use.more(t, what)
-		freshReplica(t, box, what)
+		freshReplica(t, box, use.kinds, what)
 		mark := "after-" + strings.ReplaceAll(what, " ", "-") + randomHex(3)
 		eventually(t, "the app, which is started again and again, logs", func() error {
 			if code, body := c.do(http.MethodGet, box.base()+"/proxy/log?text="+mark, nil); code != http.StatusOK {
@@ -81,12 +107,7 @@ func TestAControlTokenChangesUnderUse(t *testing.T) {
 
 	name := addControlKey(t)
 	settled("a new key")
-	eventually(t, "the placement has the token of the new key", func() error {
-		if now := token(); now != name {
-			return fmt.Errorf("it has that of %q", now)
-		}
-		return nil
-	})
+	box.waitControlKey(t, name)
 	settled("the rotation")
 	box.waitKeys(t, c, 2) // the kubelet has brought both to the pod
 	settled("the pod has heard of it")
@@ -105,13 +126,8 @@ func TestAControlTokenChangesUnderUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := callAs(t, tn.token)
-		use := startUse(t, box, fresh)
-		eventually(t, "the placement has the token of the new key", func() error {
-			if now := token(); now != name {
-				return fmt.Errorf("it has that of %q", now)
-			}
-			return nil
-		})
+		use := startUse(t, box, fresh, append(steadyUse, "restart"))
+		box.waitControlKey(t, name)
 		use.more(t, "the provider is back")
 		use.stop(t)
 		metrics, err := world.Metrics(t.Context())
@@ -145,10 +161,25 @@ func (i *instance) controlSecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	var secret *corev1.Secret
 	eventually(t, "the control Secret is there", func() (err error) {
-		secret, err = kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Secrets(i.id.Namespace()).Get(t.Context(), placement.ControlSecret, metav1.GetOptions{})
+		secret, err = controlSecrets(i).Get(t.Context(), placement.ControlSecret, metav1.GetOptions{})
 		return err
 	})
 	return secret
+}
+
+func controlSecrets(i *instance) typedcorev1.SecretInterface {
+	return kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Secrets(i.id.Namespace())
+}
+
+// waitControlKey waits until the placement's token is derived from a key.
+func (i *instance) waitControlKey(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the placement has the token of the new key", func() error {
+		if now := i.controlSecret(t).Annotations[placement.AnnotationControlKey]; now != name {
+			return fmt.Errorf("it has that of %q", now)
+		}
+		return nil
+	})
 }
 
 // addControlKey does what docs/operating.md tells operators to do, and returns the key's name.
@@ -230,20 +261,22 @@ func (i *instance) exec(ctx context.Context, c *caller, base, script string) (st
 type use struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	kinds  []string
 
 	mu     sync.Mutex
 	failed []string
 	done   map[string]int
 }
 
-// kindsOfUse are the control verbs, with and without a body, streams and upgrades.
-var kindsOfUse = []string{"sync", "files", "env", "log", "exec", "restart"}
+// steadyUse are control verbs, with and without a body, streams and upgrades. A restart is one more: the app
+// needs seconds for each.
+var steadyUse = []string{"sync", "files", "env", "log", "exec"}
 
-func startUse(t *testing.T, box *instance, c *caller) *use {
+func startUse(t *testing.T, box *instance, c *caller, kinds []string) *use {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	u := &use{cancel: cancel, done: map[string]int{}}
-	for _, kind := range kindsOfUse {
+	u := &use{cancel: cancel, kinds: kinds, done: map[string]int{}}
+	for _, kind := range kinds {
 		u.wg.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				err := box.useOnce(ctx, c, world.URL, kind, n)
@@ -280,7 +313,7 @@ func (u *use) more(t *testing.T, after string) {
 	t.Helper()
 	u.mu.Lock()
 	want := map[string]int{}
-	for _, kind := range kindsOfUse {
+	for _, kind := range u.kinds {
 		want[kind] = u.done[kind] + 3
 	}
 	u.mu.Unlock()
@@ -355,7 +388,7 @@ func (i *instance) useOnce(ctx context.Context, c *caller, base, kind string, n 
 }
 
 // freshReplica uses the sandbox through data planes that have just begun and know of nothing before.
-func freshReplica(t *testing.T, box *instance, after string) {
+func freshReplica(t *testing.T, box *instance, kinds []string, after string) {
 	t.Helper()
 	for _, transport := range []string{"direct", "apiserver"} {
 		replica, err := world.StartReplica(t.Context(), "--transport", transport)
@@ -363,7 +396,7 @@ func freshReplica(t *testing.T, box *instance, after string) {
 			t.Fatal(err)
 		}
 		c := callAs(t, box.tn.token)
-		for _, kind := range slices.Backward(kindsOfUse) {
+		for _, kind := range slices.Backward(kinds) {
 			if err := box.useOnce(t.Context(), c, replica.URL, kind, 0); err != nil {
 				t.Errorf("after %s, a data plane that was just started, by %s: %s: %v", after, transport, kind, err)
 			}

@@ -21,8 +21,8 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// TestProviderIsKilled is promise 6: kill -9 of the provider while ten instances are being
-// created and two streams are open. Sandboxes keep running, all ten become Ready after the
+// TestProviderIsKilled is promise 6: kill -9 of the provider while five instances are being
+// created and two streams are open. Sandboxes keep running, all five become Ready after the
 // restart, and nothing is there twice.
 func TestProviderIsKilled(t *testing.T) {
 	breaks(t)
@@ -39,7 +39,7 @@ func TestProviderIsKilled(t *testing.T) {
 	socket := openSocket(t, world.URL, box, tn.token)
 
 	var boxes []*instance
-	for i := range 10 {
+	for i := range 5 {
 		boxes = append(boxes, tn.runner(fmt.Sprintf("made-%d", i)))
 	}
 	if err := world.Kill(); err != nil {

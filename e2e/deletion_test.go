@@ -23,6 +23,27 @@ import (
 // cluster, and a name that is used again never leads to what had it before.
 func TestDeletingMeansGone(t *testing.T) {
 	calm(t)
+	t.Run("the workspace", func(t *testing.T) {
+		t.Parallel()
+		tn := newTenant(t, "bob")
+		box := tn.runner("web")
+		box.waitReady()
+		root := dynamic.NewForConfigOrDie(world.Stack.KCPAdmin("root"))
+		if err := root.Resource(workspaces).Delete(t.Context(), tn.workspace, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		waitGone(t, box.id)
+	})
+	t.Run("a name used again while the old instance ends", func(t *testing.T) {
+		t.Parallel()
+		usedAgain(t)
+	})
+}
+
+// TestDeletingAnInstanceOrABindingMeansGone: nothing is left of them either.
+func TestDeletingAnInstanceOrABindingMeansGone(t *testing.T) {
+	long(t, "TestWhatGoesEndsStreamsAtOnce has most of its promise")
+	calm(t)
 	t.Run("the instance", func(t *testing.T) {
 		tn := newTenant(t, "alice")
 		box := tn.runner("web")
@@ -63,17 +84,6 @@ func TestDeletingMeansGone(t *testing.T) {
 			return fmt.Errorf("it is still there: %w", err)
 		})
 	})
-	t.Run("the workspace", func(t *testing.T) {
-		tn := newTenant(t, "bob")
-		box := tn.runner("web")
-		box.waitReady()
-		root := dynamic.NewForConfigOrDie(world.Stack.KCPAdmin("root"))
-		if err := root.Resource(workspaces).Delete(t.Context(), tn.workspace, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		waitGone(t, box.id)
-	})
-	t.Run("a name used again while the old instance ends", usedAgain)
 }
 
 // keptFor is how long the data plane keeps an answer of kcp.

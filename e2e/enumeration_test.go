@@ -54,7 +54,7 @@ func TestNoRefusalTellsWhichWorkspacesExist(t *testing.T) {
 		"a path that exists": tn.path, "a path that does not": "root:e2e-does-not-exist",
 		"a cluster that exists": tn.cluster, "a cluster that does not": "1" + tn.cluster[1:len(tn.cluster)-4] + "zzzz",
 	}
-	requests := 10
+	requests := 2
 	if n, err := strconv.Atoi(os.Getenv("SANDBAR_E2E_REQUESTS")); err == nil {
 		requests = n
 	}

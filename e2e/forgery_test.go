@@ -124,14 +124,11 @@ func TestForgedEndpoints(t *testing.T) {
 	own, foreign := onlyPod(t, kube, box), onlyPod(t, kube, theirs)
 	trap := setTrap(t)
 	ofOwn := &corev1.ObjectReference{Kind: "Pod", Namespace: own.Namespace, Name: own.Name, UID: own.UID}
+	// TestAForgedEndpointGetsNoConnection of the data plane has more of them.
 	for name, forged := range map[string]discoveryv1.Endpoint{
-		"that names no pod":                     {Addresses: []string{trap.ip}},
 		"that is the API server":                {Addresses: []string{apiServerOf(t, kube)}, TargetRef: ofOwn},
 		"that says it were the sandbox's pod":   {Addresses: []string{trap.ip}, TargetRef: ofOwn},
-		"that is another tenant's pod":          {Addresses: []string{foreign.Status.PodIP}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: foreign.Namespace, Name: foreign.Name, UID: foreign.UID}},
 		"that is another's, under its own name": {Addresses: []string{foreign.Status.PodIP}, TargetRef: ofOwn},
-		"that is a former pod":                  {Addresses: []string{trap.ip}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: own.Namespace, Name: own.Name, UID: "a-former-one"}},
-		"that is a node":                        {Addresses: []string{trap.ip}, TargetRef: &corev1.ObjectReference{Kind: "Node", Name: own.Spec.NodeName}},
 		"that is a pod whose status lies":       lyingPod(t, kube, box, trap.ip),
 	} {
 		t.Run("an endpoint "+name, func(t *testing.T) {
@@ -142,7 +139,7 @@ func TestForgedEndpoints(t *testing.T) {
 				}
 				forge(t, kube, box, service, port, forged)
 			}
-			for range 20 { // the true endpoint is one of two, and tried in random order
+			for range 8 { // the true endpoint is one of two, and tried in random order
 				c := callAs(t, tn.token)
 				if body := c.want(http.StatusOK, http.MethodGet, box.base()+"/proxy/version", nil); !strings.Contains(body, "alice's") {
 					t.Fatalf("alice reached %s", body)

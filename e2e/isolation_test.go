@@ -56,7 +56,7 @@ func freePodDials(t *testing.T, address string) bool {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "free-", Namespace: "default"},
 		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: new(int64(120)), AutomountServiceAccountToken: new(false),
+			RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: new(int64(patience().Seconds())), AutomountServiceAccountToken: new(false),
 			Containers: []corev1.Container{{
 				Name: "dial", Image: "localhost/sandbar/runner:dev", ImagePullPolicy: corev1.PullIfNotPresent,
 				Command: []string{"/sandbar-runner", "netcheck", "dial", address, "192.0.2.1:9"},
@@ -112,7 +112,7 @@ template:
 		t.Fatal(err)
 	}
 	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }()
-	defer listener.Close()
+	t.Cleanup(func() { listener.Close() })
 
 	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
 	api, err := kube.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
@@ -124,6 +124,7 @@ template:
 		"another sandbox of the same workspace": address(beside, "8080"),
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel() // what is blocked takes its time
 			// Its own policy lets the provider in, which runs beside the cluster, and no pod.
 			conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", address)
 			if err != nil {
@@ -145,6 +146,7 @@ template:
 		"the network of the provider":          listener.Addr().String(),
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			if !freePodDials(t, address) {
 				t.Fatalf("%s cannot be reached by a pod without policies: this proves nothing", address)
 			}

@@ -62,9 +62,9 @@ func TestLifecycleUnderChaos(t *testing.T) {
 		box.waitReady()
 	}
 	calling := newCrowd(t, tn.token, boxes)
-	killing := killAtRandom(t)
+	kills := killAtRandom(t)
 	cycleAll(t, boxes, chaosCycles)
-	t.Logf("the provider was killed %d times", killing())
+	kills.end()
 	// What a provider that is killed holds goes with it; this one lives to show what it keeps.
 	cycleAll(t, boxes, chaosInstances)
 	t.Logf("callers: %s", calling())
@@ -195,18 +195,42 @@ func newCrowd(t *testing.T, token string, boxes []*instance) func() string {
 	}
 }
 
-// killAtRandom kills the provider and starts it again, until the result is called, which leaves
-// it running and tells how often.
-func killAtRandom(t *testing.T) func() int {
-	stop, done, kills := make(chan struct{}), make(chan struct{}), 0
+// fewestKills is how often a test must have killed the provider to have shown anything.
+const fewestKills = 3
+
+// killing is a provider that is killed again and again.
+type killing struct {
+	t     *testing.T
+	kills atomic.Int32
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// enough reports whether the provider was killed often enough.
+func (k *killing) enough() bool { return k.kills.Load() >= fewestKills || k.t.Failed() }
+
+// end leaves the provider running. It fails the test if the provider was killed too seldom.
+func (k *killing) end() {
+	k.t.Helper()
+	close(k.stop)
+	<-k.done
+	k.t.Logf("the provider was killed %d times", k.kills.Load())
+	if !k.enough() {
+		k.t.Errorf("the provider was killed %d times, want %d at least", k.kills.Load(), fewestKills)
+	}
+}
+
+// killAtRandom kills the provider and starts it again, until the result is ended.
+func killAtRandom(t *testing.T) *killing {
+	k := &killing{t: t, stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
-		defer close(done)
+		defer close(k.done)
 		// A provider that took long to start, because the machine is busy, gets as much more time to work in:
 		// killed sooner each time than its controllers begin, it would show nothing.
 		var starting time.Duration
 		for {
 			select {
-			case <-stop:
+			case <-k.stop:
 				return
 			case <-time.After(time.Duration(2000+rand.IntN(6000))*time.Millisecond + starting): // #nosec G404 -- no secret
 			}
@@ -215,10 +239,11 @@ func killAtRandom(t *testing.T) func() int {
 				t.Errorf("killing the provider: %v", err)
 				return
 			}
-			kills, starting = kills+1, time.Since(began)
+			starting = time.Since(began)
+			k.kills.Add(1)
 		}
 	}()
-	return func() int { close(stop); <-done; return kills }
+	return k
 }
 
 // wantWhole checks that an instance that should run does, in every place that says so.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,8 +20,11 @@ import (
 // something (kills the provider, restarts kcp) leaves it whole again.
 var world *local.Provider
 
-// recorded keeps every status of the run; each is checked at its end.
-var recorded *recorder
+// recorded keeps every status of the run; each is checked at its end. created counts the instances.
+var (
+	recorded *recorder
+	created  atomic.Int32
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -51,6 +55,9 @@ func run(m *testing.M) int {
 	code := runSides(m)
 	wrong, statuses, instances := recorded.check()
 	fmt.Fprintf(os.Stderr, "e2e: recorded %d statuses of %d instances, %d impossible\n", statuses, instances, len(wrong))
+	if created.Load() > 0 && statuses == 0 {
+		wrong = append(wrong, "no status was recorded of the instances that were made: the recorder is broken")
+	}
 	for _, line := range append(wrong, tokensInLogs()...) {
 		fmt.Fprintln(os.Stderr, "e2e: impossible:", line)
 		code = max(code, 1)

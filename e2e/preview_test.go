@@ -30,18 +30,7 @@ import (
 // from one preview to another; and that it ends when the right or the tenant ends it.
 func TestPreviewsInABrowser(t *testing.T) {
 	calm(t)
-	tn := newTenant(t, "alice")
-	alice := callAs(t, tn.token)
-	p := &previews{tn: tn, alice: alice, one: tn.vite("one"), two: tn.vite("two")}
-	for _, box := range []*instance{p.one, p.two} {
-		box.waitReady()
-		box.deployVite(alice)
-	}
-	browser := newBrowser(t)
-	p.a = browser.open(t, p.one.previewLink(alice, "/?from=link"))
-	p.b = browser.open(t, p.two.previewLink(alice, "/"))
-	p.hosts = map[string]string{"a": eval[string](p.a, "location.host"), "b": eval[string](p.b, "location.host")}
-
+	p := newPreviews(t)
 	t.Run("the page loads from the link, and nothing of the link is left", p.loads)
 	t.Run("an edit arrives by hot module replacement, without a reload", p.hotReplaces)
 	t.Run("server-sent events arrive one by one", p.streamsEvents)
@@ -53,10 +42,35 @@ func TestPreviewsInABrowser(t *testing.T) {
 	t.Run("a link opens in the frame of another site", p.opensInAFrame)
 	t.Run("another preview can neither fetch nor embed what a preview shows", p.keepsOthersOut)
 	t.Run("a WebSocket opens for the preview's own pages and no other", p.opensSocketsForItsOwn)
-	t.Run("who loses the right sees the page no more, also the one that is open", p.endsWithTheRight)
 	t.Run("what was given out ends when it is revoked", p.endsWhenRevoked)
 	t.Run("no session outlives the token that its link was asked for with", p.endsWithTheToken)
+}
+
+// TestPreviewsEndInTheirTime: a page that is open ends with the right of who looks at it, and is renewed when
+// its session alone has ended.
+func TestPreviewsEndInTheirTime(t *testing.T) {
+	long(t, "it waits for a session's minute, and until a stream is looked at again")
+	calm(t)
+	p := newPreviews(t)
+	t.Run("who loses the right sees the page no more, also the one that is open", p.endsWithTheRight)
 	t.Run("one that has ended is renewed where its link came from", p.isRenewed)
+}
+
+// newPreviews starts two sandboxes with a Vite project and opens both in one browser.
+func newPreviews(t *testing.T) *previews {
+	t.Helper()
+	tn := newTenant(t, "alice")
+	alice := callAs(t, tn.token)
+	p := &previews{tn: tn, alice: alice, one: tn.vite("one"), two: tn.vite("two")}
+	for _, box := range []*instance{p.one, p.two} {
+		box.waitReady()
+		box.deployVite(alice)
+	}
+	browser := newBrowser(t)
+	p.a = browser.open(t, p.one.previewLink(alice, "/?from=link"))
+	p.b = browser.open(t, p.two.previewLink(alice, "/"))
+	p.hosts = map[string]string{"a": eval[string](p.a, "location.host"), "b": eval[string](p.b, "location.host")}
+	return p
 }
 
 // previews are two sandboxes of a tenant, and a tab with the preview of each.

@@ -395,11 +395,16 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 	owners, stop := watchOwners(t)
 	kills := killAtRandom(t)
 	var boxes []*instance
-	for i := range claims {
+	// As many claims at once as fit, again and again, until the provider was killed in the middle of them.
+	for i := 0; i < claims || !kills.enough(); i++ {
+		if i >= claims {
+			tn.deleteBox(boxes[i-claims])
+		}
 		boxes = append(boxes, tn.box(fmt.Sprint("claim-", i), `{template: {templateRef: {kind: SandboxTemplate, name: own}}}`))
 		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 	}
-	t.Logf("%d kills", kills())
+	kills.end()
+	boxes = boxes[len(boxes)-claims:]
 	warm := 0
 	for _, box := range boxes {
 		if box.started().Type == sandbarv1alpha1.StartWarm { // and it has one placement
@@ -422,9 +427,7 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 		return nil
 	})
 	for _, box := range boxes {
-		if err := tn.dyn.Resource(sandboxes).Namespace("default").Delete(t.Context(), box.name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
+		tn.deleteBox(box)
 	}
 	if err := tn.dyn.Resource(sandboxSets).Namespace("default").Delete(t.Context(), "warm", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -435,6 +438,13 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func (tn *tenant) deleteBox(box *instance) {
+	tn.t.Helper()
+	if err := tn.dyn.Resource(sandboxes).Namespace("default").Delete(tn.t.Context(), box.name, metav1.DeleteOptions{}); err != nil {
+		tn.t.Error(err)
+	}
 }
 
 // watchOwners records every owner that each placement has had, from now on until it is stopped.

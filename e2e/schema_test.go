@@ -19,9 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// schemaRounds is how often the Template changes while its instances live.
-const schemaRounds = 4
-
 // TestNewFieldsAndVerbsReachEveryInstance changes a Template several times in a row, each time by a
 // field that its ConfigMap shows and by a verb with a Service of its own, while several tenants have
 // instances. Each tenant sets the new field at once, when its workspace first takes it.
@@ -31,6 +28,18 @@ const schemaRounds = 4
 // was Ready, and the runtime had the field's default.
 func TestNewFieldsAndVerbsReachEveryInstance(t *testing.T) {
 	changes(t)
+	changeSchema(t, 2, 2)
+}
+
+// TestManyNewFieldsAndVerbsReachEveryInstance is the same with more changes and instances.
+func TestManyNewFieldsAndVerbsReachEveryInstance(t *testing.T) {
+	long(t, "TestNewFieldsAndVerbsReachEveryInstance has most of its promise")
+	changes(t)
+	changeSchema(t, 4, 3)
+}
+
+// changeSchema changes a Template in rounds while two tenants have instances of it.
+func changeSchema(t *testing.T, rounds, perTenant int) {
 	n := newNote(t)
 	n.text = strings.NewReplacer(
 		"        suspended: boolean", "        FIELDS\n        suspended: boolean",
@@ -43,14 +52,14 @@ func TestNewFieldsAndVerbsReachEveryInstance(t *testing.T) {
 	var instances []*instance
 	for _, user := range []string{"alice", "bob"} {
 		tn := newTenant(t, user)
-		for i := range 3 {
+		for i := range perTenant {
 			instances = append(instances, tn.createNote(n, fmt.Sprintf("note-%d", i)))
 		}
 	}
 	for _, i := range instances {
 		i.waitReady()
 	}
-	for round := 1; round <= schemaRounds; round++ {
+	for round := 1; round <= rounds; round++ {
 		n.applyRound(round)
 		var all sync.WaitGroup
 		for _, i := range instances {

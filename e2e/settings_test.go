@@ -53,29 +53,46 @@ func waitProvider(t *testing.T, n *note, kind string, status metav1.ConditionSta
 // message that no tenant can act on (issue 12, A.4). A change that would break instances counts for
 // nothing, and says why.
 func TestAMistakeInTheSettingsReachesNobody(t *testing.T) {
-	changes(t)
+	breaks(t) // no setting of another test would count meanwhile
 	f := newFleet(t, 2)
-	before, was := f.pods(), f.rollout()
-	for name, tc := range map[string]struct{ wrong, right, says string }{
+	f.mistaken(t, map[string]mistake{
 		"an image that a graph needs is taken away": {
 			`{"images":{"` + f.key + `":null}}`, `{"images":{"` + f.key + `":"localhost/sandbar/toolchain-node:dev"}}`, "Template " + f.name,
 		},
+		"a runtime class that there is not": {
+			`{"isolation":{"runtimeClassName":"missing"}}`, `{"isolation":{"runtimeClassName":null}}`, `no RuntimeClass "missing"`,
+		},
+		"a quota that is none": {
+			`{"quota":{"hard":{"not a resource":"1"}}}`, `{"quota":{"hard":null}}`, "spec.quota",
+		},
+	})
+}
+
+// TestMoreMistakesInTheSettingsReachNobody is the same for further ones.
+func TestMoreMistakesInTheSettingsReachNobody(t *testing.T) {
+	long(t, "TestAMistakeInTheSettingsReachesNobody has most of its promise")
+	breaks(t)
+	f := newFleet(t, 2)
+	f.mistaken(t, map[string]mistake{
 		"an image that a graph needs is empty": {
 			`{"images":{"` + f.key + `":""}}`, `{"images":{"` + f.key + `":"localhost/sandbar/toolchain-node:dev"}}`, "Template " + f.name,
 		},
 		"an image is no reference": {
 			`{"images":{"` + f.key + `":"Not A Reference"}}`, `{"images":{"` + f.key + `":"localhost/sandbar/toolchain-node:dev"}}`, "spec.images." + f.key,
 		},
-		"a runtime class that there is not": {
-			`{"isolation":{"runtimeClassName":"missing"}}`, `{"isolation":{"runtimeClassName":null}}`, `no RuntimeClass "missing"`,
-		},
 		"an address that is none": {
 			`{"isolation":{"egress":{"deniedCIDRs":["999.1.1.1/8"]}}}`, `{"isolation":{"egress":{"deniedCIDRs":null}}}`, "deniedCIDRs",
 		},
-		"a quota that is none": {
-			`{"quota":{"hard":{"not a resource":"1"}}}`, `{"quota":{"hard":null}}`, "spec.quota",
-		},
-	} {
+	})
+}
+
+// mistake is a wrong setting, what takes it back, and what is said of it.
+type mistake struct{ wrong, right, says string }
+
+// mistaken makes mistakes one after the other, of which the fleet must notice nothing.
+func (f *fleet) mistaken(t *testing.T, mistakes map[string]mistake) {
+	before, was := f.pods(), f.rollout()
+	for name, tc := range mistakes {
 		t.Run(name, func(t *testing.T) {
 			f.patchProvider(tc.wrong)
 			waitProvider(t, f.note, "PlatformPublished", metav1.ConditionFalse, tc.says, "Nothing of this change was published")

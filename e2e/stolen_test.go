@@ -689,19 +689,3 @@ func TestAnAdministratorDeletesNoKindByMistake(t *testing.T) {
 		return nil
 	})
 }
-
-// TestTheOldTokensWithoutAnEndAreGone is what init does to what earlier versions left.
-func TestTheOldTokensWithoutAnEndAreGone(t *testing.T) {
-	calm(t)
-	for _, cfg := range []*rest.Config{world.Stack.Runtime(), world.Stack.KCPAdmin(world.Workspace)} {
-		secrets, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Secrets(placement.SystemNamespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, secret := range secrets.Items {
-			if secret.Type == corev1.SecretTypeServiceAccountToken {
-				t.Errorf("Secret %s holds a token that never expires", secret.Name)
-			}
-		}
-	}
-}

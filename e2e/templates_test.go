@@ -158,6 +158,7 @@ func (n *note) wait(kind string, status metav1.ConditionStatus, words ...string)
 // TestTemplateConditions is promise 7: whatever is wrong with a Template, its condition says
 // exactly what to do.
 func TestTemplateConditions(t *testing.T) {
+	long(t, "the integration tests of Templates have its promise, and TestKindsComeAndGo that of the data plane")
 	changes(t)
 	t.Run("a graph that kro refuses shows kro's own message", func(t *testing.T) {
 		n := newNote(t)
@@ -208,24 +209,31 @@ func TestTemplateConditions(t *testing.T) {
 		waitGone(t, obj.id)
 		n.deleteAndWait()
 	})
-	t.Run("a kind that comes while the provider runs is served, and one that goes is not", func(t *testing.T) {
-		n := newNote(t)
-		n.apply()
-		n.wait("Ready", metav1.ConditionTrue)
-		tn := newTenant(t, "alice")
-		obj := tn.createNote(n, "keep")
-		obj.waitReady()
-		c := callAs(t, tn.token)
-		c.want(200, "GET", obj.base()+"/status", nil)
-		obj.delete()
-		waitGone(t, obj.id)
-		n.deleteAndWait()
-		eventually(t, "its verbs are gone", func() error {
-			if code, body := c.do("GET", obj.base()+"/status", nil); code != 404 && code != 403 {
-				return fmt.Errorf("code %d: %s", code, body)
-			}
-			return nil
-		})
+}
+
+// TestKindsComeAndGo is promise 7 for the data plane: a kind that comes while the provider runs is served, and
+// one that goes is not.
+func TestKindsComeAndGo(t *testing.T) {
+	changes(t)
+	n := newNote(t)
+	n.apply("${schema.spec.text}", "${schema.spec.txet}")
+	n.wait("GraphAccepted", metav1.ConditionFalse, "txet")
+	n.wait("Ready", metav1.ConditionFalse)
+	n.apply()
+	n.wait("Ready", metav1.ConditionTrue)
+	tn := newTenant(t, "alice")
+	obj := tn.createNote(n, "keep")
+	obj.waitReady()
+	c := callAs(t, tn.token)
+	c.want(200, "GET", obj.base()+"/status", nil)
+	obj.delete()
+	waitGone(t, obj.id)
+	n.deleteAndWait()
+	eventually(t, "its verbs are gone", func() error {
+		if code, body := c.do("GET", obj.base()+"/status", nil); code != 404 && code != 403 {
+			return fmt.Errorf("code %d: %s", code, body)
+		}
+		return nil
 	})
 }
 

@@ -252,6 +252,7 @@ func (tn *tenant) create(gvr schema.GroupVersionResource, kind, name string, spe
 	if err != nil {
 		tn.t.Fatalf("creating %s %s: %v", kind, name, err)
 	}
+	created.Add(1)
 	return &instance{tn: tn, gvr: gvr, name: name, id: placement.ID{Origin: tn.cluster, UID: made.GetUID()}}
 }
 

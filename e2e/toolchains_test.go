@@ -28,13 +28,7 @@ const toolchainTools = "command -v bash git less nano ps"
 // volume. Nothing is installed: sandboxes of this stack reach no network.
 func TestEachToolchainRunsAnApp(t *testing.T) {
 	calm(t)
-	for toolchain, tc := range map[string]struct {
-		files map[string]string
-		// versions is a command, prints what it prints.
-		versions, prints string
-		// caches is a command that prints where package managers keep what they download.
-		caches string
-	}{
+	runToolchains(t, map[string]toolchainApp{
 		"node": {
 			files: map[string]string{
 				"package.json": `{"name": "app", "private": true, "scripts": {"dev": "node server.mjs"}}`,
@@ -53,6 +47,14 @@ func TestEachToolchainRunsAnApp(t *testing.T) {
 			versions: "pip --version; python3 -m venv .venv && .venv/bin/pip --version", prints: "/workspace/.venv",
 			caches: "pip cache dir",
 		},
+	})
+}
+
+// TestTheGoToolchainRunsAnApp is TestEachToolchainRunsAnApp for Go.
+func TestTheGoToolchainRunsAnApp(t *testing.T) {
+	long(t, "it compiles Go's HTTP server in a sandbox")
+	calm(t)
+	runToolchains(t, map[string]toolchainApp{
 		"go": {
 			files: map[string]string{
 				"go.mod": "module app\n\ngo 1.24\n",
@@ -63,7 +65,20 @@ func TestEachToolchainRunsAnApp(t *testing.T) {
 			versions: "go version", prints: "go1.",
 			caches: "go env GOCACHE GOMODCACHE",
 		},
-	} {
+	})
+}
+
+// toolchainApp is an app for one toolchain.
+type toolchainApp struct {
+	files map[string]string
+	// versions is a command, prints what it prints.
+	versions, prints string
+	// caches is a command that prints where package managers keep what they download.
+	caches string
+}
+
+func runToolchains(t *testing.T, apps map[string]toolchainApp) {
+	for toolchain, tc := range apps {
 		t.Run(toolchain, func(t *testing.T) {
 			t.Parallel()
 			tn := newTenant(t, "alice")

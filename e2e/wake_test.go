@@ -33,21 +33,8 @@ var providers = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1al
 // TestWakeOnRequest: whatever comes to a sleeping sandbox wakes it, once, and arrives, once.
 func TestWakeOnRequest(t *testing.T) {
 	breaks(t)
-	writeUseAtOnce(t)
-	tn := newTenant(t, "alice")
-	c := callAs(t, tn.token)
-	box := tn.runner("web")
-	box.waitReady()
-	box.deployCounter(c)
-	replica, err := world.StartReplica(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := replica.Stop(); err != nil {
-			t.Errorf("stopping the replica: %v", err)
-		}
-	})
+	tn, c, box := countingBox(t)
+	replica := startReplica(t, "replica")
 	term := newTerminal(t, tn)
 	term.must("trust", world.URL, "--ca-file", world.CAFile)
 
@@ -123,7 +110,15 @@ func TestWakeOnRequest(t *testing.T) {
 		box.patch(t, map[string]any{"suspended": false})
 		box.waitAnswer(c.on(t), "asleep no more")
 	})
+}
+
+// TestWhatWaitsForAWake: a request that waits for a sleeping sandbox, while what holds it or the sandbox goes.
+func TestWhatWaitsForAWake(t *testing.T) {
+	long(t, "it kills the provider and a replica")
+	breaks(t)
+	tn, c, box := countingBox(t)
 	t.Run("a data plane that is killed while a request waits has woken it all the same", func(t *testing.T) {
+		replica := startReplica(t, "replica")
 		box.sleep(t)
 		resume := stopControllers(t)
 		lost := make(chan error, 1)
@@ -147,10 +142,8 @@ func TestWakeOnRequest(t *testing.T) {
 		}
 	})
 	t.Run("what is deleted while a request waits is gone", func(t *testing.T) {
+		replica := startReplica(t, "replica")
 		box.sleep(t)
-		if replica, err = world.StartReplica(context.WithoutCancel(t.Context())); err != nil {
-			t.Fatal(err)
-		}
 		resume := stopControllers(t)
 		answered := make(chan string, 1)
 		go func() {
@@ -164,6 +157,18 @@ func TestWakeOnRequest(t *testing.T) {
 			t.Errorf("it was answered %s", answer)
 		}
 	})
+}
+
+// countingBox is a tenant's sandbox that counts what arrives, with its use on record at once.
+func countingBox(t *testing.T) (*tenant, *caller, *instance) {
+	t.Helper()
+	writeUseAtOnce(t)
+	tn := newTenant(t, "alice")
+	c := callAs(t, tn.token)
+	box := tn.runner("web")
+	box.waitReady()
+	box.deployCounter(c)
+	return tn, c, box
 }
 
 // stopControllers ends the provider, whose controllers alone wake what a replica holds requests

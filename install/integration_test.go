@@ -15,17 +15,20 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 )
@@ -35,7 +38,7 @@ func stackOptions(t *testing.T) Options {
 	t.Helper()
 	kcpFile, runtimeFile := os.Getenv("KCP_KUBECONFIG"), os.Getenv("STACK_RUNTIME_KUBECONFIG")
 	if kcpFile == "" || runtimeFile == "" {
-		t.Skip("no stack: KCP_KUBECONFIG and STACK_RUNTIME_KUBECONFIG are not set (make test-integration sets them)")
+		t.Fatal("no stack: KCP_KUBECONFIG and STACK_RUNTIME_KUBECONFIG are not set (make test-integration sets them)")
 	}
 	kcp, err := clientcmd.BuildConfigFromFlags("", kcpFile)
 	if err != nil {
@@ -98,6 +101,65 @@ func TestInitAgainChangesNothing(t *testing.T) {
 		if e.Action != Unchanged {
 			t.Errorf("%+v, want unchanged", e)
 		}
+	}
+}
+
+// Earlier versions kept tokens without an end in Secrets. They stay until there are files to use instead.
+func TestInitVoidsTheTokensOfEarlierVersions(t *testing.T) {
+	opts := stackOptions(t)
+	if _, err := Init(t.Context(), opts); err != nil {
+		t.Fatal(err)
+	}
+	kcp, err := kubernetes.NewForConfig(workspaceConfig(opts.KCP, opts.Workspace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := kubernetes.NewForConfig(opts.Runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sides := map[string]kubernetes.Interface{"kcp": kcp, "runtime": rt}
+	for side, kube := range sides {
+		for _, name := range legacyTokens[side] {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"token": "without an end"}}
+			if _, err := kube.CoreV1().Secrets(placement.SystemNamespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	without := opts
+	var said strings.Builder
+	without.OutDir, without.Progress = "", func(line string) { said.WriteString(line) }
+	if _, err := Init(t.Context(), without); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range legacyTokens["kcp"] { // on the runtime cluster another test's init may have been there
+		if _, err := kcp.CoreV1().Secrets(placement.SystemNamespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("without --out, Secret %s: %v", name, err)
+		}
+		if !strings.Contains(said.String(), name+" holds a token that never expires: run init with --out") {
+			t.Errorf("nothing is said of Secret %s", name)
+		}
+	}
+	report, err := Init(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for side, kube := range sides {
+		for _, name := range legacyTokens[side] {
+			if _, err := kube.CoreV1().Secrets(placement.SystemNamespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("%s: Secret %s is still there (%v)", side, name, err)
+			}
+		}
+	}
+	deleted := 0
+	for _, e := range report.Entries {
+		if e.Action == Deleted && e.Kind == "Secret" {
+			deleted++
+		}
+	}
+	if deleted < len(legacyTokens["kcp"]) {
+		t.Errorf("the report has %d Secrets that were deleted: %v", deleted, report.Entries)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 func TestKroAcceptsTheGraphs(t *testing.T) {
 	file := os.Getenv("STACK_RUNTIME_KUBECONFIG")
 	if file == "" {
-		t.Skip("no stack: STACK_RUNTIME_KUBECONFIG is not set (make test-integration sets it)")
+		t.Fatal("no stack: STACK_RUNTIME_KUBECONFIG is not set (make test-integration sets it)")
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/google/go-cmp v0.7.0
 	github.com/vishvananda/netlink v1.3.1
+	golang.org/x/sync v0.22.0
 	golang.org/x/sys v0.47.0
 	sigs.k8s.io/yaml v1.6.0
 )

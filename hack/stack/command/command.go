@@ -66,6 +66,8 @@ type setup struct {
 	hack    string
 	runtime string
 	output  string
+	// forTests is of up alone.
+	forTests bool
 }
 
 func (s *setup) root() string { return filepath.Dir(s.hack) }
@@ -120,6 +122,7 @@ func parse(name string, args []string) (*setup, []string, error) {
 	flags.StringVar(&stateRoot, "state", "", "")
 	flags.StringVar(&s.runtime, "runtime", "", "")
 	flags.StringVar(&s.output, "o", "", "")
+	flags.BoolVar(&s.forTests, "for-tests", false, "")
 	rest, err := parseAnywhere(flags, args, name == "exec")
 	if err != nil {
 		return nil, nil, usageError{err.Error()}
@@ -170,6 +173,8 @@ Flags:
   --state DIR      folder of the stacks ($SANDBAR_STATE, or ~/.local/state); NAME below DIR/sandbar
   --runtime KIND   node (own node, needs root), kind (needs Docker and kind; not tried on
                    the machine this was written on) or external ($RUNTIME_KUBECONFIG)
+  --for-tests      of up: kcp's etcd does not wait for the disk, so that a crash of the machine
+                   loses what was written, and the node offers two CPUs on every machine
 
 Environment:
   SANDBAR_CACHE       folder of what is built once ($XDG_CACHE_HOME, or ~/.cache)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sandbar-dev/sandbar/hack/stack/images"
 	"github.com/sandbar-dev/sandbar/hack/stack/kcp"
 	"github.com/sandbar-dev/sandbar/hack/stack/node"
@@ -41,7 +43,7 @@ func (s *stack) server() kcp.Server {
 }
 
 func (s *stack) node() node.Node {
-	return node.Node{Name: s.name, Dir: s.dir, Net: state.NetworkAt(s.decided.Index), Bin: s.bin}
+	return node.Node{Name: s.name, Dir: s.dir, Net: state.NetworkAt(s.decided.Index), Bin: s.bin, ForTests: s.decided.ForTests}
 }
 
 func up(ctx context.Context, setup *setup, args []string) error {
@@ -131,6 +133,9 @@ func (s *stack) decide(ctx context.Context, runtime state.Runtime) error {
 		return fmt.Errorf("stack %s runs with runtime %q: take it down first, or choose another --name", s.name, decided.Runtime)
 	default:
 		s.decided = decided
+		if s.decided.ForTests != s.forTests {
+			return fmt.Errorf("stack %s runs with --for-tests=%t: take it down first, or choose another --name", s.name, s.decided.ForTests)
+		}
 		return s.resume(ctx)
 	}
 	if s.dir.Exists() {
@@ -150,7 +155,7 @@ func (s *stack) decideAnew(runtime state.Runtime) error {
 	s.decided = &state.Stack{
 		Name: s.name, Runtime: runtime, Index: -1,
 		KCPPort: ports[0], EtcdClientPort: ports[1], EtcdPeerPort: ports[2],
-		Bin: filepath.Join(string(s.dir), "bin"),
+		Bin: filepath.Join(string(s.dir), "bin"), ForTests: s.forTests,
 	}
 	if runtime == state.RuntimeNode {
 		slice, err := node.Reserve(s.dir, -1)
@@ -231,18 +236,30 @@ func (s *stack) startNode(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Images first: a pod that does not find its image waits ten seconds before
-	// it is tried again, and containerd is up long before the API server.
-	refs := map[string]string{}
+	// The images of the cluster's own pods first: a pod that does not find its image waits
+	// ten seconds before it is tried again. The others come while the cluster starts.
+	first, rest := map[string]string{}, map[string]string{}
 	for name, archive := range s.archive {
-		refs[images.Ref(name)] = archive
+		if name == "pause" || name == "coredns" {
+			first[images.Ref(name)] = archive
+		} else {
+			rest[images.Ref(name)] = archive
+		}
 	}
 	if err := n.WaitForContainerd(ctx, running); err != nil {
 		return err
 	}
-	if err := s.importer(running).Import(ctx, refs); err != nil {
+	if err := s.importer(running).Import(ctx, first); err != nil {
 		return err
 	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return s.importer(running).Import(ctx, rest) })
+	both.Go(func() error { return s.startCluster(ctx, n) })
+	return both.Wait()
+}
+
+// startCluster waits for the node's API server, installs what belongs into it, and waits for that.
+func (s *stack) startCluster(ctx context.Context, n node.Node) error {
 	if err := progress.Step("API server ready", func() error { return n.WaitForAPI(ctx) }); err != nil {
 		return err
 	}

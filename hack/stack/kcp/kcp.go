@@ -53,6 +53,11 @@ var people = []person{
 
 // Unit is the unit that runs kcp.
 func (s Server) Unit() unit.Spec {
+	var env []string
+	if s.State.ForTests {
+		// By the variable that kcp's own tests set (github.com/kcp-dev/embeddedetcd).
+		env = []string{"UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC=true"}
+	}
 	return unit.Spec{
 		Name:   UnitName,
 		Dir:    s.Dir.Units(),
@@ -60,6 +65,7 @@ func (s Server) Unit() unit.Spec {
 		Processes: []unit.Process{{
 			Name: "kcp",
 			Dir:  s.Dir.KCP(),
+			Env:  env,
 			Args: []string{
 				s.Bin("kcp", "kcp"), "start",
 				"--root-directory=" + s.Dir.KCP(),

@@ -35,6 +35,17 @@ func newServer(t *testing.T) Server {
 	return s
 }
 
+func TestOnlyAStackForTestsRisksItsDataWhenTheMachineCrashes(t *testing.T) {
+	s := newServer(t)
+	if env := s.Unit().Processes[0].Env; env != nil {
+		t.Errorf("a person's kcp has the environment %q", env)
+	}
+	s.State.ForTests = true
+	if diff := cmp.Diff([]string{"UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC=true"}, s.Unit().Processes[0].Env); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestEverybodyHasATokenOfTheirOwnThatOutlivesARestart(t *testing.T) {
 	s := newServer(t)
 	tokens, err := s.tokens()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"text/template"
 
@@ -15,7 +16,10 @@ import (
 )
 
 // files returns the configuration files by name.
-func (n Node) files() map[string]string {
+func (n Node) files() map[string]string { return n.filesFor(runtime.NumCPU()) }
+
+// filesFor is files for a machine with so many CPUs.
+func (n Node) filesFor(cpus int) map[string]string {
 	values := map[string]any{
 		"CNIConfig":  n.config("cni"),
 		"Resolv":     n.config("resolv.conf"),
@@ -34,6 +38,7 @@ func (n Node) files() map[string]string {
 		"KeepOOM":    !mayAdjustOOM(),
 		"MaxPods":    maxPods,
 		"PIDsPerPod": podPIDs,
+		"Reserved":   n.reservedCPUs(cpus),
 	}
 	files := map[string]string{}
 	for name, text := range templates {
@@ -46,6 +51,14 @@ func (n Node) files() map[string]string {
 	return files
 }
 
+// reservedCPUs is how many of the machine's CPUs the node does not offer to pods.
+func (n Node) reservedCPUs(has int) int {
+	if !n.ForTests {
+		return 0
+	}
+	return max(0, has-testCPUs)
+}
+
 // PauseImage is the image that holds a pod's namespaces. The stack builds it.
 const PauseImage = "localhost/sandbar/pause:dev"
 
@@ -53,6 +66,8 @@ const (
 	// maxPods is the most pods the node takes; its address range has four
 	// times as many addresses.
 	maxPods = 250
+	// testCPUs is how many CPUs a node for tests offers to pods: what does not fit must be the same everywhere.
+	testCPUs = 2
 	// podPIDs is the most processes and threads one pod may have.
 	podPIDs = 4096
 	// cgroupDriver writes cgroups directly; there is no systemd inside the node.
@@ -148,6 +163,9 @@ syncFrequency: 10s
 shutdownGracePeriod: 0s
 imageGCHighThresholdPercent: 100
 imageMinimumGCAge: 8760h
+{{- if .Reserved}}
+systemReserved: {cpu: "{{.Reserved}}"}
+{{- end}}
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
 # Seccomp's RuntimeDefault for every container that does not ask otherwise.
 seccompDefault: true

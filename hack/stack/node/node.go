@@ -36,6 +36,8 @@ type Node struct {
 	Net  state.Network
 	// Bin returns the path of a built binary.
 	Bin func(part, name string) string
+	// ForTests has the node offer the CPUs of testCPUs, also on a larger machine.
+	ForTests bool
 }
 
 // Server is the address of the node's API server as the host sees it.

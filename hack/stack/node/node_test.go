@@ -26,7 +26,9 @@ func testNode(t *testing.T, index int) Node {
 }
 
 func TestEveryConfigurationFileIsWellFormed(t *testing.T) {
-	for name, content := range testNode(t, 0).files() {
+	n := testNode(t, 0)
+	n.ForTests = true
+	for name, content := range n.filesFor(16) {
 		var err error
 		switch filepath.Ext(name) {
 		case ".yaml":
@@ -46,6 +48,18 @@ func TestEveryConfigurationFileIsWellFormed(t *testing.T) {
 }
 
 // What two stacks would fight over must differ between them.
+func TestANodeForTestsOffersTheSameOnEveryMachine(t *testing.T) {
+	n := testNode(t, 0)
+	for has, want := range map[int]int{1: 0, 2: 0, 16: 14} {
+		if n.ForTests = true; n.reservedCPUs(has) != want {
+			t.Errorf("of %d CPUs a node for tests reserves %d, want %d", has, n.reservedCPUs(has), want)
+		}
+		if n.ForTests = false; n.reservedCPUs(has) != 0 {
+			t.Errorf("of %d CPUs a person's node reserves %d", has, n.reservedCPUs(has))
+		}
+	}
+}
+
 func TestStacksShareNothingOnTheMachine(t *testing.T) {
 	a, b := testNode(t, 0), testNode(t, 1)
 	if a.Net.Cgroup() == b.Net.Cgroup() || a.Server() == b.Server() || a.innerLink() == b.innerLink() {

@@ -42,6 +42,8 @@ type Stack struct {
 	EtcdPeerPort   int `json:"etcdPeerPort"`
 	// Bin is the folder with the tools for people (kubectl, ctr).
 	Bin string `json:"bin"`
+	// ForTests says that nobody keeps anything on the stack, and that it is the same on each machine.
+	ForTests bool `json:"forTests,omitempty"`
 }
 
 // Dir is a stack's folder and everything below it.

@@ -61,7 +61,7 @@ func newStack(t *testing.T) *stack {
 	t.Helper()
 	kcpFile, runtimeFile := os.Getenv("KCP_KUBECONFIG"), os.Getenv("STACK_RUNTIME_KUBECONFIG")
 	if kcpFile == "" || runtimeFile == "" {
-		t.Skip("no stack: KCP_KUBECONFIG and STACK_RUNTIME_KUBECONFIG are not set (make test-integration sets them)")
+		t.Fatal("no stack: KCP_KUBECONFIG and STACK_RUNTIME_KUBECONFIG are not set (make test-integration sets them)")
 	}
 	kcp, rt := load(t, kcpFile), load(t, runtimeFile)
 	out := t.TempDir()

@@ -15,6 +15,9 @@ STACKCMD := $(GO) -C hack/stack run .
 # The suite's own stack keeps nothing, and has two CPUs on every machine.
 UPFLAGS = $(if $(filter test,$(STACK)),--for-tests)
 MODULES := . hack/stack hack/stack/mutagen
+# Tested without the race detector as well: pkg/rawconn is another one with it, and models of one goroutine
+# explore what would take it minutes.
+WITHOUTRACE := ./pkg/rawconn ./providers/infrastructure/instance
 # Where a run of the suite puts its report and what go test -json prints.
 RUNS := $(CURDIR)/bin/tests
 # REPORT=FILE has tests add their results to a report (hack/gotest).
@@ -36,12 +39,8 @@ test: ## Unit, integration and end-to-end tests, on a stack of their own
 	@hack/test.sh
 
 .PHONY: test-all
-test-all: test ## And what waits by design, breaks shared parts, or needs minutes or the network
-	@$(MAKE) --no-print-directory vet-others test-stack
-	@$(MAKE) --no-print-directory STACK=test test-long
-	@$(MAKE) --no-print-directory STACK=test down
-	@$(MAKE) --no-print-directory soak
-	@$(MAKE) --no-print-directory FUZZTIME=60s fuzz
+test-all: deps ## make test beside load, and what waits by design, breaks shared parts, or needs minutes or the network (FROM=stage to go on)
+	@hack/test-all.sh $(FROM)
 
 ##@ The local stack
 # Built outside of any test, with no limit of time; beside the unit tests they let those go first.
@@ -72,7 +71,7 @@ status: ## Show what runs and where (STACK=dev)
 test-unit: deps gotest ## Unit tests of all modules, with the race detector
 	@for m in $(MODULES); do (cd $$m && echo "== unit tests in $$m" >&2 && \
 		$(call gotest,unit,-$$(basename $$m)) -- -race -timeout 0 -- $$($(GO) list ./... | grep -v /e2e)) || exit 1; done
-	@$(call gotest,unit,-plain) -- -timeout 0 -- ./pkg/rawconn # which is another one with the race detector
+	@$(call gotest,unit,-plain) -- -timeout 0 -- $(WITHOUTRACE)
 
 .PHONY: gotest
 gotest:

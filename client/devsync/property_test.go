@@ -22,10 +22,12 @@ import (
 	"github.com/sandbar-dev/sandbar/client/devsync"
 )
 
-// envProperty sets for how many seconds random trees are tried; 8 without it. envSeed repeats one.
+// envProperty sets for how many seconds random trees are tried; without it the same fixedTrees are tried in each
+// run. envSeed repeats one.
 const (
 	envProperty = "SANDBAR_PROPERTY_SECONDS"
 	envSeed     = "SANDBAR_PROPERTY_SEED"
+	fixedTrees  = 12
 )
 
 // Random edits on both sides, while the connection breaks anywhere, the runner is killed anywhere,
@@ -37,17 +39,25 @@ const (
 //   - preferring a side ends all conflicts at once;
 //   - nothing outside of the two directories changed.
 func TestAfterAnyFailureBothSidesAreAlikeOrTheDifferenceIsListed(t *testing.T) {
-	seconds, seed := 8, uint64(time.Now().UnixNano())
+	seed, trees := uint64(1), 0
+	more := func() bool { return trees < fixedTrees }
 	if text := os.Getenv(envProperty); text != "" {
-		seconds, _ = strconv.Atoi(text)
+		seconds, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("%s: %v", envProperty, err)
+		}
+		seed = uint64(time.Now().UnixNano())
+		end := time.Now().Add(time.Duration(seconds) * time.Second)
+		more = func() bool { return time.Now().Before(end) }
 	}
-	once := false
 	if text := os.Getenv(envSeed); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-		once = true
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", envSeed, err)
+		}
+		more = func() bool { return trees < 1 }
 	}
-	trees := 0
-	for end := time.Now().Add(time.Duration(seconds) * time.Second); time.Now().Before(end) && !t.Failed(); seed++ {
+	for ; more() && !t.Failed(); seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			p := &property{world: newWorld(t), random: rand.New(rand.NewPCG(seed, 1))}
 			write(t, p.dir, files{"keep": "k", "d/a": "1", "d/e/a": "2", "b": "3", "l": "-> b"})
@@ -57,9 +67,6 @@ func TestAfterAnyFailureBothSidesAreAlikeOrTheDifferenceIsListed(t *testing.T) {
 			}
 		})
 		trees++
-		if once {
-			break
-		}
 	}
 	t.Logf("%d random trees, up to seed %d", trees, seed-1)
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,12 +62,7 @@ func (r *result) print(line string) {
 var final = regexp.MustCompile(`WARNING: DATA RACE|^panic: |^fatal error: |impossible: |left running|found unexpected goroutines`)
 
 func (r *result) isFinal() bool {
-	for _, line := range r.output {
-		if final.MatchString(line) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.output, final.MatchString)
 }
 
 // source is how package testing begins the lines of t.Error, t.Fatal and t.Skip.

@@ -164,7 +164,9 @@ func TestWhatRunsIsSaid(t *testing.T) {
 	}
 	for _, e := range []event{
 		{Action: "start", Package: "p"},
-		{Action: "run", Package: "p", Test: "TestA"}, {Action: "run", Package: "p", Test: "TestB"}, {Action: "pause", Package: "p", Test: "TestB"},
+		{Action: "run", Package: "p", Test: "TestA"},
+		{Action: "run", Package: "p", Test: "TestB"},
+		{Action: "pause", Package: "p", Test: "TestB"},
 	} {
 		c.take(e)
 	}

@@ -63,7 +63,7 @@ func run(ctx context.Context, s settings, out io.Writer) (green bool, err error)
 }
 
 // again runs failed tests once more, alone. Those that pass become flaky; the others are returned.
-func again(ctx context.Context, s settings, tests []*result, out io.Writer, events io.Writer) ([]*result, error) {
+func again(ctx context.Context, s settings, tests []*result, out, events io.Writer) ([]*result, error) {
 	var red []*result
 	for _, r := range tests {
 		fmt.Fprintf(out, "%s failed, and is run once more, alone: %s\n", r.Test, r.reason())
@@ -92,7 +92,7 @@ func again(ctx context.Context, s settings, tests []*result, out io.Writer, even
 }
 
 // goTest runs go test for packages and collects its results. The second result is how it exited.
-func goTest(ctx context.Context, s settings, packages, more []string, out io.Writer, events io.Writer) (c *collector, exited, err error) {
+func goTest(ctx context.Context, s settings, packages, more []string, out, events io.Writer) (c *collector, exited, err error) {
 	to := newReporter(out, s.each)
 	c = &collector{stage: s.stage, to: to, running: map[string]*result{}}
 	args := slices.Concat([]string{"test", "-json"}, s.flags, more, packages)

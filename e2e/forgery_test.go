@@ -157,15 +157,7 @@ func TestForgedEndpoints(t *testing.T) {
 	t.Run("and where there is no other, a request is refused", func(t *testing.T) {
 		c := c.on(t)
 		forge(t, kube, box, "control", trap.port, discoveryv1.Endpoint{Addresses: []string{trap.ip}})
-		resume, err := world.Stack.Pause(t.Context(), "kro")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := resume(); err != nil {
-				t.Errorf("resuming kro: %v", err)
-			}
-		}()
+		pause(t, "kro")
 		selector := []byte(`{"spec":{"selector":{"app.kubernetes.io/name":"nobody"}}}`)
 		if _, err := kube.CoreV1().Services(own.Namespace).Patch(t.Context(), "control", types.MergePatchType, selector, metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -364,15 +356,7 @@ func forgedRuntimeStatus(t *testing.T, box *instance, c *caller) {
 	if _, err := kube.CoreV1().Services(box.id.Namespace()).Create(t.Context(), decoy, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	resume, err := world.Stack.Pause(t.Context(), "kro")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := resume(); err != nil {
-			t.Errorf("resuming kro: %v", err)
-		}
-	})
+	pause(t, "kro")
 	original, err := objects.Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

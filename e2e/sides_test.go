@@ -78,6 +78,7 @@ var sides = []side{{"calm", 5}, {"changes", 2}, {"breaks", 1}}
 
 // runSides runs the tests that the flags ask for, one side after the other.
 func runSides(m *testing.M) int {
+	flag.Parse() // m.Run would, which is too late for what is read here
 	tests, err := testsBySide(".")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)

@@ -87,9 +87,12 @@ func TestWakeOnRequest(t *testing.T) {
 	})
 	t.Run("a browser sees a page that becomes the app", func(t *testing.T) {
 		box.sleep(t)
+		// The pod may be there before a browser has looked: nothing starts it while kro stands still.
+		resume := pause(t, "kro")
 		page := newBrowser(t).open(t, box.previewLink(c.on(t), "/?x=<script>window.evil=1</script>"))
 		until(page, "document.title", "This preview is waking up")
 		page.screenshot("waking")
+		resume()
 		until(page, "document.body.textContent.includes('asleep no more')", true)
 		page.screenshot("woken")
 	})

@@ -12,4 +12,5 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
   exit 1
 fi
 echo "installing ${missing[*]}" >&2
-apt-get update -qq >/dev/null && apt-get install -y -qq "${missing[@]}" >/dev/null
+# Another installation may be under way, a second clone's for example: wait for it.
+apt-get -o DPkg::Lock::Timeout=600 update -qq >/dev/null && apt-get -o DPkg::Lock::Timeout=600 install -y -qq "${missing[@]}" >/dev/null

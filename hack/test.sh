@@ -9,12 +9,16 @@ rm -rf "$runs" && mkdir -p "$runs"
 export REPORT=$PWD/$runs/report STACK=test
 stage() { hack/stage.sh "$REPORT" "$1" make --no-print-directory "${@:2}"; }
 
-if [ -e hack/test-all.result ]; then
-  noted=$(awk '$1 == "date" {print $2}' hack/test-all.result)
-  echo "make test-all last passed $((($(date +%s) - $(date -d "$noted" +%s)) / 86400)) days ago: $(paste -sd ' ' hack/test-all.result)" >&2
-else
-  echo "make test-all has not passed yet" >&2
-fi
+# How old the newest pass of each stage of make test-all is.
+for stage in $(sed -n 's/^stages=(\(.*\))$/\1/p' hack/test-all.sh); do
+  noted=$(awk -v stage="$stage" '$1 == stage' hack/test-all.result 2>/dev/null || true)
+  if [ -n "$noted" ]; then
+    read -r _ commit day seconds flaky <<<"$noted"
+    echo "make test-all: $stage passed $((($(date +%s) - $(date -d "$day" +%s)) / 86400)) days ago, at $commit, in $seconds s, flaky: $flaky" >&2
+  else
+    echo "make test-all: $stage has not passed yet" >&2
+  fi
+done
 
 parts=
 finish() {

@@ -30,7 +30,12 @@ const (
 	skipped outcome = "skip"
 	// flaky: it failed, and passed when it was run once more.
 	flaky outcome = "flaky"
+	// quarantined: it failed, and is in the quarantine.
+	quarantined outcome = "quarantined"
 )
+
+// marks begin the lines about tests that are no reason for a run to be red, but defects to mend.
+var marks = map[outcome]string{flaky: "FLAKY", quarantined: "QUARANTINED"}
 
 // result is a test or, without a name, a package. Subtests that were skipped have results of their own;
 // the output of all others is part of their top-level test's.

@@ -4,11 +4,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -19,7 +23,7 @@ func module(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
 	once := filepath.Join(dir, "once")
-	head := "package p\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nvar _ = os.Args\n\n" +
+	head := "package p\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nvar _, _ = os.Args, fmt.Sprint\n\n" +
 		"func failsOnce(t *testing.T, name, text string) {\n\tif _, err := os.Stat(" + quote(once) + " + name); err != nil {\n" +
 		"\t\tos.WriteFile(" + quote(once) + "+name, nil, 0o600)\n\t\tt.Error(text)\n\t}\n}\n\n"
 	for name, text := range map[string]string{"go.mod": "module p\n\ngo 1.26\n", "p.go": "package p\n", "p_test.go": head + body} {
@@ -110,6 +114,38 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// go test waits for the tests' program and passes no signal on.
+func TestTheTestsEndWithTheRun(t *testing.T) {
+	dir := module(t, "func TestHangs(t *testing.T) { os.WriteFile(\"made\", fmt.Appendf(nil, \"%d\", os.Getpid()), 0o600); os.Rename(\"made\", \"pid\"); select {} }\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan bool, 1)
+	go func() {
+		green, _ := run(ctx, settings{stage: "unit", packages: []string{"."}}, &strings.Builder{})
+		over <- green
+	}()
+	var pid int
+	for pid == 0 {
+		text, err := os.ReadFile(filepath.Join(dir, "pid"))
+		if err == nil {
+			if pid, err = strconv.Atoi(string(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-over:
+			t.Fatal("the run ended before its test began")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if <-over {
+		t.Error("a run that was ended is green")
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the tests' program goes on: %v", err)
+	}
+}
+
 func TestFlakyTestsOfEarlierStagesCount(t *testing.T) {
 	dir := module(t, shaky+"func TestOther(t *testing.T) { failsOnce(t, \"b\", \"too\") }\n")
 	s := settings{stage: "e2e", report: filepath.Join(dir, "report"), packages: []string{"."}}
@@ -119,6 +155,62 @@ func TestFlakyTestsOfEarlierStagesCount(t *testing.T) {
 	var out strings.Builder
 	if green, err := run(t.Context(), s, &out); green || err != nil || !strings.Contains(out.String(), "2 tests failed, more than 2 with those that were flaky before") {
 		t.Errorf("green is %v, %v:\n%s", green, err, &out)
+	}
+}
+
+func TestAQuarantinedTestIsReportedAndDoesNotDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		body, quarantine string
+		green            bool
+		prints           string
+	}{
+		"a test in it": {
+			body: passes + fails, quarantine: "TestFails " + today + " is looked into\n", green: true, prints: "QUARANTINED TestFails is looked into: it is broken",
+		},
+		"another test": {body: fails, quarantine: "TestOther " + today + " is looked into\n", prints: "--- FAIL: TestFails"},
+		"a data race": {
+			body: "func TestFails(t *testing.T) { t.Error(\"WARNING: DATA RACE\") }\n", quarantine: "TestFails " + today + " is looked into\n", prints: "--- FAIL: TestFails",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := module(t, c.body)
+			s := settings{stage: "e2e", report: filepath.Join(dir, "report"), quarantine: filepath.Join(dir, "quarantine"), packages: []string{"."}}
+			if err := os.WriteFile(s.quarantine, []byte(c.quarantine), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			if green, err := run(t.Context(), s, &out); green != c.green || err != nil || !strings.Contains(out.String(), c.prints) {
+				t.Errorf("green is %v, %v; it does not print %q but\n%s", green, err, c.prints, &out)
+			}
+			if results, err := read(s.report); err != nil || c.green != slices.ContainsFunc(results, func(r result) bool { return r.Outcome == quarantined }) {
+				t.Errorf("the report has %+v, %v", results, err)
+			}
+		})
+	}
+}
+
+var today = time.Now().UTC().Format(time.DateOnly)
+
+func TestAQuarantineHasLimits(t *testing.T) {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	for content, wants := range map[string]string{
+		"# a comment\n\nTestA 2026-11-14 why it fails\n": "",
+		"TestA 2026-11-12 why it fails\n":                "more than 14 days",
+		"TestA yesterday why\n":                          "the day of TestA",
+		"TestA 2026-11-27\n":                             "is not a test, a day and a reason",
+		strings.Join([]string{"A", "B", "C", "D", "E", "F", ""}, " 2026-11-27 why\n"): "6 tests are in quarantine, more than 5",
+	} {
+		path := filepath.Join(t.TempDir(), "quarantine")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		why, err := readQuarantine(path, now)
+		switch {
+		case wants == "" && (err != nil || why["TestA"] != "why it fails"):
+			t.Errorf("%q: %v, %v", content, why, err)
+		case wants != "" && (err == nil || !strings.Contains(err.Error(), wants)):
+			t.Errorf("%q: %v, want %q", content, err, wants)
+		}
 	}
 }
 

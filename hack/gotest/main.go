@@ -10,7 +10,8 @@
 // A top-level test that failed is run once more, alone. If it passes then, it is flaky: that is printed and
 // reported, and the run is green if there are at most two of them. What the second run cannot disprove is
 // never run again: a data race, a panic, and what the tests' own programs call impossible or left running.
-// A package that fails outside of its tests is not either.
+// A package that fails outside of its tests is not either. A test that is in the quarantine fails without
+// making the run red, unless with one of these.
 //
 // A summary says how long each stage of a report took, and which tests were the slowest, flaky or skipped.
 //
@@ -38,6 +39,8 @@ type settings struct {
 	report string
 	events string
 	before string
+	// quarantine is a file of tests that do not decide.
+	quarantine string
 	// flags are go test's own, without -run, and packages is what it tests.
 	flags, packages []string
 }
@@ -77,6 +80,7 @@ func parse(args []string) (settings, error) {
 	flags.StringVar(&s.report, "report", "", "file that one line of JSON for each test is appended to; flaky tests in it count towards the two")
 	flags.StringVar(&s.events, "events", "", "file that all that go test -json prints is written to")
 	flags.StringVar(&s.before, "before", "", "shell command that is run before a failed test is run once more; if it fails, so does the run")
+	flags.StringVar(&s.quarantine, "quarantine", "", "file of tests whose failure is reported and does not make the run red: a name, a day and a reason a line")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}

@@ -90,7 +90,7 @@ func summarize(path string, out io.Writer) error {
 		switch {
 		case r.Test == "" && r.Package == "":
 			fmt.Fprintf(out, "%s %8.0fs  %s\n", words[r.Outcome], r.Seconds, r.Stage)
-		case r.Outcome == flaky:
+		case marks[r.Outcome] != "":
 			unsteady = append(unsteady, r)
 		case r.Outcome == skipped && r.Test != "":
 			why[r.Why] = append(why[r.Why], r.Test)
@@ -114,7 +114,7 @@ func summarize(path string, out io.Writer) error {
 		fmt.Fprintln(out, "== flaky: defects to mend")
 	}
 	for _, r := range unsteady {
-		fmt.Fprintf(out, "FLAKY %s %s\n", r.Test, r.Why)
+		fmt.Fprintf(out, "%s %s %s\n", marks[r.Outcome], r.Test, r.Why)
 	}
 	return nil
 }

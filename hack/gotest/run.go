@@ -14,11 +14,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // run runs the tests, those that failed once more, and reports; green is false if the run is red.
 func run(ctx context.Context, s settings, out io.Writer) (green bool, err error) {
 	before, err := flakyIn(s.report)
+	if err != nil {
+		return false, err
+	}
+	excused, err := readQuarantine(s.quarantine, time.Now())
 	if err != nil {
 		return false, err
 	}
@@ -32,6 +38,9 @@ func run(ctx context.Context, s settings, out io.Writer) (green bool, err error)
 		return false, err
 	}
 	tests, packages, isFinal := first.failures()
+	if !isFinal {
+		tests = excuse(tests, excused)
+	}
 	red := packages
 	switch {
 	case len(tests) == 0 && len(packages) == 0:
@@ -50,13 +59,13 @@ func run(ctx context.Context, s settings, out io.Writer) (green bool, err error)
 	}
 	if len(red) == 0 {
 		for _, r := range packages {
-			r.Outcome = passed // all of its failures were flaky
+			r.Outcome = passed // all of its failures were flaky or are in quarantine
 		}
 	}
 	show(out, red)
 	for _, r := range first.results {
-		if r.Outcome == flaky {
-			fmt.Fprintf(out, "FLAKY %s %s\n", r.Test, r.Why)
+		if mark := marks[r.Outcome]; mark != "" {
+			fmt.Fprintf(out, "%s %s %s\n", mark, r.Test, r.Why)
 		}
 	}
 	return len(red) == 0, errors.Join(err, write(s.report, first.results))
@@ -97,8 +106,10 @@ func goTest(ctx context.Context, s settings, packages, more []string, out, event
 	c = &collector{stage: s.stage, to: to, running: map[string]*result{}}
 	args := slices.Concat([]string{"test", "-json"}, s.flags, more, packages)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	// Told to end, it lets its tests end in order; it has as long as the caller has.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// Told to end, the tests' own programs are told too, as from a terminal: go test only waits for them. Those
+	// that have not ended in order after a while are killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.Stderr = out
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -108,10 +119,28 @@ func goTest(ctx context.Context, s settings, packages, more []string, out, event
 		return nil, nil, fmt.Errorf("starting go test: %w", err)
 	}
 	stop := to.beat(c)
+	unkilled := killLater(ctx, cmd.Process.Pid)
 	err = c.collect(stdout, events)
 	exited = cmd.Wait()
+	unkilled()
 	stop()
 	return c, exited, err
+}
+
+// endingFor is how long tests that were told to end may take for it.
+const endingFor = time.Minute
+
+// killLater kills a process group a while after ctx has ended, unless the function that it returns is called before.
+func killLater(ctx context.Context, group int) (cancel func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(endingFor):
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		case <-over:
+		}
+	})
+	return func() { stop(); close(over) }
 }
 
 // shownLines is how many of the last lines of a failure are shown.

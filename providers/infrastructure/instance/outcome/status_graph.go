@@ -117,16 +117,11 @@ func withGraphFields(own map[string]any, s *scope.Scope, instance *unstructured.
 		removePath(fields, strings.Split(strings.TrimPrefix(path, "status."), "."))
 	}
 	for name, value := range fields {
-		if !slices.Contains(notOfTheGraph, name) {
+		if !slices.Contains(contract.ReservedStatusFields, name) {
 			own[name] = value
 		}
 	}
 	return own
-}
-
-var notOfTheGraph = []string{
-	"state", "conditions", // kro's
-	"observedGeneration", "phase", "dataPlane", "activity", "suspension", // Sandbar's
 }
 
 // removePath removes a field and the parents that it leaves empty.

@@ -19,9 +19,9 @@ import (
 	"github.com/sandbar-dev/sandbar/client/devsync"
 )
 
-// putFile writes its input to a file, beside which it is collected and counted first.
+// putFile writes its input to a file, beside which it is collected and counted first. A symlink in its place is
+// taken away: mv would move the file into the directory that one leads to.
 const putFile = `set -e
-if [ -d "$1" ]; then echo "$1 is a directory" >&2; exit 1; fi
 mkdir -p "$(dirname "$1")"
 t="$(dirname "$1")/.sandbar-cp.$$"
 trap 'rm -f "$t"' EXIT
@@ -29,6 +29,7 @@ cat >"$t"
 n=$(wc -c <"$t")
 if [ "$n" -ne "$2" ]; then echo "$n of $2 bytes arrived" >&2; exit 1; fi
 chmod "$3" "$t"
+if [ -L "$1" ]; then rm -f "$1"; fi
 mv -f "$t" "$1"`
 
 // upload copies a file, or a directory with all below it, to a path of the pod.
@@ -41,7 +42,9 @@ func (p *podCopy) upload(ctx context.Context, source, destination string) error 
 		return fmt.Errorf("reading the source: %w", err)
 	}
 	up := podUp{podCopy: p, source: source, to: podPath(destination), progress: newProgress(p.notes, destination, -1)}
-	err = up.byTar(ctx)
+	if err = up.check(ctx); err == nil {
+		err = up.byTar(ctx)
+	}
 	if errors.Is(err, errNoProgram) {
 		if info.IsDir() {
 			err = ErrNoTar

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -185,7 +186,7 @@ func TestCopyWithoutTarTakesSingleFilesByCat(t *testing.T) {
 		}
 	}
 	// A shell that is there, and a file in the way that is a directory.
-	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "run.sh"), "web:d"); code != exitFailure || !strings.Contains(stderr, "d is a directory") {
+	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "run.sh"), "web:d"); code != exitFailure || !strings.Contains(stderr, "d: a directory is there; delete it first") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	w.pod(t, there, programs(t))
@@ -194,6 +195,69 @@ func TestCopyWithoutTarTakesSingleFilesByCat(t *testing.T) {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
+}
+
+// GNU tar replaces a symlink by a directory and an empty directory by a file, and exits with 0.
+func TestCopyToAPodReplacesNoDirectoryByAFileAndNoSymlinkByADirectory(t *testing.T) {
+	tools := []string{"sh", "cat", "wc", "mv", "rm", "chmod", "mkdir", "dirname"}
+	for image, bin := range map[string]string{
+		"GNU tar": programs(t, "tar", "sh"), "busybox tar": busybox(t, "tar", "sh"), "no tar": programs(t, tools...), "no tar, busybox": busybox(t, tools...),
+	} {
+		for name, c := range map[string]struct {
+			copied   string
+			at       string
+			refusal  string // empty if the copy replaces what is there
+			needsTar bool
+			want     map[string]string // beside what is there
+		}{
+			"a directory over a symlink to one":      {copied: "p", at: "current", refusal: "current: a file or a symlink is there"},
+			"a directory over a symlink deep inside": {copied: "tree", at: "there", refusal: "there/sub: a file or a symlink is there"},
+			"a directory over a file":                {copied: "p", at: "file", refusal: "file: a file or a symlink is there"},
+			"a file over an empty directory":         {copied: "p/a", at: "empty", refusal: "empty: a directory is there"},
+			"two files over directories":             {copied: "two", at: "", refusal: "empty: a directory is there; delete it first, or in the same batch, to replace it; 1 more paths conflict"},
+			"a file over a symlink to a directory":   {copied: "p/a", at: "current", want: map[string]string{"current": "new"}},
+			"a directory over a directory":           {copied: "p", at: "releases/1", needsTar: true, want: map[string]string{"releases/1/a": "new"}},
+			"what is below a symlink":                {copied: "p/a", at: "current/sub/b", want: map[string]string{"releases/1/sub/": "", "releases/1/sub/b": "new"}},
+		} {
+			t.Run(image+": "+name, func(t *testing.T) {
+				w, there, dir := newWorld(t), t.TempDir(), t.TempDir()
+				w.pod(t, there, bin)
+				plant(t, dir, map[string]string{"p/a": "new", "tree/sub/x": "new", "two/empty": "new", "two/releases": "new"})
+				plant(t, there, map[string]string{
+					"releases/1/old": "old", "current": "-> releases/1", "file": "old", "empty/": "", "there/sub": "-> ../releases", "there/x": "old",
+				})
+				want := treeText(t, there)
+				code, _, stderr := w.run(t, "cp", filepath.Join(dir, c.copied), "web:"+filepath.Join(there, c.at))
+				refusal := c.refusal
+				if c.needsTar && strings.HasPrefix(image, "no tar") {
+					refusal, c.want = "the image has no tar", nil
+				}
+				if code == 0 != (refusal == "") || !strings.Contains(stderr, refusal) {
+					t.Errorf("exit code %d, %q", code, stderr)
+				}
+				maps.Copy(want, c.want)
+				if diff := cmp.Diff(want, treeText(t, there)); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// busybox makes a directory with programs of busybox, which make fronts installs.
+func busybox(t *testing.T, names ...string) string {
+	t.Helper()
+	at, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Skip("busybox is not installed")
+	}
+	bin := t.TempDir()
+	for _, name := range names {
+		if err := os.Symlink(at, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
 }
 
 // sends makes a pod whose tar sends what it likes and exits with a code.

@@ -120,7 +120,7 @@ func failed(path, doing string, err error) *Error {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return &Error{
 			Code: CodeConflict, Path: path, Err: err,
-			Message: "a directory of the path is a symlink or a file; delete it in the same batch to replace it",
+			Message: syncwire.ReasonOnTheWay,
 		}
 	case errors.Is(err, unix.EXDEV):
 		return &Error{
@@ -130,7 +130,7 @@ func failed(path, doing string, err error) *Error {
 	case errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 		return &Error{
 			Code: CodeConflict, Path: path, Err: err,
-			Message: "a directory is there; delete it in the same batch to replace it by a file",
+			Message: syncwire.ReasonDirectoryThere,
 		}
 	default:
 		return &Error{Code: CodeFailed, Path: path, Message: doing, Err: err}

@@ -210,10 +210,10 @@ func (p *plan) put(i int, e *entry) error {
 		p.unchanged++
 		return nil
 	case actual.Type == syncwire.Dir:
-		p.conflict(e, "a directory is there; delete it in the same batch to replace it", &actual)
+		p.conflict(e, syncwire.ReasonDirectoryThere, &actual)
 		return nil
 	case e.action == putDir && actual.Type != syncwire.None:
-		p.conflict(e, "a file is there; delete it in the same batch to replace it", &actual)
+		p.conflict(e, syncwire.ReasonFileThere, &actual)
 		return nil
 	}
 	p.growth.bytes += e.wanted.Size - actual.Size

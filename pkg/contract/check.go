@@ -136,7 +136,7 @@ func checkSchema(schema *graphSchema) []Problem {
 			add("spec."+name, "is Sandbar's, for every kind; give the field another name")
 		}
 	}
-	for _, name := range reservedStatusFields {
+	for _, name := range ReservedStatusFields {
 		if _, ok := schema.Status[name]; ok {
 			add("status."+name, "is set by Sandbar; give the field another name")
 		}
@@ -144,8 +144,9 @@ func checkSchema(schema *graphSchema) []Problem {
 	return problems
 }
 
-// reservedStatusFields are the status fields that Sandbar or kro write themselves.
-var reservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "start", "state", "suspension"}
+// ReservedStatusFields are the status fields that Sandbar or kro write themselves. No graph may declare one; what a
+// status has beside them is the graph's.
+var ReservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "start", "state", "suspension"}
 
 // normalized makes one form of the ways to space a kro marker.
 func normalized(marker string) string {

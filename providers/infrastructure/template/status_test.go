@@ -5,6 +5,8 @@ package template
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 )
 
 func TestReadySaysWhatATenantGets(t *testing.T) {
@@ -62,6 +65,16 @@ func TestReadySaysWhatATenantGets(t *testing.T) {
 					got.Status, got.Reason, got.ObservedGeneration, got.Message, tc.status, tc.reason, tc.generation)
 			}
 		})
+	}
+}
+
+// What Sandbar writes into a status is no graph's to declare.
+func TestTheFieldsOfTheStandardStatusAreReserved(t *testing.T) {
+	standard := slices.Sorted(maps.Keys(instanceStatusProperties()))
+	reserved := slices.Clone(contract.ReservedStatusFields)
+	reserved = slices.DeleteFunc(reserved, func(name string) bool { return name == "state" || name == contract.DevelopmentStatus })
+	if diff := cmp.Diff(reserved, standard); diff != "" {
+		t.Errorf("reserved, but for kro's and that of kinds with a development contract (-), and in the schema (+):\n%s", diff)
 	}
 }
 

@@ -34,7 +34,7 @@ const (
 	quarantined outcome = "quarantined"
 )
 
-// marks begin the lines about tests that are no reason for a run to be red, but defects to mend.
+// marks begin the lines about tests that failed and do not make a run red: defects to mend.
 var marks = map[outcome]string{flaky: "FLAKY", quarantined: "QUARANTINED"}
 
 // result is a test or, without a name, a package. Subtests that were skipped have results of their own;

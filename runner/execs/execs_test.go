@@ -8,6 +8,7 @@ package execs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -122,6 +123,41 @@ func TestNothingIsLeftOfASession(t *testing.T) {
 	<-s.done
 	if unix.Kill(-s.child.PID(), 0) != unix.ESRCH {
 		t.Error("the command's group has somebody left")
+	}
+}
+
+// The command of a client that was slow to attach went on without it, and the ring dropped what it had printed.
+func TestACommandWaitsForItsFirstClient(t *testing.T) {
+	const size = 2 << 20
+	s := start(t, manager(t, Options{}), fmt.Sprintf("head -c %d /dev/zero", size))
+	waiting := func() bool {
+		select {
+		case <-s.done:
+			t.Fatal("it has printed all of it, which is more than is kept")
+		case <-time.After(time.Millisecond):
+		}
+		return s.hasSlowClient()
+	}
+	for !waiting() {
+	}
+	c := s.Attach(t.Context(), 0)
+	defer c.Detach()
+	var bytes, gaps int64
+	exit, err := c.Output(func(_ ringlog.Stream, gap int64, p []byte) error {
+		bytes, gaps = bytes+int64(len(p)), gaps+gap
+		return nil
+	})
+	if err != nil || exit.Code != 0 || bytes != size || gaps != 0 {
+		t.Errorf("%d bytes came with a gap of %d (%+v, %v), want %d", bytes, gaps, exit, err, size)
+	}
+}
+
+func TestACommandWhoseFirstClientNeverComesIsEnded(t *testing.T) {
+	s := start(t, manager(t, Options{Detached: 10 * time.Millisecond}), "exec cat /dev/zero")
+	select {
+	case <-s.done:
+	case <-time.After(lateAfter):
+		t.Fatal("it waits on")
 	}
 }
 

@@ -71,6 +71,10 @@ type Session struct {
 	mu     sync.Mutex
 	room   *sync.Cond
 	client *Client // nil while none is attached
+	// fresh is set until the first client attaches or the command is told to end, and early counts the pieces
+	// until then. The client that started a command comes a moment later, and is to have all of its output.
+	fresh bool
+	early int
 }
 
 // Client is an attached client.
@@ -90,7 +94,7 @@ type Client struct {
 
 func startSession(reaper *supervise.Reaper, c Command) (*Session, error) {
 	s := &Session{
-		began: time.Now(), ring: ringlog.New(ringlog.MinCapacity), done: make(chan struct{}),
+		began: time.Now(), ring: ringlog.New(ringlog.MinCapacity), done: make(chan struct{}), fresh: true,
 		input: make(chan []byte, 4), inputDone: make(chan struct{}),
 	}
 	s.room = sync.NewCond(&s.mu)
@@ -219,11 +223,14 @@ func (s *Session) pump(from *os.File, stream ringlog.Stream) {
 func (s *Session) append(stream ringlog.Stream, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := s.client; c != nil && (c.at < c.catchUp || c.pieces >= outstanding); c = s.client {
+	for s.waits() {
 		s.room.Wait()
 	}
-	if s.client != nil {
+	switch {
+	case s.client != nil:
 		s.client.pieces++
+	case s.fresh:
+		s.early++
 	}
 	s.ring.AppendRaw(ringlog.Source{Stream: stream, Attempt: 1}, time.Now(), p)
 }
@@ -244,7 +251,7 @@ func (s *Session) run() {
 		case <-drained:
 			waiting = false
 		case <-late.C:
-			if s.slowClient() {
+			if s.hasSlowClient() {
 				late.Reset(drainWait) // it is the client that takes its time
 				continue
 			}
@@ -265,12 +272,27 @@ func (s *Session) run() {
 	<-s.inputDone
 }
 
-// slowClient tells whether output waits for the attached client.
-func (s *Session) slowClient() bool {
+// hasSlowClient reports whether output waits for a client.
+func (s *Session) hasSlowClient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.client
-	return c != nil && (c.at < c.catchUp || c.pieces >= outstanding)
+	return s.waits()
+}
+
+// waits reports whether output waits for the attached client, or for the first one. mu is held.
+func (s *Session) waits() bool {
+	if c := s.client; c != nil {
+		return c.at < c.catchUp || c.pieces >= outstanding
+	}
+	return s.fresh && s.early >= outstanding
+}
+
+// age ends the wait for the first client.
+func (s *Session) age() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fresh = false
+	s.room.Broadcast()
 }
 
 // ID names the command for [Manager.Find].
@@ -318,6 +340,7 @@ func (s *Session) End() {
 // output, and the end. It does not wait.
 func (s *Session) Stop() {
 	s.ending.Do(func() {
+		s.age()
 		s.child.Signal(unix.SIGHUP)
 		s.child.Signal(unix.SIGTERM)
 		go func() {
@@ -369,6 +392,7 @@ func (s *Session) Attach(ctx context.Context, offset int64) *Client {
 		s.client.cancel()
 	}
 	s.expire.Stop()
+	s.fresh = false
 	_, next := s.ring.Bounds()
 	c := &Client{
 		session: s, reader: s.ring.Reader(offset, ringlog.All), ctx: ctx, cancel: cancel,

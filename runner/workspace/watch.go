@@ -64,6 +64,9 @@ type Watch struct {
 	dirs    map[int32]string
 	numbers map[string]int32
 
+	// quiet and longest are watchQuiet and watchLongest, but in tests whose burst has to be told whole.
+	quiet, longest time.Duration
+
 	// pending are paths to look at; true for those at which a directory was that has left.
 	pending map[string]bool
 	lost    string    // why changes were lost; empty if none were
@@ -73,7 +76,7 @@ type Watch struct {
 // Watch begins to watch everything but what has one of the names in exclude, at any depth. It
 // fails with [CodeWatchLimit] when that is more than can be watched.
 func (w *Workspace) Watch(exclude []string) (*Watch, error) {
-	x := &Watch{workspace: w, exclude: exclude, buffer: make([]byte, 64<<10), pending: map[string]bool{}}
+	x := &Watch{workspace: w, exclude: exclude, buffer: make([]byte, 64<<10), pending: map[string]bool{}, quiet: watchQuiet, longest: watchLongest}
 	if err := x.begin(); err != nil {
 		return nil, err
 	}
@@ -162,7 +165,7 @@ func (x *Watch) collect(ctx context.Context) error {
 		}
 		deadline := time.Time{}
 		if !until.IsZero() {
-			if deadline = time.Now().Add(watchQuiet); deadline.After(until) {
+			if deadline = time.Now().Add(x.quiet); deadline.After(until) {
 				deadline = until
 			}
 		}
@@ -184,7 +187,7 @@ func (x *Watch) collect(ctx context.Context) error {
 			return err
 		}
 		if until.IsZero() && (len(x.pending) > 0 || x.lost != "") {
-			until = time.Now().Add(watchLongest)
+			until = time.Now().Add(x.longest)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -235,6 +236,8 @@ func TestChangesThatAreTooManyAreAResync(t *testing.T) {
 	for name, n := range map[string]int{"for the watch": maxPending + 1, "for the kernel": kernels + 10} {
 		t.Run(name, func(t *testing.T) {
 			x := watchTree(t, tree{"a": "1"})
+			// On a machine with other work, reading so many takes longer than a burst is waited for.
+			x.watch.quiet, x.watch.longest = time.Second, time.Hour
 			for i := range n {
 				must(t, os.Mkdir(filepath.Join(x.dir, fmt.Sprintf("d%d", i)), 0o755))
 				must(t, os.Remove(filepath.Join(x.dir, fmt.Sprintf("d%d", i))))

@@ -68,7 +68,7 @@ func TestReadySaysWhatATenantGets(t *testing.T) {
 	}
 }
 
-// What Sandbar writes into a status is no graph's to declare.
+// A graph cannot declare what Sandbar writes into a status.
 func TestTheFieldsOfTheStandardStatusAreReserved(t *testing.T) {
 	standard := slices.Sorted(maps.Keys(instanceStatusProperties()))
 	reserved := slices.Clone(contract.ReservedStatusFields)

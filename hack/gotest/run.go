@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -108,8 +107,8 @@ func goTest(ctx context.Context, s settings, packages, more []string, out, event
 	cmd := exec.CommandContext(ctx, "go", args...)
 	// Told to end, the tests' own programs are told too, as from a terminal: go test only waits for them. Those
 	// that have not ended in order after a while are killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	inGroup(cmd)
+	cmd.Cancel = func() error { return interrupt(cmd) }
 	cmd.Stderr = out
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -119,7 +118,7 @@ func goTest(ctx context.Context, s settings, packages, more []string, out, event
 		return nil, nil, fmt.Errorf("starting go test: %w", err)
 	}
 	stop := to.beat(c)
-	unkilled := killLater(ctx, cmd.Process.Pid)
+	unkilled := killLater(ctx, cmd)
 	err = c.collect(stdout, events)
 	exited = cmd.Wait()
 	unkilled()
@@ -130,13 +129,14 @@ func goTest(ctx context.Context, s settings, packages, more []string, out, event
 // endingFor is how long tests that were told to end may take for it.
 const endingFor = time.Minute
 
-// killLater kills a process group a while after ctx has ended, unless the function that it returns is called before.
-func killLater(ctx context.Context, group int) (cancel func()) {
+// killLater kills a command and its tests a while after ctx has ended, unless the function that it returns is called
+// before.
+func killLater(ctx context.Context, cmd *exec.Cmd) (cancel func()) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(endingFor):
-			_ = syscall.Kill(-group, syscall.SIGKILL)
+			kill(cmd)
 		case <-over:
 		}
 	})

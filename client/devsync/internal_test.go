@@ -116,6 +116,9 @@ func FuzzNamesStayInside(f *testing.F) {
 		{"a/l", "../.."},
 		{".g\u200cit/x", ""},
 		{"a", "./b"},
+		{"a", "b/"},
+		{"d/a", "x/../../b"},
+		{"d/a", "x/../.git/config"},
 	} {
 		f.Add(seed[0], seed[1])
 	}

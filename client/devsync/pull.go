@@ -102,7 +102,7 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		}
 	}()
 	if c.want.Type == syncwire.Symlink {
-		if reason := CheckTarget(c.path, c.want.Target); reason != "" {
+		if reason := CheckReceivedTarget(c.path, c.want.Target); reason != "" {
 			return errors.New(reason)
 		}
 		if err := e.root.Symlink(c.want.Target, temp); err != nil {

@@ -98,6 +98,11 @@ type Engine struct {
 	whole bool
 	// owed: the last batch that was applied said later.
 	owed bool
+	// replaced is how many files were agreed on with the directory whose place another one took, until
+	// that one has been read and compared; 0 otherwise.
+	replaced int
+	// gone: the directory was not at its place since it was read, and may have changed unseen.
+	gone bool
 
 	stuck    map[string]stuck
 	refusals map[string]stuck
@@ -234,18 +239,24 @@ func (e *Engine) Watch(ctx context.Context) error {
 	ticks := pollers{every: e.opts.PollInterval}
 	defer ticks.stop()
 	defer e.unlisten()
-	lost, restless, next := false, false, firstPause
+	lost, restless, missing, next := false, false, false, firstPause
 	for {
 		var retry <-chan time.Time
 		err := e.settle(ctx)
 		var emptied *EmptiedError
 		var unsettled *UnsettledError
+		var gone *GoneError
 		switch {
 		case err == nil:
 			if lost {
 				e.emit(Event{Type: EventResumed})
 			}
-			lost, restless, next = false, false, firstPause
+			lost, restless, missing, next = false, false, false, firstPause
+		case errors.As(err, &gone):
+			if !missing {
+				e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
+			}
+			missing, retry = true, time.After(goneEvery)
 		case errors.As(err, &emptied):
 			e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
 		case errors.As(err, &unsettled):
@@ -265,7 +276,9 @@ func (e *Engine) Watch(ctx context.Context) error {
 			e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
 		}
 		e.listen(ctx, &ticks)
-		if err := e.await(ctx, &ticks, retry); err != nil {
+		if err := e.await(ctx, &ticks, retry); errors.As(err, &gone) {
+			e.all = true // so that settling finds the same, and looks for the directory
+		} else if err != nil {
 			return orEnd(ctx, err)
 		}
 	}
@@ -320,20 +333,35 @@ func (e *Engine) unwatch() {
 // rescan looks at everything. A watch begins anew with it: what it reported may have been lost,
 // and so the knowledge which directory has which name.
 func (e *Engine) rescan(ctx context.Context) error {
-	if e.watching {
-		e.unwatch()
-		w := e.newWatcher(e.opts.Dir)
-		e.watching, e.watcher, e.local.watch, e.local.unwatch = true, w, w.add, w.remove
+	_, err := e.readAll(ctx)
+	return err
+}
+
+// readAll is rescan, and returns how many paths changed. What was read is one directory, the open one.
+func (e *Engine) readAll(ctx context.Context) (int, error) {
+	for {
+		if err := e.holdRoot(); err != nil {
+			return 0, err
+		}
+		if e.watching {
+			e.unwatch()
+			w := e.newWatcher(e.opts.Dir)
+			e.watching, e.watcher, e.local.watch, e.local.unwatch = true, w, w.add, w.remove
+		}
+		changed, err := e.local.scan(ctx)
+		if same := e.sameRoot(); same != nil && ctx.Err() == nil {
+			continue // what was read may be half of each
+		}
+		if err != nil {
+			return 0, err
+		}
+		clear(e.dirty)
+		e.gone = false
+		sweep(e.opts.Dir, e.local.dirs)
+		e.changed(changed)
+		e.tellLeft()
+		return len(changed), nil
 	}
-	changed, err := e.local.scan(ctx)
-	if err != nil {
-		return err
-	}
-	clear(e.dirty)
-	sweep(e.opts.Dir, e.local.dirs)
-	e.changed(changed)
-	e.tellLeft()
-	return nil
 }
 
 // lookAgain looks at what is dirty.
@@ -415,7 +443,7 @@ func (e *Engine) unsettled() bool { return e.again || e.relist || e.all || len(e
 // round compares once and carries over what follows.
 func (e *Engine) round(ctx context.Context) error {
 	e.again = false
-	if err := e.lookAgain(ctx); err != nil {
+	if err := e.readChanged(ctx); err != nil {
 		return err
 	}
 	if e.remote == nil || e.relist {
@@ -438,17 +466,36 @@ func (e *Engine) round(ctx context.Context) error {
 	p.pull = e.withoutStuck(m.local, p.pull, &p)
 	e.moving = p.paths()
 	e.state(paths, &p)
+	err := e.carry(ctx, &p)
+	if errors.Is(err, errReplaced) {
+		e.all, e.again, err = true, true, nil // the next round reads the other directory
+	}
+	e.all = e.all || m.resolved || e.again
+	return err
+}
+
+// readChanged looks at what is dirty, or at everything when another directory has taken the place.
+func (e *Engine) readChanged(ctx context.Context) error {
+	if err := e.lookAgain(ctx); err != nil && e.sameRoot() == nil {
+		return err
+	}
+	if err := e.sameRoot(); err != nil || e.gone {
+		if err := e.rescan(ctx); err != nil {
+			return err
+		}
+	}
+	return e.calm(ctx)
+}
+
+// carry does what was planned.
+func (e *Engine) carry(ctx context.Context, p *plan) error {
 	if err := e.push(ctx, p.push); err != nil {
 		return err
 	}
 	if err := e.tidy(ctx, p.push); err != nil {
 		return err
 	}
-	if err := e.pull(ctx, p.pull); err != nil {
-		return err
-	}
-	e.all = e.all || m.resolved || e.again
-	return nil
+	return e.pull(ctx, p.pull)
 }
 
 func (e *Engine) prefer(path string) Side {

@@ -8,6 +8,7 @@ package devsync
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -167,5 +168,30 @@ func TestWithoutAnExecutableBitTheAgreedOneHolds(t *testing.T) {
 		if got := tr.entry(path).Executable; got != want {
 			t.Errorf("%s is executable: %t, want %t", path, got, want)
 		}
+	}
+}
+
+// An intent that stays in the file would be believed by the next run.
+func TestWhatWasForgottenStaysForgotten(t *testing.T) {
+	dir := t.TempDir()
+	file := syncwire.Entry{Type: syncwire.File, Digest: strings.Repeat("0", 64)}
+	b, err := openBase(dir, "id", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.set("agreed", file)
+	b.intend("intended", file)
+	if err := errors.Join(b.flush(), b.forget()); err != nil {
+		t.Fatal(err)
+	}
+	b.set("after", file)
+	_ = b.flush()
+	b.close()
+	if b, err = openBase(dir, "id", "root"); err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if len(b.entries) != 1 || len(b.intents) != 0 || b.entry("after").Type != syncwire.File {
+		t.Errorf("the file has %v, intended %v", b.entries, b.intents)
 	}
 }

@@ -38,6 +38,9 @@ func (e *Engine) pull(ctx context.Context, changes []change) (err error) {
 			if (c.want.Type == syncwire.None) != deletions {
 				continue
 			}
+			if err := e.sameRoot(); err != nil {
+				return err
+			}
 			if err := e.pullOne(ctx, c); err != nil {
 				return err
 			}

@@ -24,6 +24,9 @@ import (
 type Options struct {
 	// Dir is the directory. It must exist.
 	Dir string
+	// Project is the directory that a person named, Dir or one above it: what is ignored there is ignored in
+	// Dir. Defaults to Dir. The rules of a git work tree that Dir lies in count in any case.
+	Project string
 	// Remote is the workspace, and ID names it for good: the instance's UID, and the component.
 	// What was agreed on with one workspace says nothing of another.
 	Remote Remote
@@ -103,6 +106,8 @@ type Engine struct {
 	replaced int
 	// gone: the directory was not at its place since it was read, and may have changed unseen.
 	gone bool
+	// untold is why git did not say what it tracks, as far as that was told.
+	untold string
 
 	stuck    map[string]stuck
 	refusals map[string]stuck
@@ -173,6 +178,12 @@ func Open(opts Options) (*Engine, error) {
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{}, preferred: map[string]bool{},
 		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
+	}
+	if opts.Project != "" {
+		if e.local.project, err = resolve(opts.Project); err != nil {
+			e.Close()
+			return nil, err
+		}
 	}
 	e.local.cache, e.local.own, e.local.allowed = b.loadCache(), inside(dir, opts.StateDir), allow(opts.Secrets)
 	e.local.known = func(path string) (executable, ok bool) {
@@ -315,6 +326,9 @@ func (e *Engine) notice(ctx context.Context, n noticed) error {
 		ignores = ignores || isIgnoreFile(path)
 		e.dirty[path] = true
 	}
+	if ignores {
+		e.local.asked = time.Time{} // git has another answer
+	}
 	if n.all || ignores || len(n.paths) > manyChanges {
 		e.all = e.all || ignores
 		return e.rescan(ctx)
@@ -358,6 +372,14 @@ func (e *Engine) readAll(ctx context.Context) (int, error) {
 		clear(e.dirty)
 		e.gone = false
 		sweep(e.opts.Dir, e.local.dirs)
+		if e.local.ruled {
+			e.local.ruled = false
+			e.ruled()
+		}
+		if why := e.local.rules.above.untold; why != "" && why != e.untold {
+			e.untold = why
+			e.note("git does not say which files it tracks (" + why + "): those that a rule ignores stay here")
+		}
 		e.changed(changed)
 		e.tellLeft()
 		return len(changed), nil
@@ -399,10 +421,22 @@ func (e *Engine) changed(paths []string) {
 	slices.Sort(paths)
 	for _, path := range paths {
 		e.todo[path] = true
+		if isIgnoreFile(path) {
+			e.ruled()
+		}
 		if _, ok := e.conflicts[path]; ok {
 			e.relist = true // one way nobody listens: the other side may have given way
 		}
 		e.emit(Event{Type: EventFile, Path: path, State: Pending, Deleted: e.local.entry(path).Type == syncwire.None})
+	}
+}
+
+// ruled has everything compared by other rules. Files of the sandbox that did not count may do so now: a
+// listing that is as before has them too.
+func (e *Engine) ruled() {
+	e.all, e.relist = true, true
+	if e.remote != nil {
+		e.remote.tag = ""
 	}
 }
 

@@ -82,7 +82,7 @@ func (e *Engine) holdRoot() error {
 		if err := e.base.forget(); err != nil {
 			return fmt.Errorf("noting that the directory was replaced: %w", err)
 		}
-		e.all, e.relist = true, true
+		e.all, e.relist, e.local.asked = true, true, time.Time{}
 		clear(e.stuck)
 		clear(e.refusals)
 		e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")

@@ -136,8 +136,12 @@ type Engine struct {
 	changes  *changeStream // of a two-way Watch
 
 	newWatcher func(dir string) *watcher
-	watching   bool
-	watcher    *watcher // while watching, after the first scan
+	// wholeEvery is how often a directory that is watched is read nevertheless.
+	wholeEvery time.Duration
+	// silent names the directory's file system if it does not tell what others change in it.
+	silent   string
+	watching bool
+	watcher  *watcher // while watching, after the first scan
 }
 
 // Open opens a directory and what was agreed on before. It fails with ErrBusy while another
@@ -177,7 +181,7 @@ func Open(opts Options) (*Engine, error) {
 		opts: opts, root: root, base: b, local: newTree(dir),
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{}, preferred: map[string]bool{},
-		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
+		refresh: make(chan struct{}, 1), newWatcher: newWatcher, wholeEvery: wholeEvery, silent: silentFileSystem(dir),
 	}
 	if opts.Project != "" {
 		if e.local.project, err = resolve(opts.Project); err != nil {
@@ -248,6 +252,7 @@ func (e *Engine) Watch(ctx context.Context) error {
 		return orEnd(ctx, err)
 	}
 	ticks := pollers{every: e.opts.PollInterval}
+	ticks.read(e.wholeEvery)
 	defer ticks.stop()
 	defer e.unlisten()
 	lost, restless, missing, next := false, false, false, firstPause
@@ -283,9 +288,7 @@ func (e *Engine) Watch(ctx context.Context) error {
 		default:
 			return orEnd(ctx, err)
 		}
-		if ticks.watchFailed(e.watcher.failed) {
-			e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
-		}
+		e.tellUnwatched(&ticks)
 		e.listen(ctx, &ticks)
 		if err := e.await(ctx, &ticks, retry); errors.As(err, &gone) {
 			e.all = true // so that settling finds the same, and looks for the directory
@@ -311,12 +314,25 @@ func (e *Engine) await(ctx context.Context, ticks *pollers, retry <-chan time.Ti
 	case <-ticks.remote:
 		e.relist = true
 	case <-ticks.local:
-		return e.rescan(ctx)
+		began := time.Now()
+		err := e.rescan(ctx)
+		ticks.hasRead(e.wholeEvery, time.Since(began))
+		return err
 	case <-e.refresh:
 		e.relist = true
 	case <-retry:
 	}
 	return nil
+}
+
+// tellUnwatched has the directory read every now and then when nobody tells all that changes in it.
+func (e *Engine) tellUnwatched(ticks *pollers) {
+	switch {
+	case e.watcher.failed != nil && ticks.readAlone():
+		e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
+	case e.silent != "" && ticks.readAlone():
+		e.note(fmt.Sprintf("%s is on %s, which does not tell of every change, so it is read every %s", e.opts.Dir, e.silent, rescanEvery))
+	}
 }
 
 // notice takes in what the watcher saw.
@@ -329,7 +345,8 @@ func (e *Engine) notice(ctx context.Context, n noticed) error {
 	if ignores {
 		e.local.asked = time.Time{} // git has another answer
 	}
-	if n.all || ignores || len(n.paths) > manyChanges {
+	moved := slices.ContainsFunc(n.moved, func(path string) bool { return e.local.dirs[path] })
+	if n.all || moved || ignores || len(n.paths) > manyChanges {
 		e.all = e.all || ignores
 		return e.rescan(ctx)
 	}

@@ -81,7 +81,7 @@ func TestARefusedHandshakeIsACallErrorOfAnySize(t *testing.T) {
 	})
 	_, exec := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}})
 	_, end := i.EndCommand(t.Context(), "c-1", "")
-	_, _, forward := tunnel{t.Context(), i}.Dial("portforward.k8s.io")
+	_, _, forward := (&tunnel{ctx: t.Context(), Instance: i}).Dial("portforward.k8s.io")
 	for name, err := range map[string]error{"exec": exec, "end": end, "forward": forward} {
 		var answer *CallError
 		if !errors.As(err, &answer) || answer.Code != http.StatusConflict || answer.Message != long || answer.Cause != "Expired" || answer.RetryAfter != 7*time.Second {

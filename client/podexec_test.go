@@ -100,3 +100,38 @@ func TestAMessageAboveTheLimitEndsTheCommandsConnection(t *testing.T) {
 		t.Errorf("got %v and %d bytes", err, out.Len())
 	}
 }
+
+// Closing the terminal of a pod would lose the output, and within a line one end hands over the line alone.
+func TestTheEndOfTheInputEndsATerminalsInputAnywhereInALine(t *testing.T) {
+	for name, c := range map[string]struct {
+		input, want string
+		tty         bool
+	}{
+		"at the beginning of a line": {"abc\n", "\x00abc\n|\x00\x04|", true},
+		"within a line":              {"abc", "\x00abc|\x00\x04\x04|", true},
+		"without input":              {"", "\x00\x04|", true},
+		"without a terminal":         {"abc", "\x00abc|\xff\x00|", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := podExec(t, func(ctx context.Context, conn *wsconn.Conn) {
+				var got []byte
+				for strings.Count(c.want, "|") > strings.Count(string(got), "|") {
+					p, err := conn.Read(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = append(append(got, p...), '|')
+				}
+				_ = conn.Write(ctx, append([]byte{execwire.ChannelStdout}, got...))
+				_ = conn.Write(ctx, append([]byte{execwire.ChannelStatus}, `{"status":"Success"}`...))
+				_ = conn.Close(websocket.CloseNormalClosure, "")
+			})
+			var out bytes.Buffer
+			opts := ExecOptions{Command: []string{"head", "-1"}, TTY: c.tty, Stdin: strings.NewReader(c.input), Stdout: &out}
+			if code, err := i.Exec(t.Context(), opts); code != 0 || err != nil || out.String() != c.want {
+				t.Errorf("got %d, %v; the pod got %q, want %q", code, err, out.String(), c.want)
+			}
+		})
+	}
+}

@@ -128,6 +128,7 @@ type execution struct {
 	opts     ExecOptions
 	input    chan []byte // closed at the end of the input
 	ended    bool        // the end of the input was read
+	inLine   bool        // the last input did not end its line
 
 	// pod is set when there is no runner: the other side is a pod's own exec.
 	pod bool
@@ -232,7 +233,7 @@ func (x *execution) send(ctx context.Context, conn *wsconn.Conn) {
 	if (x.pod || x.joined) && x.opts.TTY && x.opts.Size.Width > 0 && writeJSON(ctx, conn, execwire.ChannelResize, x.opts.Size) != nil {
 		return
 	}
-	if x.ended && write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdin}) != nil {
+	if x.ended && x.endInput(ctx, conn) != nil {
 		return
 	}
 	input := x.input
@@ -246,10 +247,11 @@ func (x *execution) send(ctx context.Context, conn *wsconn.Conn) {
 			return
 		case p, ok := <-input:
 			if ok {
+				x.inLine = p[len(p)-1] != '\n' && p[len(p)-1] != '\r'
 				err = write(ctx, conn, execwire.ChannelStdin, p)
 			} else {
 				input, x.ended = nil, true
-				err = write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdin})
+				err = x.endInput(ctx, conn)
 			}
 		case size := <-x.opts.Resize:
 			err = writeJSON(ctx, conn, execwire.ChannelResize, size)
@@ -268,6 +270,28 @@ func (x *execution) send(ctx context.Context, conn *wsconn.Conn) {
 			return
 		}
 	}
+}
+
+// endOfInput is what a terminal takes for the end of its input, at the beginning of a line. Within one it
+// hands over what it has of the line, and the input goes on.
+const endOfInput = 4
+
+// endInput ends the command's input. A terminal in a pod stays open, because it has one end for both ways:
+// closing it would lose the output.
+func (x *execution) endInput(ctx context.Context, conn *wsconn.Conn) error {
+	var ends []byte
+	if x.opts.TTY && x.inLine {
+		ends = append(ends, endOfInput)
+	}
+	if x.opts.TTY && x.pod {
+		ends = append(ends, endOfInput)
+	}
+	if len(ends) > 0 {
+		if err := write(ctx, conn, execwire.ChannelStdin, ends); err != nil || x.pod {
+			return err
+		}
+	}
+	return write(ctx, conn, execwire.ChannelClose, []byte{execwire.ChannelStdin})
 }
 
 // alive fails when the other side does not answer: a network that is gone says nothing.

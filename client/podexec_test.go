@@ -81,7 +81,7 @@ func TestARefusedHandshakeIsACallErrorOfAnySize(t *testing.T) {
 	})
 	_, exec := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}})
 	_, end := i.EndCommand(t.Context(), "c-1", "")
-	_, _, forward := tunnel{t.Context(), i}.Dial("portforward.k8s.io")
+	_, _, forward := (&tunnel{ctx: t.Context(), Instance: i}).Dial("portforward.k8s.io")
 	for name, err := range map[string]error{"exec": exec, "end": end, "forward": forward} {
 		var answer *CallError
 		if !errors.As(err, &answer) || answer.Code != http.StatusConflict || answer.Message != long || answer.Cause != "Expired" || answer.RetryAfter != 7*time.Second {
@@ -98,5 +98,40 @@ func TestAMessageAboveTheLimitEndsTheCommandsConnection(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}, Stdout: &out}); !errors.Is(err, websocket.ErrReadLimit) || out.Len() > 0 {
 		t.Errorf("got %v and %d bytes", err, out.Len())
+	}
+}
+
+// Closing the terminal of a pod would lose the output, and within a line one end hands over the line alone.
+func TestTheEndOfTheInputEndsATerminalsInputAnywhereInALine(t *testing.T) {
+	for name, c := range map[string]struct {
+		input, want string
+		tty         bool
+	}{
+		"at the beginning of a line": {"abc\n", "\x00abc\n|\x00\x04|", true},
+		"within a line":              {"abc", "\x00abc|\x00\x04\x04|", true},
+		"without input":              {"", "\x00\x04|", true},
+		"without a terminal":         {"abc", "\x00abc|\xff\x00|", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := podExec(t, func(ctx context.Context, conn *wsconn.Conn) {
+				var got []byte
+				for strings.Count(c.want, "|") > strings.Count(string(got), "|") {
+					p, err := conn.Read(ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got = append(append(got, p...), '|')
+				}
+				_ = conn.Write(ctx, append([]byte{execwire.ChannelStdout}, got...))
+				_ = conn.Write(ctx, append([]byte{execwire.ChannelStatus}, `{"status":"Success"}`...))
+				_ = conn.Close(websocket.CloseNormalClosure, "")
+			})
+			var out bytes.Buffer
+			opts := ExecOptions{Command: []string{"head", "-1"}, TTY: c.tty, Stdin: strings.NewReader(c.input), Stdout: &out}
+			if code, err := i.Exec(t.Context(), opts); code != 0 || err != nil || out.String() != c.want {
+				t.Errorf("got %d, %v; the pod got %q, want %q", code, err, out.String(), c.want)
+			}
+		})
 	}
 }

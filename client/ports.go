@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,15 +35,17 @@ var ErrPorts = errors.New("reading the ports")
 // ForwardPorts listens on the loopback address and carries each connection to a port of the pod, as
 // kubectl port-forward does, until the context ends or the way to the pod is lost. Each port is
 // "LOCAL:REMOTE", or one number for both; local port 0 takes a free one. ready gets the ports once
-// they listen; what keeps one from it is written to notes. Errors of single connections are logged
-// with klog. Ports that are written differently are [ErrPorts].
+// they listen; what keeps one from it is written to notes. Ports that are written differently are
+// [ErrPorts].
 //
-// A pod that refuses one connection ends them all, as with kubectl.
+// A connection that the pod refuses ends alone, and the others go on. The reason is written to notes, for
+// each port once until a connection to it succeeds or the reason is another one.
 func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func([]portforward.ForwardedPort), notes io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listening := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesForStreaming(tunnel{ctx, i}, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, notes)
+	way := &tunnel{ctx: ctx, Instance: i, notes: notes}
+	forwarder, err := portforward.NewOnAddressesForStreaming(way, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, notes)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrPorts, err)
 	}
@@ -57,6 +60,9 @@ func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func(
 			err = <-ended
 		}
 	}
+	if err != nil && way.tunnels != nil {
+		err = cmp.Or(way.tunnels.cause(), err)
+	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("forwarding ports: %w", err)
 	}
@@ -67,10 +73,25 @@ func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func(
 type tunnel struct {
 	ctx context.Context //nolint:containedctx // the interface has none
 	*Instance
+	notes   io.Writer
+	tunnels *tunnels // once there is a first one
 }
 
 // Dial implements httpstream.Dialer.
-func (t tunnel) Dial(protocols ...string) (httpstream.Connection, string, error) {
+func (t *tunnel) Dial(protocols ...string) (httpstream.Connection, string, error) {
+	first, protocol, err := t.one(protocols)
+	if err != nil {
+		return nil, "", err
+	}
+	t.tunnels = newTunnels(first, func() (httpstream.Connection, error) {
+		another, _, err := t.one(protocols)
+		return another, err
+	}, t.notes)
+	return t.tunnels, protocol, nil
+}
+
+// one makes a tunnel.
+func (t *tunnel) one(protocols []string) (httpstream.Connection, string, error) {
 	offers := make([]string, 0, len(protocols))
 	for _, protocol := range protocols {
 		offers = append(offers, tunnelPrefix+protocol)

@@ -345,18 +345,18 @@ func TestFramesThatAreRefused(t *testing.T) {
 		code   string
 		says   string
 	}{
-		"a file above the limit":              {newBatch(nil).file("a", hundred+"x", nil), 413, "FileTooLarge", "100 bytes"},
-		"a batch above the limit":             {newBatch(nil).file("a", hundred, nil).file("b", hundred, nil), 413, "BatchTooLarge", "150 bytes"},
-		"entries above the limit":             {newBatch(nil).file("a", "", nil).file("b", "", nil).file("c", "", nil).file("d", "", nil), 413, "TooManyFiles", "3 files"},
-		"a workspace of too many files":       {newBatch(nil).file("a", "", nil).file("b", "", nil), 507, "InsufficientStorage", "limit is 4"},
-		"a path out of the workspace":         {newBatch(nil).file("../a", "", nil), 400, "InvalidPath", ""},
-		"an absolute symlink":                 {link("l", "/etc/passwd"), 400, "InvalidPath", "absolute"},
-		"a symlink that leads out":            {link("d/l", "../../x"), 400, "InvalidPath", "outside"},
-		"a symlink that climbs behind a name": {link("d/l", "a/../../x"), 400, "InvalidPath", ""},
-		"a symlink to the staging directory":  {link("l", ".sandbar/state"), 400, "InvalidPath", "reserved"},
-		"a batch that is cut":                 {&batch{}, 400, "MalformedRequest", "end"},
-		"a delete of the staging directory":   {newBatch(nil).delete(".SANDBAR", nil), 400, "InvalidPath", "reserved"},
-		"a path that is deleted twice":        {newBatch(nil).delete("a", nil).delete("a", nil), 400, "InvalidBatch", "twice"},
+		"a file above the limit":                  {newBatch(nil).file("a", hundred+"x", nil), 413, "FileTooLarge", "100 bytes"},
+		"a batch above the limit":                 {newBatch(nil).file("a", hundred, nil).file("b", hundred, nil), 413, "BatchTooLarge", "150 bytes"},
+		"entries above the limit":                 {newBatch(nil).file("a", "", nil).file("b", "", nil).file("c", "", nil).file("d", "", nil), 413, "TooManyFiles", "3 files"},
+		"a workspace of too many files":           {newBatch(nil).file("a", "", nil).file("b", "", nil), 507, "InsufficientStorage", "limit is 4"},
+		"a path out of the workspace":             {newBatch(nil).file("../a", "", nil), 400, "InvalidPath", ""},
+		"an absolute symlink":                     {link("l", "/etc/passwd"), 400, "InvalidPath", "absolute"},
+		"a symlink that leads out":                {link("d/l", "../../x"), 400, "InvalidPath", "outside"},
+		"a symlink that climbs out behind a name": {link("d/l", "a/../../../x"), 400, "InvalidPath", "outside"},
+		"a symlink to the staging directory":      {link("l", ".sandbar/state"), 400, "InvalidPath", "reserved"},
+		"a batch that is cut":                     {&batch{}, 400, "MalformedRequest", "end"},
+		"a delete of the staging directory":       {newBatch(nil).delete(".SANDBAR", nil), 400, "InvalidPath", "reserved"},
+		"a path that is deleted twice":            {newBatch(nil).delete("a", nil).delete("a", nil), 400, "InvalidBatch", "twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.batch.Encoder == nil {

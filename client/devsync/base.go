@@ -193,6 +193,15 @@ func (b *base) set(path string, e syncwire.Entry) {
 	b.add(l)
 }
 
+// forget drops all that was agreed on and intended, in the file as well: an intent that stays there would
+// be believed by the next run.
+func (b *base) forget() error {
+	clear(b.entries)
+	clear(b.intents)
+	b.buf.Reset()
+	return b.rewrite()
+}
+
 // intend notes what a batch is going to ask for.
 func (b *base) intend(path string, e syncwire.Entry) {
 	l := line{Path: path, Entry: &e, Intent: true}

@@ -6,7 +6,6 @@
 package devsync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +23,9 @@ import (
 type Options struct {
 	// Dir is the directory. It must exist.
 	Dir string
+	// Project is the directory that a person named, Dir or one above it: what is ignored there is ignored in
+	// Dir. Defaults to Dir. The rules of a git work tree that Dir lies in count in any case.
+	Project string
 	// Remote is the workspace, and ID names it for good: the instance's UID, and the component.
 	// What was agreed on with one workspace says nothing of another.
 	Remote Remote
@@ -98,6 +100,13 @@ type Engine struct {
 	whole bool
 	// owed: the last batch that was applied said later.
 	owed bool
+	// replaced is how many files were agreed on with the directory whose place another one took, until
+	// that one has been read and compared; 0 otherwise.
+	replaced int
+	// gone: the directory was not at its place since it was read, and may have changed unseen.
+	gone bool
+	// untold is why git did not say what it tracks, as far as that was told.
+	untold string
 
 	stuck    map[string]stuck
 	refusals map[string]stuck
@@ -126,8 +135,12 @@ type Engine struct {
 	changes  *changeStream // of a two-way Watch
 
 	newWatcher func(dir string) *watcher
-	watching   bool
-	watcher    *watcher // while watching, after the first scan
+	// wholeEvery is how often a directory that is watched is read nevertheless.
+	wholeEvery time.Duration
+	// silent names the directory's file system if it does not tell what others change in it.
+	silent   string
+	watching bool
+	watcher  *watcher // while watching, after the first scan
 }
 
 // Open opens a directory and what was agreed on before. It fails with ErrBusy while another
@@ -167,7 +180,13 @@ func Open(opts Options) (*Engine, error) {
 		opts: opts, root: root, base: b, local: newTree(dir),
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{}, preferred: map[string]bool{},
-		refresh: make(chan struct{}, 1), newWatcher: newWatcher,
+		refresh: make(chan struct{}, 1), newWatcher: newWatcher, wholeEvery: wholeEvery, silent: silentFileSystem(dir),
+	}
+	if opts.Project != "" {
+		if e.local.project, err = resolve(opts.Project); err != nil {
+			e.Close()
+			return nil, err
+		}
 	}
 	e.local.cache, e.local.own, e.local.allowed = b.loadCache(), inside(dir, opts.StateDir), allow(opts.Secrets)
 	e.local.known = func(path string) (executable, ok bool) {
@@ -223,161 +242,6 @@ func (e *Engine) Sync(ctx context.Context) (*Report, error) {
 	}
 }
 
-// Watch keeps both sides alike until the context ends, and then returns nil. A sandbox that cannot
-// be reached is tried again for as long as it takes; an error means that nothing helps.
-func (e *Engine) Watch(ctx context.Context) error {
-	e.watching = true
-	defer e.unwatch()
-	if err := e.rescan(ctx); err != nil {
-		return orEnd(ctx, err)
-	}
-	ticks := pollers{every: e.opts.PollInterval}
-	defer ticks.stop()
-	defer e.unlisten()
-	lost, restless, next := false, false, firstPause
-	for {
-		var retry <-chan time.Time
-		err := e.settle(ctx)
-		var emptied *EmptiedError
-		var unsettled *UnsettledError
-		switch {
-		case err == nil:
-			if lost {
-				e.emit(Event{Type: EventResumed})
-			}
-			lost, restless, next = false, false, firstPause
-		case errors.As(err, &emptied):
-			e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
-		case errors.As(err, &unsettled):
-			if !restless {
-				e.emit(Event{Type: EventUnsettled, Reason: err.Error()})
-			}
-			restless, retry, next = true, time.After(next), min(2*next, longestPause)
-		case unavailable(err) && ctx.Err() == nil:
-			wait := max(next, retryAfter(err))
-			e.emit(Event{Type: EventLost, Reason: err.Error(), RetrySeconds: wait.Seconds(), Suspended: isSuspended(err)})
-			lost, next = true, min(2*next, longestPause)
-			retry = time.After(wait)
-		default:
-			return orEnd(ctx, err)
-		}
-		if ticks.watchFailed(e.watcher.failed) {
-			e.note(fmt.Sprintf("the directory cannot be watched (%v), so it is read every %s; raise fs.inotify.max_user_watches, or ignore directories that need no sync", e.watcher.failed, rescanEvery))
-		}
-		e.listen(ctx, &ticks)
-		if err := e.await(ctx, &ticks, retry); err != nil {
-			return orEnd(ctx, err)
-		}
-	}
-}
-
-// await waits until there is something to do.
-func (e *Engine) await(ctx context.Context, ticks *pollers, retry <-chan time.Time) error {
-	var heard <-chan struct{}
-	if e.changes != nil {
-		heard = e.changes.wake
-	}
-	select {
-	case <-heard:
-		e.hear(ticks)
-	case <-ctx.Done():
-		return ctx.Err()
-	case n := <-e.watcher.changes:
-		return e.notice(ctx, n)
-	case <-ticks.remote:
-		e.relist = true
-	case <-ticks.local:
-		return e.rescan(ctx)
-	case <-e.refresh:
-		e.relist = true
-	case <-retry:
-	}
-	return nil
-}
-
-// notice takes in what the watcher saw.
-func (e *Engine) notice(ctx context.Context, n noticed) error {
-	ignores := false
-	for path := range n.paths {
-		ignores = ignores || isIgnoreFile(path)
-		e.dirty[path] = true
-	}
-	if n.all || ignores || len(n.paths) > manyChanges {
-		e.all = e.all || ignores
-		return e.rescan(ctx)
-	}
-	return e.lookAgain(ctx)
-}
-
-// unwatch ends the watching.
-func (e *Engine) unwatch() {
-	if e.watcher != nil {
-		e.watcher.close()
-	}
-	e.watching, e.watcher, e.local.watch, e.local.unwatch = false, nil, nil, nil
-}
-
-// rescan looks at everything. A watch begins anew with it: what it reported may have been lost,
-// and so the knowledge which directory has which name.
-func (e *Engine) rescan(ctx context.Context) error {
-	if e.watching {
-		e.unwatch()
-		w := e.newWatcher(e.opts.Dir)
-		e.watching, e.watcher, e.local.watch, e.local.unwatch = true, w, w.add, w.remove
-	}
-	changed, err := e.local.scan(ctx)
-	if err != nil {
-		return err
-	}
-	clear(e.dirty)
-	sweep(e.opts.Dir, e.local.dirs)
-	e.changed(changed)
-	e.tellLeft()
-	return nil
-}
-
-// lookAgain looks at what is dirty.
-func (e *Engine) lookAgain(ctx context.Context) error {
-	// What is gone comes first: a directory that was renamed loses its watches under the old
-	// names before it gets them under the new ones.
-	paths := slices.Collect(maps.Keys(e.dirty))
-	slices.SortFunc(paths, func(a, b string) int {
-		return cmp.Or(cmp.Compare(e.exists(a), e.exists(b)), cmp.Compare(a, b))
-	})
-	for _, path := range paths {
-		changed, err := e.local.look(ctx, path)
-		if err != nil {
-			return err
-		}
-		e.changed(changed)
-		e.todo[path] = true
-		delete(e.dirty, path)
-	}
-	if len(paths) > 0 {
-		e.tellLeft()
-	}
-	return nil
-}
-
-// exists is 1 for what is there and 0 for what is not.
-func (e *Engine) exists(path string) int {
-	if _, err := os.Lstat(filepath.Join(e.opts.Dir, path)); err != nil {
-		return 0
-	}
-	return 1
-}
-
-func (e *Engine) changed(paths []string) {
-	slices.Sort(paths)
-	for _, path := range paths {
-		e.todo[path] = true
-		if _, ok := e.conflicts[path]; ok {
-			e.relist = true // one way nobody listens: the other side may have given way
-		}
-		e.emit(Event{Type: EventFile, Path: path, State: Pending, Deleted: e.local.entry(path).Type == syncwire.None})
-	}
-}
-
 // settle carries over what is to be carried over, until nothing is.
 func (e *Engine) settle(ctx context.Context) error {
 	sent, received, bytes := e.sent, e.received, e.bytes
@@ -415,7 +279,7 @@ func (e *Engine) unsettled() bool { return e.again || e.relist || e.all || len(e
 // round compares once and carries over what follows.
 func (e *Engine) round(ctx context.Context) error {
 	e.again = false
-	if err := e.lookAgain(ctx); err != nil {
+	if err := e.readChanged(ctx); err != nil {
 		return err
 	}
 	if e.remote == nil || e.relist {
@@ -438,17 +302,23 @@ func (e *Engine) round(ctx context.Context) error {
 	p.pull = e.withoutStuck(m.local, p.pull, &p)
 	e.moving = p.paths()
 	e.state(paths, &p)
+	err := e.carry(ctx, &p)
+	if errors.Is(err, errReplaced) {
+		e.all, e.again, err = true, true, nil // the next round reads the other directory
+	}
+	e.all = e.all || m.resolved || e.again
+	return err
+}
+
+// carry does what was planned.
+func (e *Engine) carry(ctx context.Context, p *plan) error {
 	if err := e.push(ctx, p.push); err != nil {
 		return err
 	}
 	if err := e.tidy(ctx, p.push); err != nil {
 		return err
 	}
-	if err := e.pull(ctx, p.pull); err != nil {
-		return err
-	}
-	e.all = e.all || m.resolved || e.again
-	return nil
+	return e.pull(ctx, p.pull)
 }
 
 func (e *Engine) prefer(path string) Side {

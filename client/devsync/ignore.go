@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -17,7 +18,10 @@ import (
 )
 
 // ignoreFiles are read in each directory, the later one counting more.
-var ignoreFiles = []string{".gitignore", ".sandbarignore"}
+var ignoreFiles = []string{".gitignore", ownIgnoreFile}
+
+// ownIgnoreFile is the ignore file of this program alone.
+const ownIgnoreFile = ".sandbarignore"
 
 // maxIgnoreBytes bounds an ignore file; what lies behind is not read.
 const maxIgnoreBytes = 1 << 20
@@ -32,26 +36,102 @@ func isIgnoreFile(path string) bool {
 	return false
 }
 
-// readIgnores adds the rules that lie in a directory.
-func readIgnores(rules *gitignore.Rules, root, dir string) error {
-	rules.Reset(dir)
+// rules are the patterns of a tree and of what lies above it. Paths are those of the tree.
+type rules struct {
+	above *above
+	all   gitignore.Rules
+	// own are those of .sandbarignore files alone: they hold for what git tracks, too.
+	own gitignore.Rules
+	// tracked are files that git tracks although a pattern of git names them, and the directories above
+	// them. entered are those of the directories that are ignored: only what is tracked counts in them.
+	tracked, entered map[string]bool
+}
+
+func newRules(a *above) *rules {
+	r := &rules{above: a, tracked: map[string]bool{}, entered: map[string]bool{}}
+	for _, text := range a.defaults {
+		r.all.AddDefaults(text)
+	}
+	for _, f := range a.files {
+		r.add(f)
+	}
+	for _, path := range a.tracked {
+		r.tracked[path] = true
+		for dir := range ancestors(path) {
+			r.tracked[dir] = true
+		}
+	}
+	return r
+}
+
+func (r *rules) add(f ruleFile) {
+	r.all.Add(f.dir, f.text)
+	if f.name == ownIgnoreFile {
+		r.own.Add(f.dir, f.text)
+	}
+}
+
+// read adds the rules that lie in a directory.
+func (r *rules) read(root, dir string) error {
+	below := strings.TrimSuffix(r.above.prefix+dir, "/")
+	r.all.Reset(below)
+	r.own.Reset(below)
 	for _, name := range ignoreFiles {
-		f, err := openRegular(filepath.Join(root, dir, name))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
-			continue
-		}
+		text, err := readIgnoreFile(filepath.Join(root, dir), name)
 		if err != nil {
 			return err
 		}
-		text, err := io.ReadAll(io.LimitReader(f, maxIgnoreBytes)) //nolint:forbidigo // maxIgnoreBytes
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-		rules.Add(dir, string(text))
+		r.add(ruleFile{below, name, text})
 	}
 	return nil
 }
+
+// readIgnoreFile reads a file of rules; empty if there is none.
+func readIgnoreFile(dir, name string) (string, error) {
+	f, err := openRegular(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotRegular) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreBytes)) //nolint:forbidigo // maxIgnoreBytes
+	return string(text), err
+}
+
+// skips reports whether a path does not count whose parent does; for walks.
+func (r *rules) skips(path string, isDir bool) bool {
+	if !r.all.Matches(r.above.prefix+path, isDir) && (len(r.entered) == 0 || !r.entered[parent(path)]) {
+		return false
+	}
+	if !r.tracked[path] || r.ignoredBy(&r.own, path, isDir) {
+		return true
+	}
+	if isDir {
+		r.entered[path] = true
+	}
+	return false
+}
+
+// ignored reports whether a path does not count.
+func (r *rules) ignored(path string, isDir bool) bool {
+	return r.ignoredBy(&r.all, path, isDir) && (!r.tracked[path] || r.ignoredBy(&r.own, path, isDir))
+}
+
+// ignoredBy reports whether patterns name a path, or a directory of the tree above it. Directories above the
+// tree do not count: the tree was named.
+func (r *rules) ignoredBy(patterns *gitignore.Rules, path string, isDir bool) bool {
+	for dir := range ancestors(path) {
+		if patterns.Matches(r.above.prefix+dir, true) {
+			return true
+		}
+	}
+	return patterns.Matches(r.above.prefix+path, isDir)
+}
+
+// parent is the directory of a path; empty for one at the top.
+func parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
 // excludable are the names of directories that are large, hold what tools made, and can be left
 // out of a listing if they are ignored here anyway.
@@ -64,11 +144,15 @@ var excludable = []string{
 func (t *tree) excludes() []string {
 	seen := map[string]bool{}
 	for dir := range t.dirs {
-		seen[dir[strings.LastIndexByte(dir, '/')+1:]] = true
+		seen[path.Base(dir)] = true
+	}
+	for name := range t.rules.tracked { // it may be gone here, which the sandbox has yet to learn
+		seen[path.Base(name)] = true
 	}
 	var names []string
 	for _, name := range excludable {
-		if name == ".git" || !seen[name] && t.rules.Ignored(name, true) {
+		// A pattern such as /build names it at the top alone.
+		if name == ".git" || !seen[name] && t.rules.ignored(name, true) && t.rules.ignored("any/where/"+name, true) {
 			names = append(names, name)
 		}
 	}

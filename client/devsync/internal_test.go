@@ -8,6 +8,7 @@ package devsync
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -69,6 +70,64 @@ func TestADirectoryThatCannotBeWatchedIsReadAndThatIsSaid(t *testing.T) {
 	e.Close()
 }
 
+// A watch may have lost what happened, and a file system may not tell it: the whole is read every now and then.
+func TestWhatNoWatchTellsIsFoundByReadingTheWhole(t *testing.T) {
+	deaf := func(string) *watcher { return newWatcher(filepath.Join(t.TempDir(), "elsewhere")) } // and so it hears nothing
+	for name, c := range map[string]struct {
+		change func(*Engine)
+		told   string
+	}{
+		"a watch that lost something": {func(e *Engine) { e.wholeEvery = 10 * time.Millisecond }, ""},
+		"a file system that is silent": {
+			func(e *Engine) { e.wholeEvery, e.silent = time.Hour, "9p" },
+			"is on 9p, which does not tell of every change, so it is read every 2s",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			events := make(chan Event, 100)
+			e, err := Open(Options{Dir: dir, ID: "x", StateDir: t.TempDir(), Remote: accepting{}, OnEvent: func(e Event) { events <- e }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			e.newWatcher = deaf
+			c.change(e)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Watch(ctx) }()
+			notes, wrote := "", false
+			for late := time.After(20 * time.Second); ; {
+				select {
+				case <-late:
+					t.Fatalf("the file does not arrive; the notes are %q", notes)
+				case e := <-events:
+					if e.Type == EventNote {
+						notes += e.Reason
+					}
+					if e.Type == EventSettled && !wrote {
+						wrote = true
+						if err := os.WriteFile(filepath.Join(dir, "a"), nil, 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if e.Path != "a" || e.State != FileApplied {
+						continue
+					}
+				}
+				break
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if !strings.HasSuffix(notes, c.told) || c.told == "" && notes != "" {
+				t.Errorf("the notes are %q, want %q", notes, c.told)
+			}
+		})
+	}
+}
+
 // 50,000 files are not read again when nothing of them changed.
 func TestWhatDidNotChangeIsNotReadAgain(t *testing.T) {
 	dir := t.TempDir()
@@ -116,6 +175,9 @@ func FuzzNamesStayInside(f *testing.F) {
 		{"a/l", "../.."},
 		{".g\u200cit/x", ""},
 		{"a", "./b"},
+		{"a", "b/"},
+		{"d/a", "x/../../b"},
+		{"d/a", "x/../.git/config"},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -164,5 +226,30 @@ func TestWithoutAnExecutableBitTheAgreedOneHolds(t *testing.T) {
 		if got := tr.entry(path).Executable; got != want {
 			t.Errorf("%s is executable: %t, want %t", path, got, want)
 		}
+	}
+}
+
+// An intent that stays in the file would be believed by the next run.
+func TestWhatWasForgottenStaysForgotten(t *testing.T) {
+	dir := t.TempDir()
+	file := syncwire.Entry{Type: syncwire.File, Digest: strings.Repeat("0", 64)}
+	b, err := openBase(dir, "id", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.set("agreed", file)
+	b.intend("intended", file)
+	if err := errors.Join(b.flush(), b.forget()); err != nil {
+		t.Fatal(err)
+	}
+	b.set("after", file)
+	_ = b.flush()
+	b.close()
+	if b, err = openBase(dir, "id", "root"); err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if len(b.entries) != 1 || len(b.intents) != 0 || b.entry("after").Type != syncwire.File {
+		t.Errorf("the file has %v, intended %v", b.entries, b.intents)
 	}
 }

@@ -4,7 +4,9 @@
 package devsync
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
@@ -15,6 +17,23 @@ func TestTheTableOfLimitsOfFilesHasTheNumbersOfSync(t *testing.T) {
 		limitstable.Limit{Name: "a request (`bodyBytes` above)", Number: "64 MiB", Says: []string{"parts of " + limitstable.Bytes(partBytes), "down to " + limitstable.Bytes(MinPartBytes)}},
 		limitstable.Limit{Name: "content of a batch, without staged content (`SANDBAR_MAX_BATCH_BYTES`)", Number: "2 GiB", Says: []string{"more than " + limitstable.Bytes(maxBatchBytes)}},
 		limitstable.Limit{Name: "the beginning of a file that is received, of " + limitstable.Bytes(keptBytes) + " and more", Number: limitstable.Duration(keptFor) + ", of a sync"},
+		limitstable.Limit{
+			Name: "what git lists as tracked although ignored, and the time that it takes", Number: limitstable.Bytes(maxTracked) + ", " + limitstable.Duration(gitTime),
+			Says: []string{"the answer has more than " + limitstable.Bytes(maxTracked)},
+		},
 		limitstable.Limit{Name: "comparisons of both sides in one sync", Number: limitstable.Count(maxRounds), Says: []string{fmt.Sprintf("after %d rounds", maxRounds)}},
 	)
+}
+
+func TestAnAnswerOfGitAboveTheLimitIsAnErrorThatNamesIt(t *testing.T) {
+	out := bounded{&bytes.Buffer{}, maxTracked}
+	half := make([]byte, maxTracked/2)
+	for range 2 {
+		if _, err := out.Write(half); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := out.Write(half[:1]); err == nil || !strings.Contains(err.Error(), "more than "+limitstable.Bytes(maxTracked)) {
+		t.Errorf("it says %v", err)
+	}
 }

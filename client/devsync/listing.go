@@ -8,6 +8,7 @@ package devsync
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -43,20 +44,18 @@ func (e *Engine) list(ctx context.Context) error {
 			now.entries[path] = entry
 		}
 	}
-	e.seen(now)
-	return nil
+	return e.seen(now)
 }
 
 // seen replaces what is known of the workspace, and has compared what is new.
-func (e *Engine) seen(now *remoteTree) {
+func (e *Engine) seen(now *remoteTree) error {
 	if len(now.entries) == 0 && len(e.base.entries) > 0 {
 		// A workspace that lost everything was not told to: its volume is a new one, or somebody
 		// cleared it. Files travel there as for the first time, and nothing is deleted here.
 		e.note("the sandbox has none of the files that it had: all are sent again")
-		for path := range maps.Clone(e.base.entries) {
-			e.base.set(path, syncwire.Entry{Type: syncwire.None})
+		if err := e.base.forget(); err != nil {
+			return fmt.Errorf("noting what was synced: %w", err)
 		}
-		clear(e.base.intents)
 		e.revision = 0 // a new volume counts anew
 		e.all = true
 	}
@@ -64,7 +63,7 @@ func (e *Engine) seen(now *remoteTree) {
 	e.remote = now
 	if before == nil {
 		e.all = true
-		return
+		return nil
 	}
 	for path, entry := range now.entries {
 		if !before.entry(path).Same(entry) {
@@ -79,6 +78,7 @@ func (e *Engine) seen(now *remoteTree) {
 	if !maps.Equal(before.dirs, now.dirs) {
 		e.all = true // a directory may be in the way, or out of it
 	}
+	return nil
 }
 
 // tidy takes away the directories in the workspace that a deletion has left without files, as

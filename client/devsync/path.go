@@ -6,10 +6,13 @@
 package devsync
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 // reserved is the runner's own directory at the top of the workspace.
@@ -82,28 +85,36 @@ func isGit(name string) bool {
 	return name == ".git" || name == "git~1"
 }
 
-// CheckTarget returns why a symlink at path may not have a target; empty when it may. Only
-// targets inside the tree are let through: on this side the link would give the sandbox a way to
-// the person's files, on the other it would lead nowhere.
+// CheckTarget returns why a symlink at path may not be sent with a target; empty when it may. It counts
+// where the target leads, not how it is written: a link out of the directory would lead nowhere on the
+// other side.
 func CheckTarget(path, target string) string {
-	up, rest := 0, target
-	for rest == ".." || strings.HasPrefix(rest, "../") {
-		up, rest = up+1, strings.TrimPrefix(strings.TrimPrefix(rest, ".."), "/")
-	}
-	depth := strings.Count(path, "/")
+	to, err := syncwire.ResolveTarget(path, target)
 	switch {
-	case target == "" || target[0] == '/':
+	case errors.Is(err, syncwire.ErrTargetAbsolute):
 		return "the symlink's target is not relative"
-	case up > depth:
+	case errors.Is(err, syncwire.ErrTargetOutside):
 		return "the symlink leads out of the directory"
-	case rest == "" && up > 0, rest == "." && up == 0:
-		return ""
+	case err != nil:
+		return "the symlink's target " + err.Error()
+	case to == "":
+		return "" // the directory itself
 	}
-	// Steps up behind a name count from wherever that name leads, so they are not let through.
-	if reason := CheckName(strings.Repeat("x/", depth-up) + rest); reason != "" {
+	if reason := CheckName(to); reason != "" {
 		return "the symlink's target: " + reason
 	}
 	return ""
+}
+
+// CheckReceivedTarget is CheckTarget for a symlink that the sandbox chose and that is to lie beside the
+// person's files. It refuses a step up behind a name too: together with a second link, one from that
+// name to the top of the directory, it would lead out of it.
+func CheckReceivedTarget(path, target string) string {
+	reason := CheckTarget(path, target)
+	if reason == "" && syncwire.ClimbsBehindName(target) {
+		reason = "the symlink's target has a step up behind a name, which may lead outside of the directory"
+	}
+	return reason
 }
 
 // within tells whether path is dir or lies below it; everything lies below "" and ".".

@@ -38,6 +38,9 @@ func (e *Engine) pull(ctx context.Context, changes []change) (err error) {
 			if (c.want.Type == syncwire.None) != deletions {
 				continue
 			}
+			if err := e.sameRoot(); err != nil {
+				return err
+			}
 			if err := e.pullOne(ctx, c); err != nil {
 				return err
 			}
@@ -102,7 +105,7 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		}
 	}()
 	if c.want.Type == syncwire.Symlink {
-		if reason := CheckTarget(c.path, c.want.Target); reason != "" {
+		if reason := CheckReceivedTarget(c.path, c.want.Target); reason != "" {
 			return errors.New(reason)
 		}
 		if err := e.root.Symlink(c.want.Target, temp); err != nil {

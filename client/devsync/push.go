@@ -55,6 +55,9 @@ func (e *Engine) push(ctx context.Context, changes []change) error {
 // pushBatch sends one batch. One that is refused is sent in halves, until the change that is the
 // reason stands alone: it alone is refused.
 func (e *Engine) pushBatch(ctx context.Context, changes []change, restart string) error {
+	if err := e.sameRoot(); err != nil {
+		return err
+	}
 	for _, c := range changes {
 		if c.expect.Type != syncwire.Dir {
 			e.tell(c, Sending, "")

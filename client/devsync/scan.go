@@ -23,7 +23,6 @@ import (
 	"time"
 
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
-	"github.com/sandbar-dev/sandbar/pkg/gitignore"
 )
 
 // node is a file or a symlink of the directory.
@@ -38,8 +37,14 @@ type node struct {
 
 // tree is what lies in the directory and is not ignored.
 type tree struct {
-	root  string
-	rules gitignore.Rules
+	root string
+	// project is the directory above root whose rules count as well; root if there is none.
+	project string
+	rules   *rules
+	// ruled is set when rules from above the directory are others than before.
+	ruled bool
+	// asked is when they were read.
+	asked time.Time
 	nodes map[string]node
 	dirs  map[string]bool
 	// refused has what cannot be synced, and why. What is unread is refused for an error: whether it,
@@ -71,25 +76,32 @@ type tree struct {
 }
 
 func newTree(root string) *tree {
-	t := &tree{root: root, bits: hasExecutableBit}
-	t.clear()
+	t := &tree{root: root, project: root, bits: hasExecutableBit}
+	t.clear(&above{})
 	return t
 }
 
 // clear forgets what was found, and not what it is compared with.
-func (t *tree) clear() {
-	t.nodes, t.dirs, t.rules = map[string]node{}, map[string]bool{}, gitignore.Rules{}
+func (t *tree) clear(a *above) {
+	t.nodes, t.dirs, t.rules = map[string]node{}, map[string]bool{}, newRules(a)
 	t.refused, t.unread, t.withheld = map[string]string{}, map[string]bool{}, map[string]string{}
 }
 
 // scan looks at everything. It returns the paths that are not as before. The root has to be
 // there: a directory that cannot be read is none that is empty.
 func (t *tree) scan(ctx context.Context) (changed []string, err error) {
+	a := t.rules.above
+	if time.Since(t.asked) > aboveEvery {
+		if a, err = readAbove(ctx, t.root, t.project); err != nil {
+			return nil, err
+		}
+		t.ruled, t.asked = t.ruled || !a.same(t.rules.above), time.Now()
+	}
 	before := t.nodes
 	if t.cache == nil {
 		t.cache = before
 	}
-	t.clear()
+	t.clear(a)
 	if err := t.directory(ctx, "", before); err != nil {
 		t.nodes = before
 		return nil, fmt.Errorf("reading %s: %w", t.root, err)
@@ -194,7 +206,7 @@ func (t *tree) hidden(path string) bool {
 
 // ignored tells whether a path of the sandbox does not count here.
 func (t *tree) ignored(path string) bool {
-	return t.own != "" && within(path, t.own) || t.keeps(path) || t.rules.Ignored(path, false)
+	return t.own != "" && within(path, t.own) || t.keeps(path) || t.rules.ignored(path, false)
 }
 
 // unknown reports whether it is not known what lies at a path.
@@ -241,7 +253,7 @@ func (t *tree) directory(ctx context.Context, dir string, before map[string]node
 	what := "the directory"
 	if err == nil {
 		// Without its rules nothing of a directory is sent: it could be what they keep back.
-		what, err = "a file with what to ignore there", readIgnores(&t.rules, t.root, dir)
+		what, err = "a file with what to ignore there", t.rules.read(t.root, dir)
 	}
 	switch {
 	case err == nil:
@@ -274,7 +286,7 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 		return nil
 	}
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.Matches(path, info.IsDir()) {
+	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.skips(path, info.IsDir()) {
 		return nil
 	}
 	if reason := CheckName(path); reason != "" {

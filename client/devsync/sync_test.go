@@ -38,6 +38,15 @@ func TestWhatOneSideChangedIsCarriedOver(t *testing.T) {
 		conflicts, differs  []string
 		undecided           []string
 	}{
+		"symlinks that lead inside, however they are written": {
+			here:      files{"CLAUDE.md": "-> ./a.txt", "common": "-> dir/", "dir/up": "-> deep/../../a.txt", "dir/here": "-> .//"},
+			wantThere: files{"CLAUDE.md": "-> ./a.txt", "common": "-> dir/", "dir/up": "-> deep/../../a.txt", "dir/here": "-> .//"},
+		},
+		"symlinks that the sandbox wrote": {
+			there: files{"CLAUDE.md": "-> ./a.txt", "common": "-> dir/", "dir/up": "-> ./../a.txt"}, change: twoWay,
+			wantHere:  files{"CLAUDE.md": "-> ./a.txt", "common": "-> dir/", "dir/up": "-> ./../a.txt"},
+			wantThere: files{"CLAUDE.md": "-> ./a.txt", "common": "-> dir/", "dir/up": "-> ./../a.txt"},
+		},
 		"an edit, a new file, a symlink and an executable": {
 			here:      files{"a.txt": "A", "new/d": "d", "l2": "-> dir/b.txt", "dir/b.txt": "b*"},
 			wantThere: files{"a.txt": "A", "new/d": "d", "l2": "-> dir/b.txt", "dir/b.txt": "b*"},
@@ -385,9 +394,11 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 	write(t, w.workspace, files{
 		".git/hooks/pre-commit": "evil*", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
 		"abs": "-> " + outside, "up": "-> ../outside", "ok": "-> a", "x/y": "-> ../../outside", "git~1/config": "evil",
+		// Each leads inside by its text alone. Followed one behind the other, they lead to outside.
+		"d/e/top": "-> ../..", "d/e/climbs": "-> top/../../outside",
 	})
 	r := w.mustSync(twoWay)
-	if diff := cmp.Diff(files{"a": "a", "ok": "-> a"}, read(t, w.dir)); diff != "" {
+	if diff := cmp.Diff(files{"a": "a", "ok": "-> a", "d/e/top": "-> ../.."}, read(t, w.dir)); diff != "" {
 		t.Errorf("the directory (-want +got):\n%s", diff)
 	}
 	if entries, _ := os.ReadDir(outside); len(entries) > 0 || len(r.Refused) < 5 {

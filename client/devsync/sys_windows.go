@@ -24,6 +24,10 @@ var errSymlink = errNotRegular
 // checkSystem returns why this system cannot have a name; empty if it can.
 func checkSystem(name string) string { return checkWindows(name) }
 
+// silentFileSystem names the file system of a directory if it does not tell what others change in it; empty
+// if it does, or is not known. Windows asks a file server for changes.
+func silentFileSystem(string) string { return "" }
+
 // system adds what the system knows of a file beyond its size and times. The index of a file would cost
 // opening it; the time of its creation tells most replacements.
 func (id *identity) system(info os.FileInfo) {

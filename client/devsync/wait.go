@@ -17,6 +17,8 @@ type pollers struct {
 
 	there, here   *time.Ticker
 	remote, local <-chan time.Time
+	// polls is true when reading the directory is the only way to learn of its changes.
+	polls bool
 }
 
 // poll begins to tick for a workspace that does not tell what changes in it.
@@ -25,14 +27,30 @@ func (p *pollers) poll() {
 	p.remote = p.there.C
 }
 
-// watchFailed begins to tick for a directory that cannot be watched. It is true the first time.
-func (p *pollers) watchFailed(err error) bool {
-	if err == nil || p.here != nil {
+// read begins to tick for a directory that has to be read every now and then.
+func (p *pollers) read(every time.Duration) {
+	p.here = time.NewTicker(every)
+	p.local = p.here.C
+}
+
+// readAlone ticks for a directory that has to be read because nobody tells what changes in it. It is true
+// the first time.
+func (p *pollers) readAlone() bool {
+	if p.polls {
 		return false
 	}
-	p.here = time.NewTicker(rescanEvery)
-	p.local = p.here.C
+	p.polls = true
+	p.here.Reset(rescanEvery)
 	return true
+}
+
+// hasRead puts off the next reading of a directory that takes long to read.
+func (p *pollers) hasRead(every, took time.Duration) {
+	next := max(every, wholePart*took)
+	if p.polls {
+		next = max(rescanEvery, rescanPart*took)
+	}
+	p.here.Reset(next)
 }
 
 func (p *pollers) stop() {

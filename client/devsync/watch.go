@@ -21,13 +21,21 @@ const (
 	quiet   = 15 * time.Millisecond
 	longest = 150 * time.Millisecond
 
-	// rescanEvery is how often the directory is read when it cannot be watched.
+	// rescanEvery is how often the directory is read when it cannot be watched, and wholeEvery how often
+	// when it can: a net below what the kernel tells. A directory that takes long to read is read less often,
+	// so that reading it takes at most one part in so many of the time.
 	rescanEvery = 2 * time.Second
+	rescanPart  = 10
+	wholeEvery  = 30 * time.Second
+	wholePart   = 50
 )
 
 // noticed is what happened in the directory.
 type noticed struct {
 	paths map[string]bool
+	// moved are those whose name is another one now. A watch follows a directory, and not its name: those
+	// below one that has moved report names that are no more, or are those of others by now.
+	moved []string
 	// all: some of it is not known, so that everything has to be looked at.
 	all bool
 }
@@ -106,6 +114,9 @@ func (w *watcher) run() {
 				now.all = true
 			} else {
 				now.paths[path] = true
+				if e.Op.Has(fsnotify.Rename) {
+					now.moved = append(now.moved, path)
+				}
 			}
 		case _, ok := <-w.fs.Errors:
 			if !ok {

@@ -305,6 +305,19 @@ func write(t *testing.T, root string, tree files) {
 	}
 }
 
+// save gives files of the workspace new content as editors and formatters that replace files do: at
+// once. A watcher sees one change for each, and never a file that is gone or half written.
+func (w *world) save(tree files) {
+	w.t.Helper()
+	beside := w.t.TempDir()
+	write(w.t, beside, tree)
+	for path := range tree {
+		if err := os.Rename(filepath.Join(beside, path), filepath.Join(w.workspace, path)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // read is the reverse of write. The runner's own directory is left out.
 func read(t *testing.T, root string) files {
 	t.Helper()

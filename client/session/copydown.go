@@ -81,7 +81,7 @@ func downloadTree(ctx context.Context, remote devsync.Remote, source, destinatio
 func (d *treeDown) copy(ctx context.Context, entry syncwire.Entry, name string) error {
 	reason := devsync.CheckName(name)
 	if reason == "" && entry.Type == syncwire.Symlink {
-		reason = devsync.CheckTarget(name, entry.Target)
+		reason = devsync.CheckReceivedTarget(name, entry.Target)
 	}
 	if reason == "" {
 		reason = d.inTheWay(name)

@@ -147,6 +147,7 @@ func (u *podUp) add(out *tar.Writer, full, name, base string, info fs.FileInfo) 
 			u.leaveOut(full, reasonOf(err))
 			return nil
 		}
+		target = filepath.ToSlash(target)
 		if reason := devsync.CheckTarget(name, target); reason != "" {
 			u.leaveOut(full, reason)
 			return nil

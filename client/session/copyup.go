@@ -133,6 +133,7 @@ func (u *treeUp) add(ctx context.Context, name string, info fs.FileInfo) error {
 		if err != nil {
 			return err
 		}
+		target = filepath.ToSlash(target)
 		if reason := devsync.CheckTarget(entry.frame.Path, target); reason != "" {
 			u.leaveOut(entry.file, reason)
 			return nil

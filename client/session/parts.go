@@ -26,8 +26,8 @@ type Part struct {
 	Component string
 	// Path is where the part lies in the project, with slashes; "." for all of it.
 	Path string
-	// Dir is the directory of this machine.
-	Dir string
+	// Dir is the directory of this machine, Project the one that it lies in, or is.
+	Dir, Project string
 	// Instance has the verbs of the component.
 	Instance *client.Instance
 }
@@ -57,7 +57,7 @@ func Parts(ctx context.Context, i *client.Instance, project, component string, n
 		if err != nil {
 			return nil, err
 		}
-		return []Part{{Path: ".", Dir: project, Instance: whole}}, nil
+		return []Part{{Path: ".", Dir: project, Project: project, Instance: whole}}, nil
 	}
 	names := slices.Sorted(maps.Keys(components))
 	if component != "" {
@@ -69,7 +69,7 @@ func Parts(ctx context.Context, i *client.Instance, project, component string, n
 	var parts []Part
 	for _, name := range names {
 		at := path.Clean(components[name].WorkspacePath)
-		p := Part{Component: name, Path: at, Dir: filepath.Join(project, filepath.FromSlash(at)), Instance: i.Component(name)}
+		p := Part{Component: name, Path: at, Dir: filepath.Join(project, filepath.FromSlash(at)), Project: project, Instance: i.Component(name)}
 		if _, err := os.Stat(p.Dir); errors.Is(err, fs.ErrNotExist) {
 			notes.send(ComponentSkipped{Project: project, Path: at, Component: name})
 			continue
@@ -82,9 +82,9 @@ func Parts(ctx context.Context, i *client.Instance, project, component string, n
 	return parts, nil
 }
 
-// Open opens the sync engine of a part. It sets Dir, Remote and ID of the options. The caller closes the engine.
+// Open opens the sync engine of a part. It sets Dir, Project, Remote and ID of the options. The caller closes the engine.
 func (p Part) Open(opts devsync.Options) (*devsync.Engine, error) {
-	opts.Dir, opts.Remote, opts.ID = p.Dir, p.Instance.Workspace(), p.Instance.ID()
+	opts.Dir, opts.Project, opts.Remote, opts.ID = p.Dir, p.Project, p.Instance.Workspace(), p.Instance.ID()
 	return devsync.Open(opts)
 }
 

@@ -110,6 +110,7 @@ func TestCopyToAndFromAPodOfAnyImage(t *testing.T) {
 	long := strings.Repeat("long/", 50) + "name"
 	tree := map[string]string{
 		"p/a": "a", "p/run.sh": "+run", "p/d/e/f": strings.Repeat("\x00\xff\n", 100_000), "p/empty/": "", "p/link": "-> d/e/f", "p/-rf": "x",
+		"p/dotted": "-> ./a", "p/slashed": "-> d/",
 		"p/ü \"'$x": "quoted", "p/" + long: "long",
 	}
 	plant(t, dir, tree)

@@ -86,6 +86,7 @@ func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 	workspace, dir := w.withRunner(t, ""), t.TempDir()
 	tree := map[string]string{
 		"p/": "", "p/a": "a", "p/run.sh": "+run", "p/d/": "", "p/d/e/": "", "p/d/e/f": "\x00\xff", "p/empty/": "", "p/link": "-> d/e/f",
+		"p/dotted": "-> ./a", "p/slashed": "-> d/", "p/d/both": "-> .././d/e/",
 		"p/node_modules/": "", "p/node_modules/x": "not ignored",
 	}
 	plant(t, dir, tree)
@@ -163,6 +164,9 @@ func TestCopyFromAHostileSandboxStaysInItsDirectory(t *testing.T) {
 		"an absolute symlink":                {nil, []syncwire.Entry{link("l", "/etc")}, nil, true},
 		"a symlink that leads up":            {nil, []syncwire.Entry{link("a/l", "../../x")}, nil, true},
 		"a symlink that leads up in the end": {nil, []syncwire.Entry{link("l", "a/../../x")}, nil, true},
+		"a symlink that leads up by way of another": {
+			nil, []syncwire.Entry{link("d/e/top", "../.."), link("d/e/l", "top/../../outside")}, map[string]string{"d/": "", "d/e/": "", "d/e/top": "-> ../.."}, true,
+		},
 		"a file through a symlink that was copied": {
 			nil, []syncwire.Entry{dir("d"), link("l", "d"), file("l/x", evil)}, map[string]string{"d/": "", "l": "-> d"}, true,
 		},

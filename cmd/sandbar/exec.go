@@ -71,6 +71,9 @@ command goes on for up to 5 minutes. When nobody takes the output any more, as i
 the command is ended. --list shows the commands, sandbar attach returns to one, and sandbar kill
 ends one.
 
+With -i and a stdin that is not a terminal, -t does not count: what is piped reaches the command as it
+is, and so does its end.
+
 In a kind whose exec is its pod's own, like redis, it works as kubectl exec does: a lost connection
 ends it, and so does an interrupt without -t.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -100,6 +103,11 @@ ends it, and so does an interrupt without -t.`,
 			opts.Command, opts.TTY = args[1:], withScreen
 			if withInput {
 				opts.Stdin = cmd.InOrStdin()
+			}
+			if withInput && withScreen && !terminalIn(opts.Stdin) {
+				// As kubectl does. A terminal would echo what is piped, and end its lines in its own way.
+				opts.TTY = false
+				fmt.Fprintln(cmd.ErrOrStderr(), "sandbar: stdin is not a terminal, so the command gets none: -t does not count")
 			}
 			opts.Stdout, opts.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return asExec(runCommand(cmd.Context(), opts, i.Exec, cmd.ErrOrStderr()))
@@ -189,6 +197,12 @@ func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.C
 		return &exitError{code}
 	}
 	return nil
+}
+
+// terminalIn reports whether an input is a terminal.
+func terminalIn(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && isTerminal(f)
 }
 
 // interruptible is the input of a raw terminal, where Ctrl-C is a byte: while there is no

@@ -20,9 +20,12 @@ func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 		code           int
 		stdout, stderr string
 	}{
-		"a command that fails":  {[]string{"exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"}, "", 7, "out\n", "err\n"},
-		"a command that reads":  {[]string{"exec", "web", "-i", "--", "tr", "a-z", "A-Z"}, "hello\n", 0, "HELLO\n", ""},
-		"a terminal":            {[]string{"exec", "web", "-t", "--", "sh", "-c", "test -t 1 && echo yes"}, "", 0, "yes\r\n", ""},
+		"a command that fails": {[]string{"exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 7"}, "", 7, "out\n", "err\n"},
+		"a command that reads": {[]string{"exec", "web", "-i", "--", "tr", "a-z", "A-Z"}, "hello\n", 0, "HELLO\n", ""},
+		"a terminal":           {[]string{"exec", "web", "-t", "--", "sh", "-c", "test -t 1 && echo yes"}, "", 0, "yes\r\n", ""},
+		"a terminal, and input that is piped": {
+			[]string{"exec", "web", "-it", "--", "sh", "-c", "test -t 0 || cat"}, "abc", 0, "abc", "sandbar: stdin is not a terminal, so the command gets none: -t does not count\n",
+		},
 		"arguments as they are": {[]string{"exec", "web", "--", "printf", "%s|", "a b", "-x", "$HOME"}, "", 0, "a b|-x|$HOME|", ""},
 		"killed by a signal":    {[]string{"exec", "web", "--", "sh", "-c", "kill -9 $$"}, "", 137, "", ""},
 	} {

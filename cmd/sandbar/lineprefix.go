@@ -4,8 +4,11 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // linePrefix puts the name of a component before each line. Half a line waits for its rest, so
@@ -14,6 +17,8 @@ type linePrefix struct {
 	out    io.Writer
 	prefix string
 	half   []byte
+	// terminal: of a line that began again, the last beginning counts.
+	terminal bool
 }
 
 // maxHalfLine is how much of a line waits for its rest.
@@ -24,7 +29,7 @@ func prefixed(out io.Writer, component string) io.Writer {
 	if component == "" {
 		return out
 	}
-	return &linePrefix{out: out, prefix: component + " | "}
+	return &linePrefix{out: out, prefix: component + " | ", terminal: terminal(out)}
 }
 
 func (l *linePrefix) Write(text []byte) (int, error) {
@@ -36,6 +41,9 @@ func (l *linePrefix) Write(text []byte) (int, error) {
 				break
 			}
 			l.half = append(l.half, '\n')
+		}
+		if at := bytes.LastIndex(l.half, []byte(termsafe.LineAgain)); l.terminal && at >= 0 {
+			l.half = append(l.half[:0], l.half[at+len(termsafe.LineAgain):]...)
 		}
 		whole = append(append(whole, l.prefix...), l.half...)
 		l.half = l.half[:0]

@@ -37,6 +37,8 @@ type logPrinter struct {
 	// broke is how a connection broke, until the next try shows why; empty for none.
 	broke string
 	text  []byte
+	// output is how far the line of source is on a terminal.
+	output termsafe.Output
 }
 
 func newLogPrinter(out, notes io.Writer, asJSON, timestamps bool) *logPrinter {
@@ -130,12 +132,17 @@ func (p *logPrinter) record(e client.LogEvent) error {
 		if p.open && p.source != source {
 			p.text = append(p.text, '\n')
 			p.open = false
+			p.output.EndLine()
 		}
-		if !p.open && p.timestamps && !r.Time.IsZero() {
-			p.text = append(r.Time.AppendFormat(p.text, timestampLayout), ' ')
+		var prefix []byte
+		if p.timestamps && !r.Time.IsZero() {
+			prefix = append(r.Time.AppendFormat(nil, timestampLayout), ' ')
+		}
+		if !p.open {
+			p.text = append(p.text, prefix...)
 		}
 		if p.terminal {
-			p.text = termsafe.Append(p.text, r.Data)
+			p.text = p.output.Append(p.text, r.Data, prefix)
 		} else {
 			p.text = append(p.text, r.Data...)
 		}

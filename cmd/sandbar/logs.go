@@ -28,7 +28,7 @@ func newLogsCommand(s *target) *cobra.Command {
 
 A connection that breaks is made again and goes on with the next byte; that, and every gap, is
 said on stderr. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
-colours; elsewhere stdout gets the bytes as they were written.`,
+colours and lines that begin again; elsewhere stdout gets the bytes as they were written.`,
 		Args: named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tail < -1 {

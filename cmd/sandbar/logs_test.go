@@ -100,6 +100,46 @@ func TestATerminalDoesNotObeyTheSandbox(t *testing.T) {
 	}
 }
 
+// A progress bar on a terminal is one line, and elsewhere the bytes that were written.
+func TestAProgressBarBeginsItsLineAgainOnATerminal(t *testing.T) {
+	at := time.Unix(0, 0).UTC()
+	records := []logwire.Record{
+		{Time: at, Stream: "stdout", Attempt: 1, Data: []byte("\x1b[38:5:2m10%\r")},
+		{Time: at, Stream: "stdout", Attempt: 1, Data: []byte("\x1b[2K20%\r")},
+		{Time: at, Stream: "stderr", Attempt: 1, Data: []byte("note\r\n")},
+		{Time: at, Stream: "stdout", Attempt: 1, Data: []byte("90%\r100%\n")},
+	}
+	const stamp = "1970-01-01T00:00:00.000Z "
+	for name, c := range map[string]struct {
+		component            string
+		terminal, timestamps bool
+		want                 string
+	}{
+		"a terminal":                  {"", true, false, "\x1b[38:5:2m10%\x1b[0m\r\x1b[K20%\nnote\n90%\r\x1b[K100%\n"},
+		"a terminal, with times":      {"", true, true, stamp + "\x1b[38:5:2m10%\x1b[0m\r\x1b[K" + stamp + "20%\n" + stamp + "note\n" + stamp + "90%\r\x1b[K" + stamp + "100%\n"},
+		"a terminal, with components": {"web", true, false, "web | 20%\nweb | note\nweb | 100%\n"},
+		"a pipe":                      {"", false, false, "\x1b[38:5:2m10%\r\x1b[2K20%\r\nnote\r\n90%\r100%\n"},
+		"a pipe, with components":     {"web", false, false, "web | \x1b[38:5:2m10%\r\x1b[2K20%\r\nweb | note\r\nweb | 90%\r100%\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			to := prefixed(&out, c.component)
+			if l, ok := to.(*linePrefix); ok {
+				l.terminal = c.terminal
+			}
+			p := logPrinter{out: to, notes: io.Discard, terminal: c.terminal, timestamps: c.timestamps}
+			for _, record := range records {
+				if err := p.print(client.LogEvent{Type: client.LogOutput, Record: record}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out.String() != c.want {
+				t.Errorf("got  %q,\nwant %q", out.String(), c.want)
+			}
+		})
+	}
+}
+
 func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())

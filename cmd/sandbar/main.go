@@ -21,8 +21,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/sandbar-dev/sandbar/client/session"
 )
@@ -41,6 +43,7 @@ const (
 )
 
 func main() {
+	klog.SetLogger(logr.Discard()) // libraries report to it what commands say in their own words
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // what does not end upon the first signal ends upon the second
 	err := newRootCommand().ExecuteContext(ctx)

@@ -7,15 +7,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gorilla/websocket"
 	"k8s.io/client-go/tools/portforward"
+	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
@@ -113,8 +117,8 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 	})
 }
 
-// echoPorts is a pod whose every port answers with its number and what it is sent.
-func echoPorts(r *http.Request, conn *wsconn.Conn) {
+// echoPorts is a pod whose every port answers with its number and what it is sent, unless it refuses.
+func echoPorts(conn *wsconn.Conn, refuses func(port string) bool) {
 	streams := make(chan httpstream.Stream)
 	server, err := spdy.NewServerConnection(portforward.NewTunnelingConnection("pod", conn.Release()), func(s httpstream.Stream, replied <-chan struct{}) error {
 		go func() { <-replied; streams <- s }()
@@ -129,7 +133,15 @@ func echoPorts(r *http.Request, conn *wsconn.Conn) {
 		case <-server.CloseChan():
 			return
 		case s := <-streams:
+			refused := refuses(s.Headers().Get("port"))
 			if s.Headers().Get("streamType") == "error" {
+				if refused {
+					_, _ = io.WriteString(s, "failed to connect: dial tcp4 127.0.0.1:9: connect: connection refused\x1b[2J")
+				}
+				_ = s.Close()
+				continue
+			}
+			if refused {
 				_ = s.Close()
 				continue
 			}
@@ -146,9 +158,9 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	w := newWorld(t)
 	w.verbs = []string{"port-forward"}
 	gone := make(chan struct{})
-	w.plane = podVerb(t, podForward, func(r *http.Request, conn *wsconn.Conn) {
+	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
 		go func() { <-gone; _ = conn.CloseNow() }()
-		echoPorts(r, conn)
+		echoPorts(conn, func(string) bool { return false })
 	})
 	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:6379", "0:80")
 	await(t, out, "to port 80\n")
@@ -168,6 +180,63 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	close(gone)
 	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "lost connection") {
 		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+// As issue 29 found, the first connection that was refused ended the command with a line of klog.
+func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
+	w := newWorld(t)
+	w.verbs = []string{"port-forward"}
+	var listens atomic.Bool
+	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+		// As a kubelet does, it leaves unread what was sent to a port that refused it, and its tunnel stands still.
+		echoPorts(conn, func(port string) bool { return port == "9" && !listens.Load() })
+	})
+	var logged bytes.Buffer
+	klog.LogToStderr(false)
+	klog.SetOutput(&logged)
+	t.Cleanup(func() { klog.LogToStderr(true) })
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
+	await(t, out, "to port 80\n")
+	address := map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		local, port, _ := strings.Cut(strings.TrimSpace(line), " to port ")
+		address[port] = local
+	}
+	ask := func(port string) string {
+		conn, err := net.Dial("tcp", address[port])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.WriteString(conn, "PING\n")
+		answer, _ := io.ReadAll(conn)
+		return string(answer)
+	}
+	for range 3 {
+		if got := ask("9"); got != "" {
+			t.Errorf("the refused port says %q", got)
+		}
+	}
+	if got := ask("80"); got != "80 PING\n" {
+		t.Errorf("port 80 says %q after a refused connection to another port", got)
+	}
+	await(t, errs, "nothing listens on port 9 in the sandbox")
+	listens.Store(true)
+	for range 6 { // SPDY reads each stream in one of five queues
+		if got := ask("9"); got != "9 PING\n" {
+			t.Errorf("port 9 says %q once something listens there", got)
+		}
+	}
+	interrupt()
+	if code := <-ended; code != exitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	klog.Flush()
+	if said := errs.String(); strings.Count(said, "\n") != 1 || strings.Contains(said, "\x1b") || logged.Len() > 0 {
+		t.Errorf("stderr is %q, the log %q", said, &logged)
 	}
 }
 

@@ -5,9 +5,9 @@
 // file of patterns in any directory, later and deeper ones before earlier and higher ones, and
 // nothing below an ignored directory can be included again.
 //
-// It reads patterns and matches names. It does not touch the file system, does not know of
-// files that git tracks already, and not of core.excludesFile or .git/info/exclude: give their
-// content to Add as well, first, if they are to count. A test compares it with git itself.
+// It reads patterns and matches names. It does not touch the file system, and does not know of
+// files that git tracks already. What counts less than every file of the tree, such as
+// core.excludesFile and .git/info/exclude, is given to AddDefaults. A test compares it with git itself.
 package gitignore
 
 import (
@@ -20,6 +20,8 @@ import (
 type Rules struct {
 	// files holds the patterns of each directory; the root is "".
 	files map[string][]pattern
+	// defaults decide where no file has a pattern that matches.
+	defaults []pattern
 }
 
 // pattern is one line.
@@ -37,15 +39,24 @@ func (r *Rules) Add(dir, content string) {
 	if r.files == nil {
 		r.files = map[string][]pattern{}
 	}
+	r.files[dir] = append(r.files[dir], parseAll(content)...)
+}
+
+// AddDefaults adds patterns, relative to the root, that count less than those of any file, and more
+// than defaults that were added earlier.
+func (r *Rules) AddDefaults(content string) { r.defaults = append(r.defaults, parseAll(content)...) }
+
+func parseAll(content string) (patterns []pattern) {
 	content = strings.TrimPrefix(content, "\ufeff")
 	for line := range strings.SplitSeq(content, "\n") {
 		if p, ok := parse(strings.TrimSuffix(line, "\r")); ok {
-			r.files[dir] = append(r.files[dir], p)
+			patterns = append(patterns, p)
 		}
 	}
+	return patterns
 }
 
-// Reset forgets the patterns of a directory.
+// Reset forgets the patterns of a directory, and no defaults.
 func (r *Rules) Reset(dir string) { delete(r.files, dir) }
 
 // Ignored tells whether a path, slash-separated and relative to the root, is ignored: by a
@@ -69,20 +80,29 @@ func (r *Rules) Matches(path string, isDir bool) bool {
 	dir := strings.TrimSuffix(path[:len(path)-len(base)], "/")
 	for {
 		relative := strings.TrimPrefix(path[len(dir):], "/")
-		patterns := r.files[dir]
-		for n := len(patterns) - 1; n >= 0; n-- {
-			if patterns[n].matches(relative, base, isDir) {
-				return !patterns[n].negated
-			}
+		if p := last(r.files[dir], relative, base, isDir); p != nil {
+			return !p.negated
 		}
 		if dir == "" {
-			return false
+			break
 		}
 		dir = dir[:max(0, strings.LastIndexByte(dir, '/'))]
 	}
+	p := last(r.defaults, path, base, isDir)
+	return p != nil && !p.negated
 }
 
-func (p pattern) matches(relative, base string, isDir bool) bool {
+// last is the last pattern that matches, which decides; nil for none.
+func last(patterns []pattern, relative, base string, isDir bool) *pattern {
+	for n := len(patterns) - 1; n >= 0; n-- {
+		if p := &patterns[n]; p.matches(relative, base, isDir) {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *pattern) matches(relative, base string, isDir bool) bool {
 	if p.dirOnly && !isDir {
 		return false
 	}

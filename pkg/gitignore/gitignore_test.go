@@ -52,6 +52,25 @@ func TestIgnoredFollowsTheManual(t *testing.T) {
 	}
 }
 
+func TestDefaultsDecideWhereNoFileDoes(t *testing.T) {
+	var r Rules
+	r.AddDefaults("*~\n*.swp\nbuild\n")
+	r.AddDefaults("!keep~\n")
+	r.Add("", "!*.swp\n")
+	r.Add("a", "!build\n")
+	for path, want := range map[string]bool{
+		"x": false, "x~": true, "keep~": false, "a/b/x~": true, "x.swp": false, "a/x.swp": false, "build": true, "a/build": false, "b/build": true,
+	} {
+		if got := r.Ignored(path, false); got != want {
+			t.Errorf("%s is ignored: %t, want %t", path, got, want)
+		}
+	}
+	r.Reset("")
+	if r.Ignored("a/build", false) || !r.Ignored("x.swp", false) {
+		t.Error("Reset has to forget the patterns of one directory, and no defaults")
+	}
+}
+
 // FuzzAgainstGit compares with git itself, on a real tree.
 func FuzzAgainstGit(f *testing.F) {
 	git, err := exec.LookPath("git")

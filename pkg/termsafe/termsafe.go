@@ -5,26 +5,33 @@
 // chosen by whoever runs code in it, and a terminal obeys control sequences: they can rewrite
 // what was printed before, set the clipboard or type into the shell (Mutagen, CVE-2023-30844).
 //
-// Colours pass, since development servers use them; everything else that a terminal would act on
-// is shown in Go's notation (\x1b). What is not for a terminal needs nothing of this package.
+// In a program's output colours pass, and a line may begin again, since development servers use both;
+// everything else that a terminal would act on is shown in Go's notation (\x1b). What is not for a terminal
+// needs nothing of this package.
 package termsafe
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// reset ends all colours.
-const reset = "\x1b[0m"
+// resetColours ends all colours.
+const resetColours = "\x1b[0m"
 
 // maxColour bounds a colour sequence; "\x1b[38;2;255;255;255;48;2;255;255;255m" has 37 bytes.
 const maxColour = 64
 
-// String is Append for a string, without colours.
+// LineAgain begins the line again on a terminal, and takes away what it had: the output of an Output has it
+// for a carriage return, and nothing that the sandbox writes gets through as it.
+const LineAgain = "\r\x1b[K"
+
+// String returns a string without colours.
 func String(s string) string {
-	return string(appendText(nil, []byte(s), false))
+	dst, _ := appendText(nil, []byte(s), false, nil, false)
+	return string(dst)
 }
 
 // Line is String for what has to stay on one line, a file's name for example: line feeds and tabs are
@@ -35,47 +42,98 @@ func Line(s string) string {
 
 var oneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", `\r`)
 
-// Append appends text to dst. Line feeds and tabs stay, a carriage return before a line feed
-// goes, colours stay and end with the line, or with the text.
-func Append(dst, text []byte) []byte {
-	return appendText(dst, text, true)
+// Output is what a program writes, piece by piece. The zero value is at its beginning.
+//
+// Line feeds and tabs stay. Colours stay and end with the line, or with the piece. A carriage return, or
+// the cursor's way to the first column, begins the line again as progress bars do; it can take away what
+// the program wrote in this line, and nothing before it. Erasing in the line is left out, because nothing
+// stands behind the cursor.
+type Output struct {
+	// again: the line begins again with what follows, unless it ends first.
+	again bool
 }
 
-func appendText(dst, text []byte, colours bool) []byte {
+// Append appends a piece to dst. A line that begins again begins with prefix, which is a terminal's already.
+func (o *Output) Append(dst, piece, prefix []byte) []byte {
+	dst, o.again = appendText(dst, piece, true, append([]byte(LineAgain), prefix...), o.again)
+	return dst
+}
+
+// EndLine forgets a carriage return at the end of the last piece: the caller ended the line.
+func (o *Output) EndLine() { o.again = false }
+
+// appendText appends text. Colours pass, and lines begin with again when they begin again, if it is output.
+func appendText(dst, text []byte, output bool, again []byte, pending bool) ([]byte, bool) {
 	coloured := false
+	reset := func() {
+		if coloured {
+			dst = append(dst, resetColours...)
+			coloured = false
+		}
+	}
 	for i := 0; i < len(text); {
-		if colours {
-			if n := colour(text[i:]); n > 0 {
-				dst = append(dst, text[i:i+n]...)
-				coloured = true
+		if output {
+			if n, begins := inLine(text[i:]); n > 0 {
+				pending = pending || begins
 				i += n
 				continue
 			}
 		}
+		if pending && text[i] != '\n' {
+			reset()
+			dst = append(dst, again...)
+		}
+		pending = false
+		if n := colour(text[i:]); output && n > 0 {
+			dst = append(dst, text[i:i+n]...)
+			coloured = true
+			i += n
+			continue
+		}
 		r, size := utf8.DecodeRune(text[i:])
-		switch {
-		case r == '\n':
-			if coloured {
-				dst = append(dst, reset...)
-				coloured = false
-			}
-			dst = append(dst, '\n')
-		case r == '\r' && i+1 < len(text) && text[i+1] == '\n':
-		case r == utf8.RuneError && size == 1:
-			dst = fmt.Appendf(dst, `\x%02x`, text[i])
-		case r == '\t' || !acts(r):
-			dst = append(dst, text[i:i+size]...)
-		case r < 0x100:
-			dst = fmt.Appendf(dst, `\x%02x`, r)
-		default:
-			dst = fmt.Appendf(dst, `\u%04x`, r)
+		if r == '\n' {
+			reset()
+		}
+		if r != '\r' || i+1 == len(text) || text[i+1] != '\n' {
+			dst = appendRune(dst, r, text[i:i+size])
 		}
 		i += size
 	}
-	if coloured {
-		dst = append(dst, reset...)
+	reset()
+	return dst, pending
+}
+
+// appendRune appends a character, or shows it if a terminal would act on it.
+func appendRune(dst []byte, r rune, as []byte) []byte {
+	switch {
+	case r == utf8.RuneError && len(as) == 1:
+		return fmt.Appendf(dst, `\x%02x`, as[0])
+	case r == '\n', r == '\t', !acts(r):
+		return append(dst, as...)
+	case r < 0x100:
+		return fmt.Appendf(dst, `\x%02x`, r)
+	default:
+		return fmt.Appendf(dst, `\u%04x`, r)
 	}
-	return dst
+}
+
+// inLine returns the length of what moves the cursor to the first column, or erases in the line, at the
+// beginning of a text, and whether it is the former; 0 for anything else.
+func inLine(text []byte) (n int, begins bool) {
+	if text[0] == '\r' {
+		return 1, true
+	}
+	for _, first := range []string{"\x1b[G", "\x1b[0G", "\x1b[1G"} {
+		if bytes.HasPrefix(text, []byte(first)) {
+			return len(first), true
+		}
+	}
+	for _, erase := range []string{"\x1b[K", "\x1b[0K", "\x1b[1K", "\x1b[2K"} {
+		if bytes.HasPrefix(text, []byte(erase)) {
+			return len(erase), false
+		}
+	}
+	return 0, false
 }
 
 // acts tells whether a terminal does something else with a character than to show it: control
@@ -94,7 +152,7 @@ func colour(text []byte) int {
 		switch c := text[i]; {
 		case c == 'm':
 			return i + 1
-		case '0' <= c && c <= '9', c == ';':
+		case '0' <= c && c <= '9', c == ';', c == ':': // ITU T.416 separates the parts of a colour by colons
 		default:
 			return 0
 		}

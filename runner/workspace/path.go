@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
 const (
@@ -70,31 +72,22 @@ func CheckPath(path string) error {
 }
 
 // CheckTarget returns nil when the symlink at path may have the target: relative,
-// and inside the workspace. Steps up may stand at the beginning only, where they
-// count from the link's own directory: behind the name of another symlink ("a/../..")
-// they would count from wherever that one leads. What the app makes of the link's
-// surroundings later is not known here, and nothing in this package follows one.
+// and inside the workspace. It counts where the target leads by its text, not how it
+// is written. What the app makes of the link's surroundings later is not known here,
+// and nothing in this package follows one.
 func CheckTarget(path, target string) error {
 	if len(target) > MaxTargetBytes {
 		return invalid(path, fmt.Sprintf("the target of the symlink is longer than %d bytes", MaxTargetBytes))
 	}
-	up, rest := 0, target
-	for rest == ".." || strings.HasPrefix(rest, "../") {
-		up, rest = up+1, strings.TrimPrefix(strings.TrimPrefix(rest, ".."), "/")
+	to, err := syncwire.ResolveTarget(path, target)
+	if err != nil {
+		return invalid(path, "the target of the symlink "+err.Error())
 	}
-	if up > strings.Count(path, "/") {
-		return invalid(path, "the target of the symlink lies outside of the workspace")
+	if to == "" {
+		return nil // the workspace itself
 	}
-	if rest == "" && up > 0 || rest == "." && up == 0 {
-		return nil
-	}
-	parents, _ := split(path)
-	if err := CheckPath(strings.Join(append(parents[:len(parents)-up], rest), "/")); err != nil {
-		return invalid(path, "the target of the symlink is no path inside the workspace: "+failed("", "", err).Message)
-	}
-	// Joined with its directory a target may look relative that is not.
-	if rest[0] == '/' {
-		return invalid(path, "the target of the symlink is absolute")
+	if err := CheckPath(to); err != nil {
+		return invalid(path, "the target of the symlink is not a path inside the workspace: "+failed("", "", err).Message)
 	}
 	return nil
 }

@@ -1,0 +1,163 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package devsync_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/client/devsync"
+)
+
+// replace makes another directory with files take the place of the directory, which is kept beside it.
+func (w *world) replace(tree files) (old string) {
+	w.t.Helper()
+	old = w.dir + ".old"
+	if err := errors.Join(os.Rename(w.dir, old), os.Mkdir(w.dir, 0o755)); err != nil {
+		w.t.Fatal(err)
+	}
+	write(w.t, w.dir, tree)
+	return old
+}
+
+func tells(eventType devsync.EventType, words string) func(devsync.Event) bool {
+	return func(e devsync.Event) bool { return e.Type == eventType && strings.Contains(e.Reason, words) }
+}
+
+// mv proj proj.old && cp -a proj.old proj: the handle of the directory leads to proj.old from then on.
+func TestWhatTheSandboxMakesGoesToTheDirectoryThatTookThePlace(t *testing.T) {
+	w := newWorld(t)
+	tree := files{"a": "a", "d/b": "b"}
+	write(t, w.dir, tree)
+	x := w.watch(twoWay)
+	old := w.replace(tree)
+	x.await(tells(devsync.EventNote, "took the place"))
+	// Told once more as in sync, if only with a change: so a change of the directory comes first.
+	write(t, w.dir, files{"here": "here"})
+	x.await(state("here", devsync.FileApplied))
+	write(t, w.workspace, files{"a": "formatted", "new": "made there"})
+	x.await(state("new", devsync.FileReceived))
+	x.alike("after the directory was replaced")
+	if diff := cmp.Diff(files{"a": "formatted", "d/b": "b", "here": "here", "new": "made there"}, read(t, w.dir)); diff != "" {
+		t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(tree, read(t, old)); diff != "" {
+		t.Errorf("the old directory (-want +got):\n%s", diff)
+	}
+}
+
+// rm -rf proj && git clone … proj
+func TestNothingIsDeletedForADirectoryThatTookThePlaceAndLaterEditsArrive(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		change func(*devsync.Options)
+	}{{"one way", func(*devsync.Options) {}}, {"two ways", twoWay}} {
+		t.Run(way.name, func(t *testing.T) {
+			w := newWorld(t)
+			write(t, w.dir, files{"a": "a", "only/there": "o", "c": "c"})
+			x := w.watch(way.change)
+			w.replace(files{"a": "a", "c": "cloned", "n": "n"})
+			x.await(state("n", devsync.FileApplied))
+			write(t, w.dir, files{"a": "edited", "n": "edited"})
+			x.await(state("a", devsync.FileApplied))
+			x.await(settled)
+			want := files{"a": "edited", "only/there": "o", "c": "c", "n": "edited"}
+			if diff := cmp.Diff(want, read(t, w.workspace)); diff != "" {
+				t.Errorf("the sandbox (-want +got):\n%s", diff)
+			}
+			if got := read(t, w.dir)["c"]; got != "cloned" {
+				t.Errorf("the directory's version of the conflict is %q", got)
+			}
+		})
+	}
+}
+
+func TestADirectoryThatIsGoneIsWaitedFor(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	x := w.watch(twoWay)
+	if err := os.Rename(w.dir, w.dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	x.await(tells(devsync.EventUnsettled, "is gone"))
+	write(t, w.workspace, files{"b": "b"})
+	write(t, w.dir+".away", files{"c": "c"}) // nobody watches it now
+	if err := os.Rename(w.dir+".away", w.dir); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.dir, files{"a": "A"})
+	x.await(state("a", devsync.FileApplied))
+	x.alike("after the directory was there again")
+}
+
+// A clone begins with an empty directory: files of the sandbox in it would be in its way.
+func TestAnEmptyDirectoryThatTookThePlaceGetsNothingBeforeItHasFiles(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "b": "b"})
+	x := w.watch(twoWay)
+	w.replace(nil)
+	x.await(tells(devsync.EventUnsettled, "is empty and had files (2)"))
+	if got := read(t, w.dir); len(got) > 0 {
+		t.Errorf("the directory has %v", got)
+	}
+	write(t, w.dir, files{"a": "a", "c": "c"})
+	x.await(state("c", devsync.FileApplied))
+	x.alike("after the directory had files")
+	if diff := cmp.Diff(files{"a": "a", "b": "b", "c": "c"}, read(t, w.dir)); diff != "" {
+		t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+}
+
+// onceListed calls something when the workspace has been listed: after the directory was read, and before
+// anything is sent.
+type onceListed struct {
+	devsync.Remote
+	then func()
+}
+
+func (l onceListed) List(ctx context.Context, exclude []string, known string) (*devsync.Listing, error) {
+	defer l.then()
+	return l.Remote.List(ctx, exclude, known)
+}
+
+func TestADirectoryThatIsReplacedWhileItIsComparedIsReadAgain(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "b": "b", "gone": "x"})
+	w.mustSync(nil)
+	write(t, w.dir, files{"gone": "-", "b": "edited"})
+	r := w.mustSync(func(o *devsync.Options) {
+		o.Remote = onceListed{o.Remote, sync.OnceFunc(func() { w.replace(files{"b": "b", "n": "n"}) })}
+	})
+	if diff := cmp.Diff(files{"a": "a", "b": "b", "gone": "x", "n": "n"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the sandbox (-want +got):\n%s", diff)
+	}
+	if len(r.Conflicts) > 0 || r.Sent != 1 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+func TestASyncOfADirectoryThatIsGoneFails(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	w.mustSync(nil)
+	write(t, w.dir, files{"a": "edited"})
+	_, err := w.sync(func(o *devsync.Options) {
+		o.Remote = onceListed{o.Remote, sync.OnceFunc(func() { write(t, w.dir, files{"a": "-"}); _ = os.Remove(w.dir) })}
+	})
+	var gone *devsync.GoneError
+	if !errors.As(err, &gone) {
+		t.Errorf("it fails with %v", err)
+	}
+	if diff := cmp.Diff(files{"a": "a"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the sandbox (-want +got):\n%s", diff)
+	}
+}

@@ -169,6 +169,25 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 			t.Errorf("trailers (-want +got):\n%s", diff)
 		}
 	})
+	for name, c := range map[string]struct {
+		trailer string
+		want    http.Header
+	}{
+		"a sum that was not announced arrives": {"X-Sum: 1\r\n", http.Header{"X-Sum": {"1"}}},
+		"and so do several of one name":        {"X-Sum: 1\r\nGrpc-Status: 0\r\nX-Sum: 2\r\n", http.Header{"X-Sum": {"1", "2"}, "Grpc-Status": {"0"}}},
+		"what frames, routes or authenticates does not": {
+			"X-Sum: 1\r\nContent-Type: text/html\r\nConnection: x-hop\r\nX-Hop: 1\r\nHost: evil\r\nAuthorization: x\r\nUpgrade: h2c\r\nIf-Match: x\r\n" +
+				"Clear-Site-Data: *\r\nTransfer-Encoding: gzip\r\nContent-Length: 9\r\nTrailer: x\r\nX-Accel-Redirect: /\r\n", http.Header{"X-Sum": {"1"}},
+		},
+	} {
+		t.Run("of a trailer "+name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"+c.trailer+"\r\n"))
+			res, body := w.do("GET", demo+"proxy/x", adminToken, nil)
+			if diff := cmp.Diff(c.want, res.Trailer); diff != "" || body != "ok" {
+				t.Errorf("got %q with trailers (-want +got):\n%s", body, diff)
+			}
+		})
+	}
 	t.Run("a control verb sets no cookies", func(t *testing.T) {
 		if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.Header.Get("Set-Cookie") != "" {
 			t.Error("a cookie came through")

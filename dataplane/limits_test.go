@@ -165,6 +165,7 @@ func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "128, 16 KiB"},
 		limitstable.Limit{Name: "one attempt to reach a pod; pods of a Service that one request tries", Number: "3 s; 3"},
 		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB"},
+		limitstable.Limit{Name: "the trailer of a pod's answer", Number: "128 fields, 4 KiB"},
 		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: "1 MiB"},
 		limitstable.Limit{Name: "connections to pods that are kept, of one destination and of all", Number: "256, 4,096"},
 		limitstable.Limit{Name: "how long a request waits for an app to listen whose pod is ready after a wake", Number: "10 s"},

@@ -55,21 +55,27 @@ func (w *world) received(method, path, body string, change ...func(*http.Request
 func TestEveryPathFormReachesThePod(t *testing.T) {
 	w := newWorld(t, recorder(), func(s *setup) { s.opts.PathPrefix = "/services/providers/infrastructure" })
 	for name, c := range map[string]struct{ method, path, want string }{
-		"the short form means namespace default":     {"POST", demo + "sync", "/sync"},
-		"a namespace can be named":                   {"POST", "/dataplane/clusters/root:acme:dev/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"a logical cluster name serves as workspace": {"POST", "/dataplane/clusters/cluster1/sandboxrunners/demo/sync", "/sync"},
-		"an escaped colon is a colon":                {"POST", "/dataplane/clusters/root%3Aacme%3Adev/sandboxrunners/demo/sync", "/sync"},
-		"the Kubernetes form":                        {"POST", "/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"the Kubernetes form behind a front proxy":   {"POST", "/services/any/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"the prefix of a hub":                        {"POST", "/services/providers/infrastructure" + demo + "sync", "/sync"},
-		"a component's verb":                         {"POST", demo + "components/api/restart", "/api/restart"},
-		"a tail is appended":                         {"GET", demo + "log/a/b?tail=5&x=%20", "/logs/a/b?tail=5&x=%20"},
-		"a tail keeps its escapes":                   {"GET", demo + "proxy/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c", "/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c"},
-		"a tail keeps doubled slashes":               {"GET", demo + "proxy/a//b/", "/a//b/"},
-		"no tail is the endpoint itself":             {"GET", demo + "proxy", "/"},
+		"the short form means namespace default":            {"POST", demo + "sync", "/sync"},
+		"a namespace can be named":                          {"POST", "/dataplane/clusters/root:acme:dev/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"a logical cluster name serves as workspace":        {"POST", "/dataplane/clusters/cluster1/sandboxrunners/demo/sync", "/sync"},
+		"an escaped colon is a colon":                       {"POST", "/dataplane/clusters/root%3Aacme%3Adev/sandboxrunners/demo/sync", "/sync"},
+		"the Kubernetes form":                               {"POST", "/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"the Kubernetes form behind a front proxy":          {"POST", "/services/any/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"the prefix of a hub":                               {"POST", "/services/providers/infrastructure" + demo + "sync", "/sync"},
+		"a component's verb":                                {"POST", demo + "components/api/restart", "/api/restart"},
+		"a tail is appended":                                {"GET", demo + "log/a/b?tail=5&x=%20", "/logs/a/b?tail=5&x=%20"},
+		"a tail keeps its escapes":                          {"GET", demo + "proxy/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c", "/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c"},
+		"a tail keeps doubled slashes":                      {"GET", demo + "proxy/a//b/", "/a//b/"},
+		"also at its beginning":                             {"GET", demo + "proxy//a.example/b", "//a.example/b"},
+		"a tail keeps what net/url would write another way": {"GET", demo + "proxy/a%2Fb|c^[d]", "/a%2Fb|c^[d]"},
+		"a query keeps a lone percent sign":                 {"GET", demo + "proxy/x?q=100%&r=%zz;[]|", "/x?q=100%&r=%zz;[]|"},
+		"a query keeps a thousand parameters":               {"GET", demo + "proxy/x?" + strings.Repeat("columns[0][data]=1&", 1000), "/x?" + strings.Repeat("columns[0][data]=1&", 1000)},
+		"a question mark alone stays":                       {"GET", demo + "proxy/x?", "/x?"},
+		"no tail is the endpoint itself":                    {"GET", demo + "proxy", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := w.received(c.method, c.path, ""); got.URI != c.want || got.Method != c.method {
+			raw := func(r *http.Request) { r.URL.Opaque, _, _ = strings.Cut(c.path, "?") } // as it is, and not as net/url writes it
+			if got := w.received(c.method, c.path, "", raw); got.URI != c.want || got.Method != c.method {
 				t.Errorf("the pod got %s %s, want %s %s", got.Method, got.URI, c.method, c.want)
 			}
 		})

@@ -157,7 +157,7 @@ func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
 // The numbers that are private to rooms are compared there.
 func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 	limitstable.Check(t, "../docs/limits.md", "Not in the object", true,
-		limitstable.Limit{Name: "parameters of a query", Number: "200"},
+		limitstable.Limit{Name: "a request's path and query together", Number: "24 KiB"},
 		limitstable.Limit{Name: "how long a request waits for the placement of a young object; how young that is; such requests", Number: "1 s; 30 s; 1,024"},
 		limitstable.Limit{Name: "a bearer token", Number: "16 KiB"},
 		limitstable.Limit{Name: "steps of time in which a refusal is answered that hides what exists (401 for an unknown token, 403)", Number: fmt.Sprintf("%d ms", refusalStep.Milliseconds())},

@@ -71,6 +71,14 @@ func Malformed(message string) *Error {
 	return &Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: message, Cause: CauseMalformed}
 }
 
+// TargetTooLong is a 414 that names the limit in bytes.
+func TargetTooLong(limit int) *Error {
+	return &Error{
+		Code: http.StatusRequestURITooLong, Reason: metav1.StatusReasonBadRequest, Cause: CauseMalformed,
+		Message: fmt.Sprintf("the path and the query are longer than %d bytes: send what is long in the body, and a long command as a file (sandbar cp) or as input", limit),
+	}
+}
+
 // Unauthorized is a 401: there is no credential, or kcp does not know it.
 func Unauthorized(cause string) *Error {
 	return &Error{

@@ -87,7 +87,7 @@ func (w *Ways) Way(c *Call, to *locate.Target) (Way, *refusal.Error) {
 		return w.throughAPIServer(c, to)
 	}
 	d := w.direct
-	return Way{rt: d, url: to.URL(d.address(to.Destination()), c.Route.Tail, c.Request.URL.RawQuery), host: headers.PodHost}, nil
+	return Way{rt: d, url: to.URL(d.address(to.Destination()), c.Route.Tail, c.Request.URL), host: headers.PodHost}, nil
 }
 
 // forward carries a plain request and its answer.

@@ -84,6 +84,7 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper. Beyond its contract:
 //
+//   - A path in the URL's Opaque, which begins with a slash, is sent byte for byte, as RawQuery is.
 //   - The context may end the exchange until the answer's body has been closed.
 //   - The body of the request may be read until the answer's body has been closed; Close waits for
 //     that (see Stopper). It is not closed: it is a server's, which closes it itself.

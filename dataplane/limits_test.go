@@ -162,7 +162,7 @@ func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 		limitstable.Limit{Name: "a bearer token", Number: "16 KiB"},
 		limitstable.Limit{Name: "steps of time in which a refusal is answered that hides what exists (401 for an unknown token, 403)", Number: fmt.Sprintf("%d ms", refusalStep.Milliseconds())},
 		limitstable.Limit{Name: "the body of the verb `renew`", Number: limitstable.Bytes(maxRenewalBytes), Says: []string{fmt.Sprintf("larger than %d bytes", maxRenewalBytes)}},
-		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "128, 16 KiB"},
+		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "1000, 16 KiB"},
 		limitstable.Limit{Name: "one attempt to reach a pod; pods of a Service that one request tries", Number: "3 s; 3"},
 		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB"},
 		limitstable.Limit{Name: "the trailer of a pod's answer", Number: "128 fields, 4 KiB"},

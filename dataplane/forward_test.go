@@ -344,6 +344,16 @@ func TestAPodThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("the answer tells the pod's address: %s", body)
 		}
 	})
+	t.Run("of an app that may still start it says when to come back, and how not to meet it again", func(t *testing.T) {
+		closed := httptest.NewServer(nil)
+		closed.Close()
+		w := newWorld(t, nil, func(s *setup) { s.backendAddress = closed.Listener.Addr().String() })
+		res, body := w.do("GET", demo+"proxy/", adminToken, nil)
+		status := wantStatus(t, res, body, http.StatusBadGateway)
+		if res.Header.Get("Retry-After") != "2" || !strings.Contains(status.Message, "readinessProbe") {
+			t.Errorf("got Retry-After %q and %q", res.Header.Get("Retry-After"), status.Message)
+		}
+	})
 	t.Run("one that hangs is 504, and its body may take longer to arrive", func(t *testing.T) {
 		release := make(chan struct{})
 		w := newWorld(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

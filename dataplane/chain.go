@@ -101,7 +101,7 @@ func (h *handler) serve(x *exchange) (refused *refusal.Error) {
 	if refused = wellFormed(x.request); refused != nil {
 		return refused
 	}
-	if x.route, refused = h.router.Parse(x.request.URL); refused != nil {
+	if x.route, refused = h.router.Parse(x.request); refused != nil {
 		return refused
 	}
 	if !h.ready() {

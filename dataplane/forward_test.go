@@ -55,21 +55,27 @@ func (w *world) received(method, path, body string, change ...func(*http.Request
 func TestEveryPathFormReachesThePod(t *testing.T) {
 	w := newWorld(t, recorder(), func(s *setup) { s.opts.PathPrefix = "/services/providers/infrastructure" })
 	for name, c := range map[string]struct{ method, path, want string }{
-		"the short form means namespace default":     {"POST", demo + "sync", "/sync"},
-		"a namespace can be named":                   {"POST", "/dataplane/clusters/root:acme:dev/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"a logical cluster name serves as workspace": {"POST", "/dataplane/clusters/cluster1/sandboxrunners/demo/sync", "/sync"},
-		"an escaped colon is a colon":                {"POST", "/dataplane/clusters/root%3Aacme%3Adev/sandboxrunners/demo/sync", "/sync"},
-		"the Kubernetes form":                        {"POST", "/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"the Kubernetes form behind a front proxy":   {"POST", "/services/any/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
-		"the prefix of a hub":                        {"POST", "/services/providers/infrastructure" + demo + "sync", "/sync"},
-		"a component's verb":                         {"POST", demo + "components/api/restart", "/api/restart"},
-		"a tail is appended":                         {"GET", demo + "log/a/b?tail=5&x=%20", "/logs/a/b?tail=5&x=%20"},
-		"a tail keeps its escapes":                   {"GET", demo + "proxy/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c", "/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c"},
-		"a tail keeps doubled slashes":               {"GET", demo + "proxy/a//b/", "/a//b/"},
-		"no tail is the endpoint itself":             {"GET", demo + "proxy", "/"},
+		"the short form means namespace default":            {"POST", demo + "sync", "/sync"},
+		"a namespace can be named":                          {"POST", "/dataplane/clusters/root:acme:dev/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"a logical cluster name serves as workspace":        {"POST", "/dataplane/clusters/cluster1/sandboxrunners/demo/sync", "/sync"},
+		"an escaped colon is a colon":                       {"POST", "/dataplane/clusters/root%3Aacme%3Adev/sandboxrunners/demo/sync", "/sync"},
+		"the Kubernetes form":                               {"POST", "/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"the Kubernetes form behind a front proxy":          {"POST", "/services/any/clusters/root:acme:dev/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/sync", "/sync"},
+		"the prefix of a hub":                               {"POST", "/services/providers/infrastructure" + demo + "sync", "/sync"},
+		"a component's verb":                                {"POST", demo + "components/api/restart", "/api/restart"},
+		"a tail is appended":                                {"GET", demo + "log/a/b?tail=5&x=%20", "/logs/a/b?tail=5&x=%20"},
+		"a tail keeps its escapes":                          {"GET", demo + "proxy/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c", "/@scope%2fpkg/a%20b/%C3%A4?q=a%2Fb;c"},
+		"a tail keeps doubled slashes":                      {"GET", demo + "proxy/a//b/", "/a//b/"},
+		"also at its beginning":                             {"GET", demo + "proxy//a.example/b", "//a.example/b"},
+		"a tail keeps what net/url would write another way": {"GET", demo + "proxy/a%2Fb|c^[d]", "/a%2Fb|c^[d]"},
+		"a query keeps a lone percent sign":                 {"GET", demo + "proxy/x?q=100%&r=%zz;[]|", "/x?q=100%&r=%zz;[]|"},
+		"a query keeps a thousand parameters":               {"GET", demo + "proxy/x?" + strings.Repeat("columns[0][data]=1&", 1000), "/x?" + strings.Repeat("columns[0][data]=1&", 1000)},
+		"a question mark alone stays":                       {"GET", demo + "proxy/x?", "/x?"},
+		"no tail is the endpoint itself":                    {"GET", demo + "proxy", "/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := w.received(c.method, c.path, ""); got.URI != c.want || got.Method != c.method {
+			raw := func(r *http.Request) { r.URL.Opaque, _, _ = strings.Cut(c.path, "?") } // as it is, and not as net/url writes it
+			if got := w.received(c.method, c.path, "", raw); got.URI != c.want || got.Method != c.method {
 				t.Errorf("the pod got %s %s, want %s %s", got.Method, got.URI, c.method, c.want)
 			}
 		})
@@ -169,6 +175,25 @@ func TestHeadersTowardsTheCaller(t *testing.T) {
 			t.Errorf("trailers (-want +got):\n%s", diff)
 		}
 	})
+	for name, c := range map[string]struct {
+		trailer string
+		want    http.Header
+	}{
+		"a sum that was not announced arrives": {"X-Sum: 1\r\n", http.Header{"X-Sum": {"1"}}},
+		"and so do several of one name":        {"X-Sum: 1\r\nGrpc-Status: 0\r\nX-Sum: 2\r\n", http.Header{"X-Sum": {"1", "2"}, "Grpc-Status": {"0"}}},
+		"what frames, routes or authenticates does not": {
+			"X-Sum: 1\r\nContent-Type: text/html\r\nConnection: x-hop\r\nX-Hop: 1\r\nHost: evil\r\nAuthorization: x\r\nUpgrade: h2c\r\nIf-Match: x\r\n" +
+				"Clear-Site-Data: *\r\nTransfer-Encoding: gzip\r\nContent-Length: 9\r\nTrailer: x\r\nX-Accel-Redirect: /\r\n", http.Header{"X-Sum": {"1"}},
+		},
+	} {
+		t.Run("of a trailer "+name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"+c.trailer+"\r\n"))
+			res, body := w.do("GET", demo+"proxy/x", adminToken, nil)
+			if diff := cmp.Diff(c.want, res.Trailer); diff != "" || body != "ok" {
+				t.Errorf("got %q with trailers (-want +got):\n%s", body, diff)
+			}
+		})
+	}
 	t.Run("a control verb sets no cookies", func(t *testing.T) {
 		if res, _ := w.do("POST", demo+"sync", adminToken, nil); res.Header.Get("Set-Cookie") != "" {
 			t.Error("a cookie came through")
@@ -317,6 +342,16 @@ func TestAPodThatDoesNotAnswer(t *testing.T) {
 		wantStatus(t, res, body, http.StatusBadGateway)
 		if strings.Contains(body, "127.0.0.1") {
 			t.Errorf("the answer tells the pod's address: %s", body)
+		}
+	})
+	t.Run("of an app that may still start it says when to come back, and how not to meet it again", func(t *testing.T) {
+		closed := httptest.NewServer(nil)
+		closed.Close()
+		w := newWorld(t, nil, func(s *setup) { s.backendAddress = closed.Listener.Addr().String() })
+		res, body := w.do("GET", demo+"proxy/", adminToken, nil)
+		status := wantStatus(t, res, body, http.StatusBadGateway)
+		if res.Header.Get("Retry-After") != "2" || !strings.Contains(status.Message, "readinessProbe") {
+			t.Errorf("got Retry-After %q and %q", res.Header.Get("Retry-After"), status.Message)
 		}
 	})
 	t.Run("one that hangs is 504, and its body may take longer to arrive", func(t *testing.T) {

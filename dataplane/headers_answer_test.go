@@ -61,6 +61,7 @@ func TestWhatFrontsObeyIsNotAPodsToSay(t *testing.T) {
 	refused := strings.Replace(plain, "200 OK", "409 Conflict", 1)
 	chunked := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nTrailer: " + strings.Join(slices.Concat(frontsOrders, appsAnswers), ", ") +
 		"\r\n\r\n2\r\nok\r\n0\r\n" + all + "\r\n"
+	sudden := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n" + all + "\r\n"
 	const handshake = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	switched := "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-Websocket-Accept: x\r\n" + all + "\r\n"
 	for name, answer := range map[string]struct {
@@ -68,11 +69,12 @@ func TestWhatFrontsObeyIsNotAPodsToSay(t *testing.T) {
 		upgrade bool
 		trailer bool
 	}{
-		"a header":          {raw: plain},
-		"early hints":       {raw: hints},
-		"a trailer":         {raw: chunked, trailer: true},
-		"a refused upgrade": {raw: refused, upgrade: true},
-		"an upgrade":        {raw: switched, upgrade: true},
+		"a header":               {raw: plain},
+		"early hints":            {raw: hints},
+		"a trailer":              {raw: chunked, trailer: true},
+		"an unannounced trailer": {raw: sudden, trailer: true},
+		"a refused upgrade":      {raw: refused, upgrade: true},
+		"an upgrade":             {raw: switched, upgrade: true},
 	} {
 		w := newPreviewWorld(t, rawAnswer(answer.raw))
 		session := w.enter(w.link(""))
@@ -113,6 +115,9 @@ func TestWhatFrontsObeyIsNotAPodsToSay(t *testing.T) {
 				app := way == "the app by path" || way == "a preview"
 				for _, word := range appsAnswers {
 					want := app || slices.Contains(verbsAnswers, word)
+					if name == "an unannounced trailer" && word == "Www-Authenticate" {
+						want = false // a trailer must not have it (RFC 9110 section 6.5.1)
+					}
 					if _, ok := got[word]; ok != want {
 						t.Errorf("%s reached the caller: %t, want %t", word, ok, want)
 					}

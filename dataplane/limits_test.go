@@ -157,14 +157,15 @@ func TestARefusalForRateSaysWhenToComeBack(t *testing.T) {
 // The numbers that are private to rooms are compared there.
 func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 	limitstable.Check(t, "../docs/limits.md", "Not in the object", true,
-		limitstable.Limit{Name: "parameters of a query", Number: "200"},
+		limitstable.Limit{Name: "a request's path and query together", Number: "24 KiB"},
 		limitstable.Limit{Name: "how long a request waits for the placement of a young object; how young that is; such requests", Number: "1 s; 30 s; 1,024"},
 		limitstable.Limit{Name: "a bearer token", Number: "16 KiB"},
 		limitstable.Limit{Name: "steps of time in which a refusal is answered that hides what exists (401 for an unknown token, 403)", Number: fmt.Sprintf("%d ms", refusalStep.Milliseconds())},
 		limitstable.Limit{Name: "the body of the verb `renew`", Number: limitstable.Bytes(maxRenewalBytes), Says: []string{fmt.Sprintf("larger than %d bytes", maxRenewalBytes)}},
-		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "128, 16 KiB"},
+		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "1000, 16 KiB"},
 		limitstable.Limit{Name: "one attempt to reach a pod; pods of a Service that one request tries", Number: "3 s; 3"},
 		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB"},
+		limitstable.Limit{Name: "the trailer of a pod's answer", Number: "128 fields, 4 KiB"},
 		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: "1 MiB"},
 		limitstable.Limit{Name: "connections to pods that are kept, of one destination and of all", Number: "256, 4,096"},
 		limitstable.Limit{Name: "how long a request waits for an app to listen whose pod is ready after a wake", Number: "10 s"},

@@ -144,7 +144,7 @@ func (w *world) wantRefused(t *testing.T, api *podAPI, request string, code int,
 func TestQueriesOfAPodsStreamsAreStrict(t *testing.T) {
 	api := &podAPI{}
 	w := newWorld(t, recorder(), podVerbs, api.serve)
-	long := "exec?stdout=true" + strings.Repeat("&command=x", 128+1)
+	long := "exec?stdout=true" + strings.Repeat("&command=x", 1000+1)
 	for query, says := range map[string]string{
 		"exec?stdout=true":                                          "command is missing",
 		"exec?command=&stdout=true":                                 "must not be empty",
@@ -168,7 +168,7 @@ func TestQueriesOfAPodsStreamsAreStrict(t *testing.T) {
 		"attach?stdout=true&command=sh":                             "takes no command",
 		"port-forward?ports=22":                                     "takes no parameters",
 		"port-forward/proxy":                                        "no paths below it",
-		long:                                                        "128 arguments",
+		long:                                                        "1000 arguments",
 		"exec?stdout=true&command=" + strings.Repeat("x", 16<<10+1): "16384 bytes",
 	} {
 		t.Run(query[:min(len(query), 60)], func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -329,8 +330,12 @@ func TestAPreviewsWebSocketIsForItsOwnPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if got := res.Header.Get("X-Got-Token"); got != "" {
+	if got := res.Header.Get("X-Sandbox-Got-Token"); got != "" {
 		t.Errorf("the app got the control token %q", got)
+	}
+	// What Action Cable and others compute of X-Forwarded-Proto and Host; the echo's server compares Hosts.
+	if got := res.Header["X-Sandbox-Got-Origin"]; !slices.Equal(got, []string{"https://localhost"}) {
+		t.Errorf("the app got Origin %q", got)
 	}
 	wantEcho(t, conn, "hello")
 }

@@ -71,7 +71,7 @@ func switcher(early string, then func(net.Conn, *bufio.Reader)) http.Handler {
 func echoWebSocket() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		up := websocket.Upgrader{Subprotocols: []string{"chat"}}
-		conn, err := up.Upgrade(w, r, http.Header{"X-Sandbox-Got-Token": {r.Header.Get(headers.ControlToken)}, "X-Sandbox-Got-Protocols": {r.Header.Get(access.ProtocolHeader)}})
+		conn, err := up.Upgrade(w, r, http.Header{"X-Sandbox-Got-Token": {r.Header.Get(headers.ControlToken)}, "X-Sandbox-Got-Protocols": {r.Header.Get(access.ProtocolHeader)}, "X-Sandbox-Got-Origin": r.Header["Origin"]})
 		if err != nil {
 			return
 		}
@@ -120,6 +120,29 @@ func TestAWebSocketEchoesThroughProxy(t *testing.T) {
 			t.Errorf("proxy got the control token")
 		}
 	})
+	for name, c := range map[string]struct {
+		path   string
+		origin []string
+		want   string
+	}{
+		"a page's Origin agrees with the Host that the app sees": {"proxy/ws", []string{"https://preview.example"}, "http://localhost"},
+		"so does one without a name":                             {"proxy/ws", []string{"null"}, "http://localhost"},
+		"several become one":                                     {"proxy/ws", []string{"https://a.example", "https://b.example"}, "http://localhost"},
+		"a program that sends none gets none":                    {"proxy/ws", nil, ""},
+		"a control server gets none":                             {"echo", []string{"https://preview.example"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{"Authorization": {"Bearer " + adminToken}}
+			if c.origin != nil {
+				header["Origin"] = c.origin
+			}
+			conn, res := w.websocket(demo+c.path, header)
+			wantEcho(t, conn, "hello")
+			if got := strings.Join(res.Header["X-Sandbox-Got-Origin"], "|"); got != c.want {
+				t.Errorf("the pod got Origin %q, want %q", got, c.want)
+			}
+		})
+	}
 	t.Run("with the token in a subprotocol, which the pod does not see", func(t *testing.T) {
 		conn, res := w.websocket(demo+"proxy/ws", nil, access.BearerProtocolPrefix+base64.RawURLEncoding.EncodeToString([]byte(adminToken)), "chat")
 		wantEcho(t, conn, "hello")

@@ -186,8 +186,10 @@ func (p *previews) keepsOthersOut(t *testing.T) {
 }
 
 func (p *previews) opensSocketsForItsOwn(t *testing.T) {
+	// Vite takes a page's socket only with the token that its client has.
+	token := eval[string](p.a.on(t), `fetch('/@vite/client').then((r) => r.text()).then((client) => /wsToken = "([^"]+)"/.exec(client)[1])`)
 	socket := func(host string) string {
-		return fmt.Sprintf("new Promise((ok) => { const s = new WebSocket('wss://%s/', 'vite-hmr'); s.onopen = () => { ok('open'); s.close(); }; s.onerror = () => ok('refused'); })", host)
+		return fmt.Sprintf("new Promise((ok) => { const s = new WebSocket('wss://%s/?token=%s', 'vite-hmr'); s.onopen = () => { ok('open'); s.close(); }; s.onerror = () => ok('refused'); })", host, token)
 	}
 	if got := eval[string](p.a.on(t), socket(p.hosts["a"])); got != "open" {
 		t.Errorf("for its own page: %s", got)

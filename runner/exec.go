@@ -11,9 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +22,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 	"github.com/sandbar-dev/sandbar/runner/execs"
 	"github.com/sandbar-dev/sandbar/runner/ringlog"
-	"github.com/sandbar-dev/sandbar/runner/workspace"
 )
 
 const (
@@ -45,6 +41,8 @@ type execQuery struct {
 	offset int64
 	// observe: the caller takes no output, and does not become the command's client.
 	observe bool
+	// message: the command comes in messages.
+	message bool
 }
 
 // exec runs a command for a WebSocket client, or attaches it to one that runs.
@@ -64,21 +62,23 @@ func (s *server) exec(w http.ResponseWriter, r *http.Request) error {
 			status: http.StatusUpgradeRequired, Code: "UpgradeRequired", Message: "/exec speaks WebSocket only",
 		}
 	}
-	// Before the upgrade, so that a command that cannot be started is an answer of HTTP.
-	session, err := s.execSession(query)
-	if err != nil {
-		return err
+	var session *execs.Session
+	if !query.message {
+		// Before the upgrade, so that a command that cannot be started is an answer of HTTP.
+		if session, err = s.execSession(query); err != nil {
+			return err
+		}
 	}
 	// The origin is not checked: the token is what lets a caller in, and no page of another origin can send it.
 	conn, err := wsconn.Accept(w, r, execwire.MaxInputBytes, execwire.Protocol, execwire.PodProtocol)
 	if err != nil {
-		if query.id == "" {
+		if query.id == "" && session != nil {
 			session.End()
 		}
 		return nil // Accept has answered
 	}
-	if query.observe && conn.Subprotocol() != execwire.Protocol {
-		_ = conn.Close(websocket.ClosePolicyViolation, "observe is of "+execwire.Protocol+" alone")
+	if (query.observe || query.message) && conn.Subprotocol() != execwire.Protocol {
+		_ = conn.Close(websocket.ClosePolicyViolation, "observe and message are of "+execwire.Protocol+" alone")
 		return nil
 	}
 	defer conn.CloseNow() //nolint:errcheck // closed in order before, or of no use
@@ -86,6 +86,12 @@ func (s *server) exec(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
 	e := execConn{conn: conn, session: session, own: conn.Subprotocol() == execwire.Protocol}
+	if query.message {
+		if e.session, err = s.startByMessage(ctx, conn); err != nil {
+			e.refuse(ctx, err)
+			return nil
+		}
+	}
 	go e.ping(ctx, cancel)
 	if query.observe {
 		e.observe(ctx, cancel)
@@ -260,73 +266,6 @@ func parseSignal(p []byte) (unix.Signal, error) {
 		return 0, malformed("there is no signal %q", syncwire.Shorten(message.Signal))
 	}
 	return sig, nil
-}
-
-// parseExec reads the parameters of GET /exec.
-func (s *server) parseExec(values url.Values) (execQuery, error) {
-	q := execQuery{id: values.Get(execwire.ParamID)}
-	observe, err := flag(values, execwire.ParamObserve)
-	if err != nil {
-		return q, err
-	}
-	switch q.observe = observe; {
-	case observe && q.id == "":
-		return q, malformed("observe needs the id of a command")
-	case observe:
-		return q, nil
-	case q.id != "":
-		offset, err := strconv.ParseInt(values.Get(execwire.ParamOffset), 10, 64)
-		if err != nil || offset < 0 {
-			return q, malformed("with id comes offset, an integer of at least 0")
-		}
-		q.offset = offset
-		return q, nil
-	}
-	args := values[execwire.ParamCommand]
-	if len(args) == 0 || args[0] == "" {
-		return q, malformed("command is missing; it is given once for each argument")
-	}
-	for _, arg := range args {
-		if strings.ContainsRune(arg, 0) {
-			return q, malformed("an argument contains a zero byte")
-		}
-	}
-	c := execs.Command{Args: args, Env: s.environment(), Dir: s.config.Workdir}
-	if c.Terminal, err = flag(values, execwire.ParamTTY); err != nil {
-		return q, err
-	}
-	if c.Stdin, err = flag(values, execwire.ParamStdin); err != nil {
-		return q, err
-	}
-	if dir := values.Get(execwire.ParamDir); dir != "" {
-		if err := workspace.CheckPath(dir); err != nil {
-			return q, err
-		}
-		c.Dir = filepath.Join(c.Dir, dir)
-	}
-	for name, to := range map[string]*uint16{execwire.ParamRows: &c.Size.Rows, execwire.ParamColumns: &c.Size.Columns} {
-		if value := values.Get(name); value != "" {
-			n, err := strconv.ParseUint(value, 10, 16)
-			if err != nil {
-				return q, malformed("%s must be an integer from 0 to 65535", name)
-			}
-			*to = uint16(n)
-		}
-	}
-	if c.Terminal && !hasVariable(c.Env, "TERM") {
-		c.Env = append(c.Env, "TERM=xterm-256color")
-	}
-	q.command = c
-	return q, nil
-}
-
-func hasVariable(env []string, name string) bool {
-	for _, pair := range env {
-		if strings.HasPrefix(pair, name+"=") {
-			return true
-		}
-	}
-	return false
 }
 
 // classifyExec is the part of classify for commands; nil for what is none of them.

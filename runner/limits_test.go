@@ -28,6 +28,8 @@ func TestTheTableOfLimitsOfCommandsHasTheCodesNumbers(t *testing.T) {
 		limitstable.Limit{Name: "output that waits for a client", Number: limitstable.Bytes(ringlog.MinCapacity)},
 		limitstable.Limit{Name: "arguments of a command in the list", Number: limitstable.Bytes(maxListedCommand)},
 		limitstable.Limit{Name: "a message of a client, with its channel", Number: limitstable.Bytes(execwire.MaxInputBytes)},
+		limitstable.Limit{Name: "a command in messages, in JSON", Number: limitstable.Bytes(execwire.MaxCommandBytes), Says: []string{fmt.Sprintf("more than %d bytes", execwire.MaxCommandBytes)}},
+		limitstable.Limit{Name: "how long the messages of a command may take to arrive", Number: limitstable.Duration(execCommandWait)},
 		limitstable.Limit{Name: "how long a client that takes nothing keeps a command from ending", Number: "4 s"},
 	)
 }

@@ -12,13 +12,14 @@ import (
 	"strconv"
 	"time"
 
+	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/runner/supervise"
 )
 
 // capabilities lists what this runner can do beyond the first version of the
 // contract, for clients that meet several versions.
-var capabilities = []string{"changes", "env", "exec", "exec.list", "exec.observe", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json", "sync.staged"}
+var capabilities = []string{"changes", "env", "exec", "exec.list", execwire.CapabilityMessage, "exec.observe", "exec.resume", "files", "files.chunks", "logs.follow", "logs.offset", "restart", "sync.batch", "sync.json", "sync.staged"}
 
 // probeTimeout bounds one try to connect to the app, which is on this machine.
 const probeTimeout = 500 * time.Millisecond

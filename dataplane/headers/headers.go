@@ -82,6 +82,22 @@ func (f *Filter) Request(h http.Header, in *http.Request, r locate.Route, t *loc
 	}
 }
 
+// Handshake turns the header of a request to a pod into that of a WebSocket handshake. Servers that guard
+// against other pages compare a browser's Origin with what they were asked for, and an app is asked for
+// PodHost, with which the caller's never agrees; many refuse a socket without one, too. So an app gets the
+// origin that it computes for itself. Pages of other origins have been refused before (preview.OriginAllowed),
+// or do not have the caller's token.
+func Handshake(h http.Header, proxy bool) {
+	if _, ok := h["Origin"]; !ok {
+		return // no browser
+	}
+	if !proxy {
+		delete(h, "Origin") // a control server serves no page
+		return
+	}
+	h.Set("Origin", h.Get(Proto)+"://"+PodHost)
+}
+
 func scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"

@@ -10,9 +10,9 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
 )
 
-func TestTheTableOfLimitsHasTheNumberOfParameters(t *testing.T) {
+func TestTheTableOfLimitsHasTheNumbersOfRequests(t *testing.T) {
 	limitstable.Check(t, "../../docs/limits.md", "Not in the object", false,
-		limitstable.Limit{Name: "parameters of a query", Number: limitstable.Count(maxQueryParameters), Says: []string{fmt.Sprintf("more than %d parameters", maxQueryParameters)}},
+		limitstable.Limit{Name: "a request's path and query together", Number: limitstable.Bytes(maxTargetBytes), Says: []string{fmt.Sprintf("longer than %d bytes", maxTargetBytes)}},
 		limitstable.Limit{
 			Name:   "how long a request waits for the placement of a young object; how young that is; such requests",
 			Number: fmt.Sprintf("%s; %s; %s", limitstable.Duration(earlyPatience), limitstable.Duration(earlyYouth), limitstable.Count(earlyMost)),

@@ -172,14 +172,15 @@ func IsComposed(instance *unstructured.Unstructured) bool {
 	return status["state"] == "ACTIVE"
 }
 
-// URL is the URL of a request: the target's address u, the endpoint's path and the tail as it came. The tail has no segment that climbs (see climbs), so that nothing leaves the
-// endpoint's path.
-func (t *Target) URL(u url.URL, tail, query string) *url.URL {
-	escaped := strings.TrimSuffix(u.EscapedPath(), "/") + joinTail(t.upstreamPath, tail)
-	if path, err := url.PathUnescape(escaped); err == nil {
-		u.Path, u.RawPath = path, escaped
+// URL is the URL of a request: the target's address u, the endpoint's path and then what was asked for, tail
+// and query, as it came: Opaque is the path that is sent, and Path what it means. The tail has no segment that
+// climbs (see climbs), so that nothing leaves the endpoint's path.
+func (t *Target) URL(u url.URL, tail string, asked *url.URL) *url.URL {
+	raw := strings.TrimSuffix(u.EscapedPath(), "/") + joinTail(t.upstreamPath, tail)
+	if path, err := url.PathUnescape(raw); err == nil {
+		u.Path, u.RawPath, u.Opaque = path, "", raw
 	}
-	u.RawQuery = query
+	u.RawQuery, u.ForceQuery = asked.RawQuery, asked.ForceQuery
 	return &u
 }
 

@@ -4,12 +4,9 @@
 package locate
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
@@ -24,9 +21,6 @@ const (
 	defaultVersion = "v1alpha1"
 	// CatalogueSegment stands where a resource would, with nothing behind it.
 	CatalogueSegment = "templates"
-	// maxQueryParameters is far above what any verb needs. net/http's reverse proxy treats
-	// queries with very many parameters differently from the backend (CVE-2026-39825).
-	maxQueryParameters = 200
 )
 
 // Route is what a request's path says.
@@ -43,9 +37,9 @@ type Route struct {
 	// Port is the port that the path names, by name or number; empty if it names none.
 	Port string
 	Verb string
-	// Tail is the rest of the path, escaped as it came: empty, or starting with "/".
+	// Tail is the rest of the path, byte for byte as it came: empty, or starting with "/".
 	Tail string
-	// Prefix is the escaped path up to the tail, for links that an app builds.
+	// Prefix is the path up to the tail in a valid encoding, for headers and links that an app builds.
 	Prefix string
 	// PreviewHost is the host name of the preview that the request came to; empty for a path.
 	PreviewHost string
@@ -61,34 +55,42 @@ type Router struct {
 	Prefix string
 }
 
-// Parse reads a request's URL. All forms lead to the same route:
+// Parse reads what a request asks for. All forms lead to the same route:
 //
 //	[prefix]/dataplane/clusters/{ws}/templates
 //	[prefix]/dataplane/clusters/{ws}/[namespaces/{ns}/]{resource}/{name}/[components/{component}/]{verb}[/{tail}]
 //	[/services/{any}]/clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}/[components/…/]{verb}[/{tail}]
 //
 // Before the verb, ports/{port}/ may name a port by name or number, for verbs that lead to any.
-func (p Router) Parse(u *url.URL) (Route, *refusal.Error) {
-	escaped := u.EscapedPath()
-	if refused := checkQuery(u.RawQuery); refused != nil {
+func (p Router) Parse(in *http.Request) (Route, *refusal.Error) {
+	path := rawPath(in)
+	if refused := checkTarget(path, in.URL.RawQuery); refused != nil {
 		return Route{}, refused
 	}
+	r, refused := p.parse(path)
+	if refused == nil && r.Verb != contract.ProxyVerb {
+		refused = checkQuery(in.URL.RawQuery)
+	}
+	return r, refused
+}
+
+func (p Router) parse(path string) (Route, *refusal.Error) {
 	if p.Prefix != "" {
-		if rest, ok := strings.CutPrefix(escaped, p.Prefix+"/dataplane/"); ok {
-			return parseShort(escaped, rest)
+		if rest, ok := strings.CutPrefix(path, p.Prefix+"/dataplane/"); ok {
+			return parseShort(path, rest)
 		}
 	}
-	if rest, ok := strings.CutPrefix(escaped, "/dataplane/"); ok {
-		return parseShort(escaped, rest)
+	if rest, ok := strings.CutPrefix(path, "/dataplane/"); ok {
+		return parseShort(path, rest)
 	}
-	rest := strings.TrimPrefix(escaped, "/")
+	rest := strings.TrimPrefix(path, "/")
 	if inService, ok := strings.CutPrefix(rest, "services/"); ok {
 		service, behind, _ := strings.Cut(inService, "/")
 		if service != "" {
 			rest = behind
 		}
 	}
-	return parseKubernetes(escaped, rest)
+	return parseKubernetes(path, rest)
 }
 
 func parseShort(whole, rest string) (Route, *refusal.Error) {
@@ -142,7 +144,7 @@ func (r *Route) parseObject(whole string, s *segments) {
 	if !s.ended {
 		r.Tail = "/" + s.rest
 	}
-	r.Prefix = strings.TrimSuffix(whole, r.Tail)
+	r.Prefix = validlyEncoded(strings.TrimSuffix(whole, r.Tail))
 	if climbs(r.Tail) {
 		s.refused = refusal.Malformed("the path behind the verb must not contain . or .. segments, encoded or not")
 	}
@@ -225,24 +227,6 @@ func isLowerAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
 }
 
-// checkQuery refuses queries that two parsers could read differently. The parameters decide
-// nothing here.
-func checkQuery(query string) *refusal.Error {
-	if strings.Count(query, "&") >= maxQueryParameters {
-		return refusal.Malformed(fmt.Sprintf("the query has more than %d parameters", maxQueryParameters))
-	}
-	for i := range len(query) {
-		c := query[i]
-		if c == '%' && (i+2 >= len(query) || !isHex(query[i+1]) || !isHex(query[i+2])) {
-			return refusal.Malformed("the query has a percent sign that no two hexadecimal digits follow")
-		}
-		if c <= ' ' || c == 0x7f {
-			return refusal.Malformed("the query has a control character or a space")
-		}
-	}
-	return nil
-}
-
 // IsWhole tells whether a path named everything that it must. The router checks each name, so
 // nothing of a path that was refused gets into a line.
 func (r Route) IsWhole() bool {
@@ -255,34 +239,6 @@ func (r Route) Ref() tenant.Ref {
 		Workspace: r.Workspace, Group: r.Group, Version: r.Version, Resource: r.Resource,
 		Namespace: r.Namespace, Name: r.Name,
 	}
-}
-
-// SetTail takes the whole path for the tail: it is the app's own.
-func (r *Route) SetTail(in *http.Request) *refusal.Error {
-	tail := in.URL.EscapedPath()
-	if tail == "" || tail[0] != '/' || climbs(tail) {
-		return refusal.Malformed("the path must begin with a slash and not contain . or .. segments, encoded or not")
-	}
-	r.Tail = tail
-	return checkQuery(in.URL.RawQuery)
-}
-
-// climbs reports whether a tail holds a segment that could leave the path it is appended to.
-func climbs(tail string) bool {
-	if !strings.ContainsFunc(tail, needsLook) {
-		return hasDotSegment(tail)
-	}
-	for range mostDecodings {
-		if hasOverlong(tail) || strings.IndexByte(tail, 0) >= 0 || hasDotSegment(tail) || hasDotSegment(norm.NFKC.String(visible(tail))) {
-			return true
-		}
-		decoded := unescape(tail)
-		if decoded == tail {
-			return false
-		}
-		tail = decoded
-	}
-	return true
 }
 
 func isHex(c byte) bool {

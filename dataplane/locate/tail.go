@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // A tail goes to the pod as it came, behind the endpoint's upstreamPath. What it means there is up
@@ -34,6 +36,24 @@ func hasDotSegment(path string) bool {
 		}
 	}
 	return false
+}
+
+// climbs reports whether a tail holds a segment that could leave the path it is appended to.
+func climbs(tail string) bool {
+	if !strings.ContainsFunc(tail, needsLook) {
+		return hasDotSegment(tail)
+	}
+	for range mostDecodings {
+		if hasOverlong(tail) || strings.IndexByte(tail, 0) >= 0 || hasDotSegment(tail) || hasDotSegment(norm.NFKC.String(visible(tail))) {
+			return true
+		}
+		decoded := unescape(tail)
+		if decoded == tail {
+			return false
+		}
+		tail = decoded
+	}
+	return true
 }
 
 // visible is what is left for a reader that drops what it cannot show: bytes that are no UTF-8,

@@ -71,6 +71,14 @@ func Malformed(message string) *Error {
 	return &Error{Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: message, Cause: CauseMalformed}
 }
 
+// TargetTooLong is a 414 that names the limit in bytes.
+func TargetTooLong(limit int) *Error {
+	return &Error{
+		Code: http.StatusRequestURITooLong, Reason: metav1.StatusReasonBadRequest, Cause: CauseMalformed,
+		Message: fmt.Sprintf("the path and the query are longer than %d bytes: send what is long in the body, and a long command as a file (sandbar cp) or as input", limit),
+	}
+}
+
 // Unauthorized is a 401: there is no credential, or kcp does not know it.
 func Unauthorized(cause string) *Error {
 	return &Error{
@@ -166,9 +174,15 @@ func NotListening(app bool, port string, err error) *Error {
 	if port != "" {
 		at = " on port " + port
 	}
-	return BadGateway(CauseUnreachable, "the instance's pod does not accept connections"+at+
-		": is its process listening? It must listen at that port, on all addresses (0.0.0.0 or ::) and not on loopback (127.0.0.1, localhost) alone", err)
+	e := BadGateway(CauseUnreachable, "the instance's pod does not accept connections"+at+
+		": is its process listening? It must listen at that port, on all addresses (0.0.0.0 or ::) and not on loopback (127.0.0.1, localhost) alone."+
+		" If it is still starting, try again; with a readinessProbe in its pod template the instance is Ready only once it listens", err)
+	e.RetryAfter = appPatience
+	return e
 }
+
+// appPatience is after how long an app that did not listen may listen: most start within seconds.
+const appPatience = 2 * time.Second
 
 // DialledPort is the port that was dialled; empty if it is not known.
 func DialledPort(dial *net.OpError) string {

@@ -87,7 +87,7 @@ func (w *Ways) Way(c *Call, to *locate.Target) (Way, *refusal.Error) {
 		return w.throughAPIServer(c, to)
 	}
 	d := w.direct
-	return Way{rt: d, url: to.URL(d.address(to.Destination()), c.Route.Tail, c.Request.URL.RawQuery), host: headers.PodHost}, nil
+	return Way{rt: d, url: to.URL(d.address(to.Destination()), c.Route.Tail, c.Request.URL), host: headers.PodHost}, nil
 }
 
 // forward carries a plain request and its answer.
@@ -107,8 +107,11 @@ func (w *Ways) forward(ctx context.Context, c *Call, to *locate.Target, up Way) 
 		return w.failed(ctx, c, to, err)
 	}
 	if err := w.pass(c, to, res); err != nil {
-		if c.Stalled.Load() {
+		switch {
+		case c.Stalled.Load():
 			c.Cause = refusal.CauseStalled
+		case errors.Is(err, http1.ErrTrailerTooLarge):
+			c.Cause = refusal.CauseBadAnswer
 		}
 		// The answer has begun; only a broken connection tells the caller that it is not
 		// whole. net/http recognises this panic, and the deferred functions have run.
@@ -145,10 +148,7 @@ func (w *Ways) outgoing(ctx context.Context, c *Call, to *locate.Target, up Way)
 func (w *Ways) pass(c *Call, to *locate.Target, res *http.Response) error {
 	header := c.Header()
 	maps.Copy(header, res.Header)
-	headers.Answer(res.Trailer, c.Route, to, c.Request.Host) // what will not pass is not announced
-	for name := range res.Trailer {
-		header.Add("Trailer", name)
-	}
+	announced := announce(c, to, res.Trailer)
 	c.WriteHeader(res.StatusCode)
 	asItComes := to.Stream || res.ContentLength < 0 || isEventStream(res.Header)
 	if asItComes {
@@ -159,8 +159,7 @@ func (w *Ways) pass(c *Call, to *locate.Target, res *http.Response) error {
 	if err := w.copyBody(c, res.Body, res.ContentLength, asItComes); err != nil {
 		return err
 	}
-	headers.Answer(res.Trailer, c.Route, to, c.Request.Host)
-	maps.Copy(header, res.Trailer)
+	addTrailer(c, to, res.Trailer, announced)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
+	"github.com/sandbar-dev/sandbar/pkg/http1"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
 )
 
@@ -44,6 +45,7 @@ func TestTheTableOfLimitsHasTheNumbersOfTheWaysToPods(t *testing.T) {
 			Number: fmt.Sprintf("%s; %d", limitstable.Duration(dialTimeout), maxAttempts),
 		},
 		limitstable.Limit{Name: "the header of a pod's answer", Number: limitstable.Bytes(maxPodHeaderBytes)},
+		limitstable.Limit{Name: "the trailer of a pod's answer", Number: fmt.Sprintf("%d fields, %s", http1.MaxTrailerFields, limitstable.Bytes(http1.MaxTrailerBytes))},
 		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: limitstable.Bytes(maxRefusalBytes)},
 		limitstable.Limit{
 			Name:   "connections to pods that are kept, of one destination and of all",

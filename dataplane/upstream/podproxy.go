@@ -72,8 +72,8 @@ func (w *Ways) throughAPIServer(c *Call, to *locate.Target) (Way, *refusal.Error
 		return Way{}, w.failed(c.Request.Context(), c, to, err)
 	}
 	return Way{
-		rt: a, url: to.URL(at, c.Route.Tail, c.Request.URL.RawQuery), strip: at.Path, credential: shown, pod: pod,
-		path: utilnet.JoinPreservingTrailingSlash("/", to.URL(url.URL{}, c.Route.Tail, "").Path), // as the API server does
+		rt: a, url: to.URL(at, c.Route.Tail, c.Request.URL), strip: at.Path, credential: shown, pod: pod,
+		path: utilnet.JoinPreservingTrailingSlash("/", to.URL(url.URL{}, c.Route.Tail, c.Request.URL).Path), // as the API server does
 	}, nil
 }
 

@@ -25,8 +25,8 @@ import (
 
 const (
 	// maxExecArguments and maxExecBytes bound a command: its arguments, and their bytes together.
-	// The limit of a request's header would end it soon after.
-	maxExecArguments = 128
+	// The limit of a request's target would end it soon after.
+	maxExecArguments = 1000
 	maxExecBytes     = 16 << 10
 
 	// protocolRemoteCommand is version 5 of Kubernetes' remote command protocol. Earlier versions
@@ -204,9 +204,9 @@ func checkCommand(arguments []string) *refusal.Error {
 	case arguments[0] == "":
 		return refusal.Malformed("the first command parameter, the program, must not be empty")
 	case len(arguments) > maxExecArguments:
-		return refusal.Malformed(fmt.Sprintf("the command has more than %d arguments: put them into a file or the input", maxExecArguments))
+		return refusal.Malformed(fmt.Sprintf("the command has more than %d arguments: put them into a file (sandbar cp) or the command's input", maxExecArguments))
 	case size > maxExecBytes:
-		return refusal.Malformed(fmt.Sprintf("the command is larger than %d bytes: put it into a file or the input", maxExecBytes))
+		return refusal.Malformed(fmt.Sprintf("the command is larger than %d bytes: put it into a file (sandbar cp) or the command's input", maxExecBytes))
 	}
 	return nil
 }

@@ -108,9 +108,7 @@ func (w *Ways) handshake(ctx context.Context, c *Call, to *locate.Target, up Way
 	// The connection is for this handshake alone. Were it kept after an answer other than 101,
 	// the next request on it could be another tenant's (Kubernetes, CVE-2018-1002105).
 	req.Close = true
-	// The app sees Host "localhost", with which a browser's Origin never agrees. Pages of
-	// other origins cannot come here: they do not have the caller's token.
-	req.Header.Del("Origin")
+	headers.Handshake(req.Header, to.Proxy)
 	req.Header.Set("Connection", "Upgrade")
 	if up.header != nil {
 		// API servers look for it in the first line of the header alone, and net/http would put

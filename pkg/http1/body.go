@@ -14,7 +14,9 @@ import (
 type body struct {
 	io.ReadCloser // as http.ReadResponse made it
 	conn          *conn
-	sending       *sending // nil without a request body
+	// answer has the trailer once the body has ended.
+	answer  *http.Response
+	sending *sending // nil without a request body
 	// disarm ends the context's hold on the connection; false when it was too late.
 	disarm func() bool
 	// reusable is set when the answer leaves the connection usable.
@@ -25,7 +27,7 @@ type body struct {
 
 // begin takes up the answer's body. plain is plainlyFramed's word.
 func (b *body) begin(req *http.Request, res *http.Response, plain bool) {
-	b.ReadCloser = res.Body
+	b.ReadCloser, b.answer = res.Body, res
 	b.switched = res.StatusCode == http.StatusSwitchingProtocols
 	doubtful := len(res.TransferEncoding) > 0 && !plain
 	b.reusable = !b.switched && !doubtful && !req.Close && !res.Close && res.ProtoMinor == 1
@@ -44,10 +46,28 @@ func (b *body) Read(p []byte) (int, error) {
 		return b.conn.readSwitched(p)
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.end(errors.Is(err, io.EOF))
+	if err == nil {
+		return n, nil
 	}
+	if b.trailerOverrun(err) {
+		err = ErrTrailerTooLarge
+	}
+	b.end(errors.Is(err, io.EOF))
 	return n, err //nolint:wrapcheck // a reader's error
+}
+
+// trailerOverrun reports whether a body ended with err because of the size of its trailer. net/http reads
+// no trailer that does not fit into its reader's buffer. It has no name for that error, after which the
+// buffer is full; every other error has taken something from it.
+func (b *body) trailerOverrun(err error) bool {
+	if !errors.Is(err, io.EOF) {
+		return b.conn.in != nil && b.conn.in.Size() == b.conn.in.Buffered()
+	}
+	fields := 0
+	for _, values := range b.answer.Trailer {
+		fields += len(values)
+	}
+	return fields > MaxTrailerFields
 }
 
 // Ready tells whether Read gives something, or an error, without waiting for the peer. It may for a

@@ -142,16 +142,71 @@ func TestErrorsDoNotQuoteThePod(t *testing.T) {
 }
 
 func TestTrailersArrive(t *testing.T) {
-	p := newPod(t, answers("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"))
-	tr := newTransport(t, p)
-	res, err := tr.RoundTrip(request(t, "GET", nil))
-	if err != nil {
-		t.Fatal(err)
+	for name, announced := range map[string]string{"announced": "Trailer: X-Sum\r\n", "not announced": ""} {
+		t.Run(name, func(t *testing.T) {
+			p := newPod(t, answers("HTTP/1.1 200 OK\r\n"+announced+"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 7\r\n\r\n"))
+			tr := newTransport(t, p)
+			res, err := tr.RoundTrip(request(t, "GET", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if _, err := io.Copy(io.Discard, res.Body); err != nil || res.Trailer.Get("X-Sum") != "7" {
+				t.Errorf("got %v, %v", res.Trailer, err)
+			}
+			if tr.pool.count != 1 {
+				t.Error("the connection was not kept")
+			}
+		})
 	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil || res.Trailer.Get("X-Sum") != "7" {
-		t.Errorf("got %v, %v", res.Trailer, err)
+}
+
+// A trailer is read whole, into memory, before anybody can look at it.
+func TestATrailerIsBounded(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
+	for name, c := range map[string]struct {
+		trailer string
+		err     error
+	}{
+		"as many fields as may be":      {strings.Repeat("X-A: b\r\n", MaxTrailerFields), nil},
+		"one more":                      {strings.Repeat("X-A: b\r\n", MaxTrailerFields+1), ErrTrailerTooLarge},
+		"fields of different names":     {numbered(MaxTrailerFields + 1), ErrTrailerTooLarge},
+		"as many bytes as may be":       {"X-A: " + strings.Repeat("b", MaxTrailerBytes-len("X-A: \r\n\r\n")) + "\r\n", nil},
+		"one byte more":                 {"X-A: " + strings.Repeat("b", MaxTrailerBytes-len("X-A: \r\n\r\n")+1) + "\r\n", ErrTrailerTooLarge},
+		"a megabyte":                    {"X-A: " + strings.Repeat("b", 1<<20) + "\r\n", ErrTrailerTooLarge},
+		"an end in the middle of a one": {"X-A: b", io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := head + c.trailer
+			if !errors.Is(c.err, io.ErrUnexpectedEOF) {
+				answer += "\r\n"
+			}
+			p := newPod(t, func(_ int, conn *net.TCPConn, in *bufio.Reader) {
+				_, _ = http.ReadRequest(in)
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.CloseWrite()
+				_, _ = io.Copy(io.Discard, in)
+			})
+			tr := newTransport(t, p)
+			_, body, err := ask(t, tr, request(t, "GET", nil))
+			switch {
+			case body != "ok":
+				t.Errorf("the body is %q", body)
+			case c.err == nil && err != nil, errors.Is(c.err, ErrTrailerTooLarge) != errors.Is(err, ErrTrailerTooLarge), c.err != nil && err == nil:
+				t.Errorf("got %v, want %v", err, c.err)
+			case c.err != nil && tr.pool.count != 0:
+				t.Error("the connection was kept")
+			}
+		})
 	}
+}
+
+func numbered(fields int) string {
+	var b strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&b, "X-%d: b\r\n", i)
+	}
+	return b.String()
 }
 
 func TestTheContextEndsAnExchange(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +57,7 @@ func (b *body) send(req *http.Request) error {
 // appendHead writes the request line and the header. A value that could end its line is refused,
 // whoever let it come this far: the rest of it would be headers, or a request, of their own.
 func (c *conn) appendHead(b []byte, req *http.Request) ([]byte, error) {
-	uri := req.URL.RequestURI()
+	uri := target(req.URL)
 	if !httpguts.ValidHeaderFieldName(req.Method) || !validTarget(uri) || !validTarget(req.Host) {
 		return b, ErrRequest
 	}
@@ -82,6 +84,18 @@ func (c *conn) appendHead(b []byte, req *http.Request) ([]byte, error) {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	return append(c.peer.AppendHeader(appendLength(b, req), req), "\r\n"...), nil
+}
+
+// target is what is asked for, as the request line has it. net/url would take an Opaque that begins with two
+// slashes for a host, and others write another way.
+func target(u *url.URL) string {
+	if !strings.HasPrefix(u.Opaque, "/") {
+		return u.RequestURI()
+	}
+	if u.RawQuery == "" && !u.ForceQuery {
+		return u.Opaque
+	}
+	return u.Opaque + "?" + u.RawQuery
 }
 
 // appendLength states the length of the body, in one way.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,47 @@ func TestWhatIsSent(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, <-requests); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// net/url would write some of these another way, and take others for a host.
+func TestATargetIsSentAsItIs(t *testing.T) {
+	targets := make(chan string, 1)
+	p := newPod(t, func(_ int, c *net.TCPConn, in *bufio.Reader) {
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			for header := line; header != "\r\n" && err == nil; {
+				header, err = in.ReadString('\n')
+			}
+			targets <- strings.TrimSuffix(strings.TrimPrefix(line, "GET "), " HTTP/1.1\r\n")
+			_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+		}
+	})
+	tr := newTransport(t, p)
+	for name, c := range map[string]struct {
+		url  url.URL
+		want string
+	}{
+		"an encoding that net/url does not use": {url.URL{Opaque: "/a%2Fb|c", Path: "/a/b|c"}, "/a%2Fb|c"},
+		"two slashes at the beginning":          {url.URL{Opaque: "//a.example/b", Path: "//a.example/b"}, "//a.example/b"},
+		"a query with a broken escape":          {url.URL{Opaque: "/a", RawQuery: "q=100%"}, "/a?q=100%"},
+		"an empty query":                        {url.URL{Opaque: "/a", ForceQuery: true}, "/a?"},
+		"a path alone, as net/url writes it":    {url.URL{Path: "/a b", RawQuery: "q"}, "/a%20b?q"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := request(t, "GET", nil)
+			c.url.Scheme, c.url.Host = req.URL.Scheme, req.URL.Host
+			req.URL = &c.url
+			if _, _, err := ask(t, tr, req); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-targets; got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -23,6 +23,10 @@ const (
 	// maxHeaderLines is how many lines a header may have, informational ones included: each costs
 	// whoever reads it far more than its bytes, and thousands of empty ones fit into MaxHeaderBytes.
 	maxHeaderLines = 256
+	// MaxTrailerFields is how many fields may follow a chunked answer's last chunk, and MaxTrailerBytes how
+	// long they may be together, line ends included: they are read whole, into the buffer of the header.
+	MaxTrailerFields = 128
+	MaxTrailerBytes  = readBuffer
 	// maxInformational is how many 1xx answers one request may get; more would keep it, and
 	// whoever waits for it, busy for nothing.
 	maxInformational = 8
@@ -34,6 +38,8 @@ var (
 	ErrHeaderTooLarge = errors.New("http1: the answer's header is too large")
 	// ErrInformational means that more informational answers came than any server needs.
 	ErrInformational = errors.New("http1: too many informational answers")
+	// ErrTrailerTooLarge means that more follows a chunked answer than MaxTrailerFields or MaxTrailerBytes allow.
+	ErrTrailerTooLarge = errors.New("http1: the answer's trailer has more than 128 fields or 4096 bytes")
 	// ErrMalformed means that the answer is no HTTP/1.x. Its text does not quote the answer.
 	ErrMalformed = errors.New("http1: malformed answer")
 	// ErrClosed means that the peer ended the connection before the first byte of an answer.
@@ -78,6 +84,7 @@ type Transport struct {
 
 // RoundTrip implements http.RoundTripper. Beyond its contract:
 //
+//   - A path in the URL's Opaque, which begins with a slash, is sent byte for byte, as RawQuery is.
 //   - The context may end the exchange until the answer's body has been closed.
 //   - The body of the request may be read until the answer's body has been closed; Close waits for
 //     that (see Stopper). It is not closed: it is a server's, which closes it itself.

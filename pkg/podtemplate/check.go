@@ -22,7 +22,11 @@ const reservedDomain = "sandbar.dev"
 func check(template, base *corev1.PodTemplateSpec, rules Rules) []string {
 	w := &walker{pod: &template.Spec, rules: rules}
 	w.fields("spec", reflect.ValueOf(template.Spec), reflect.ValueOf(base.Spec))
-	return slices.Concat(w.problems, checkNumbers(&template.Spec), checkMetadata(template, base, rules))
+	problems := slices.Concat(w.problems, checkNumbers(&template.Spec), checkMetadata(template, base, rules))
+	if len(problems) > 0 {
+		return problems // a sum of requests that are wrong themselves says nothing
+	}
+	return checkRequests(&template.Spec, &rules.Bounds)
 }
 
 // What a tenant's pod may have many of. A quota counts what containers ask for, and not what hundreds of

@@ -205,7 +205,7 @@ func TestWhatIsWithinBoundsIsAllowed(t *testing.T) {
 		"the pod's labels":                        own(`, volumes: [{name: a, downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.labels}}]}}]`),
 		"another Secret":                          container(`env: [{name: A, valueFrom: {secretKeyRef: {name: sandbar-password, key: password}}}]`),
 		"group 0 of one's own users":              own(`, hostUsers: false, securityContext: {runAsUser: 0, runAsGroup: 0, fsGroup: 0, supplementalGroups: [0]}`),
-		"resources at their bounds":               container(`resources: {requests: {cpu: 1m, memory: 4Mi, ephemeral-storage: 1Mi}, limits: {cpu: "8", memory: 16Gi, ephemeral-storage: 40Gi}}`),
+		"resources at their bounds":               container(`resources: {requests: {cpu: 1m, memory: 4Mi, ephemeral-storage: 1Mi}, limits: {cpu: "8", memory: 16Gi, ephemeral-storage: 40Gi}}`), // requests of less than their limits
 		"a device that the quota counts":          container(`resources: {limits: {operator.example.com/gpu: 1}}`),
 		"none of a device that it counts":         container(`resources: {limits: {operator.example.com/gpu: 0}}`),
 		"volumes at their bounds":                 own(`, volumes: [{name: a, emptyDir: {sizeLimit: 8Gi}}, {name: b, emptyDir: {medium: Memory, sizeLimit: 1Gi}}, {name: c, emptyDir: {sizeLimit: 1}}]`),

@@ -29,6 +29,8 @@ var rules = Rules{
 		Min:            resources("1m", "4Mi", "1Mi"),
 		Max:            resources("8", "16Gi", "40Gi"),
 		Default:        resources("2", "2Gi", "4Gi"),
+		Request:        resources("50m", "128Mi", "64Mi"),
+		Requests:       resources("4", "8Gi", "10Gi"),
 		Resources:      []corev1.ResourceName{"cpu", "ephemeral-storage", "memory", "operator.example.com/gpu"},
 		EmptyDir:       Sizes{resource.MustParse("4Gi"), resource.MustParse("8Gi")},
 		MemoryEmptyDir: Sizes{resource.MustParse("256Mi"), resource.MustParse("1Gi")},

@@ -19,6 +19,11 @@ type Bounds struct {
 	// Min and Max bound each container's requests and limits of a resource; Default is the
 	// limit of one that names none.
 	Min, Max, Default corev1.ResourceList
+	// Request is the request of a container that names neither a request nor a limit of a resource.
+	Request corev1.ResourceList
+	// Requests are the most that a pod's containers may request together: the quota of its placement has
+	// no room for more, even if nothing else is there.
+	Requests corev1.ResourceList
 	// Resources are the names that a container may ask for.
 	Resources []corev1.ResourceName
 	// EmptyDir and MemoryEmptyDir bound emptyDir volumes on disk and in memory.

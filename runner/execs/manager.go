@@ -155,6 +155,7 @@ func (m *Manager) Start(c Command) (*Session, error) {
 	c.Args = append([]string{path}, c.Args[1:]...)
 	s, err := startSession(m.options.Reaper, c)
 	if err != nil {
+		err = explain(path, err)
 		return nil, &StartError{Err: err, Code: startCode(err)}
 	}
 	s.id, s.args = rand.Text(), asked

@@ -29,6 +29,11 @@
 // somebody else's. All that descends from the runner's process is then found by
 // walking /proc, and stopping ends only when none is left.
 //
+// # An input that never ends
+//
+// The app's input is a pipe in which nothing arrives. Watch modes of esbuild, Tailwind and react-scripts
+// take the end of their input for the end of the terminal that they were started from, and end too.
+//
 // # One reaper
 //
 // A subreaper has to wait for children it does not know, with wait4(-1). Such a

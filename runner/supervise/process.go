@@ -50,7 +50,7 @@ type process interface {
 	// exited gets one value when the app's own process has ended.
 	exited() <-chan unix.WaitStatus
 	// stop ends all that is left of the app: TERM, then KILL after grace. It
-	// returns when no process is left and all output is read.
+	// returns when no process is left and all output is read. It is called once.
 	stop(grace time.Duration) error
 }
 
@@ -64,6 +64,8 @@ type osProcess struct {
 	status  <-chan unix.WaitStatus
 	pipes   []*os.File
 	drained chan struct{}
+	// input is the write end of the app's input. Nothing is written to it.
+	input int
 }
 
 func (p *osProcess) pid() int                       { return p.id }
@@ -76,14 +78,25 @@ func launch(reaper *Reaper, o *Options) launcher {
 	}
 }
 
-// startProcess starts the command with its input at /dev/null and its output in
-// two pipes that are being drained when it returns.
+// startProcess starts the command with its output in two pipes that are being drained when it returns. Its
+// input is a pipe, too, in which nothing ever arrives and which does not end before the process does: watch
+// modes of esbuild, Tailwind and react-scripts end with their input, so that nothing is left of them when a
+// terminal is closed.
 func startProcess(reaper *Reaper, o *Options, attempt uint32) (process, error) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
+	var in [2]int
+	if err := unix.Pipe2(in[:], unix.O_CLOEXEC); err != nil {
 		return nil, err
 	}
-	defer null.Close()
+	defer func() { _ = unix.Close(in[0]) }()
+	p, err := startWithInput(reaper, o, attempt, in[0])
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(in[1]))
+	}
+	p.input = in[1]
+	return p, nil
+}
+
+func startWithInput(reaper *Reaper, o *Options, attempt uint32, input int) (*osProcess, error) {
 	outRead, outWrite, err := pipe("stdout")
 	if err != nil {
 		return nil, err
@@ -100,7 +113,7 @@ func startProcess(reaper *Reaper, o *Options, attempt uint32) (process, error) {
 		// Not os/exec: it would wait for the child by itself.
 		return syscall.ForkExec(o.Args[0], o.Args, &syscall.ProcAttr{
 			Dir: o.Dir, Env: o.Env(),
-			Files: []uintptr{null.Fd(), uintptr(outWrite), uintptr(errWrite)},
+			Files: []uintptr{uintptr(input), uintptr(outWrite), uintptr(errWrite)},
 			Sys:   &syscall.SysProcAttr{Setpgid: true},
 		})
 	})
@@ -139,6 +152,7 @@ func pipe(name string) (*os.File, int, error) {
 
 func (p *osProcess) stop(grace time.Duration) error {
 	err := p.stopAll(grace)
+	_ = unix.Close(p.input)
 	select {
 	case <-p.drained:
 	case <-time.After(drainWait):

@@ -126,6 +126,38 @@ setsid sh -c 'echo $$; exec sleep 1000' &
 (setsid sh -c 'trap "" TERM; echo $$; sleep 1000 & echo $!; wait; sleep 1000' &)
 wait`
 
+// esbuild --watch, tailwindcss --watch and react-scripts start end when their input does.
+func TestAProgramThatEndsWithItsInputStaysUp(t *testing.T) {
+	_, out := realApp(t, "timeout 0.5 cat; echo code $?; exec sleep 1000", time.Second)
+	if got := out.await(t, 2); got[1] != "124" { // that of timeout for a program that did not end
+		t.Errorf("a program that reads its input ended with %s", got[1])
+	}
+}
+
+func TestARestartKeepsNoInputOpen(t *testing.T) {
+	s, out := realApp(t, "echo up; exec sleep 1000", time.Second)
+	out.await(t, 1)
+	before := openFiles(t)
+	for i := range 3 {
+		if _, err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		out.await(t, i+2)
+	}
+	if after := openFiles(t); after > before {
+		t.Errorf("%d files are open after three restarts, %d before", after, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
 func TestNoProcessIsLeftAfterARestart(t *testing.T) {
 	s, out := realApp(t, familyScript, 200*time.Millisecond)
 	family := out.await(t, 5)

@@ -8,7 +8,7 @@
 //
 // A client opens a WebSocket with the subprotocol [Protocol]. The first byte of each binary message is
 // its channel; the rest is content. Protocol has the channels of Kubernetes' remote command protocol
-// ([PodProtocol]) and two more:
+// ([PodProtocol]) and three more:
 //
 //	channel             sender   content
 //	0 ChannelStdin      client   input
@@ -18,7 +18,13 @@
 //	4 ChannelResize     client   Size
 //	5 ChannelSession    runner   Session, the first message; later, a gap in the output
 //	6 ChannelSignal     client   Signal
+//	7 ChannelCommand    client   a part of Start, before all else; an empty one ends it
 //	255 ChannelClose    client   one byte: ChannelStdin ends the input, ChannelStdout the command
+//
+// A command is in the address ([ParamCommand] and others), or, with [ParamMessage] alone there, in messages:
+// the client sends the JSON of [Start] in parts of any size up to [MaxInputBytes], and then an empty part. The
+// runner answers with the Session, or with a Status that says why it did not start the command
+// ([NewRefusal]). In an address such an error is an answer of HTTP.
 //
 // A client whose connection broke opens another one with [ParamID] and [ParamOffset]. The offset is
 // [Session.Offset] plus all bytes of output that came since, of both channels, plus all gaps.

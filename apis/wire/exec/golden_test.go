@@ -20,14 +20,19 @@ func messages() map[string]any {
 	code := 7
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	success, exit, signal := NewStatus(0, ""), NewStatus(7, ""), NewStatus(137, "SIGKILL")
+	notFound, busy := NewRefusal("CommandNotStarted", "starting the command: \"x\" is not in the PATH: file does not exist", 127), NewRefusal("TooManyCommands", "16 commands run; that is the limit", 0)
 	return map[string]any{
-		"session.json":        &Session{ID: "c-1", Offset: 12},
-		"session-gap.json":    &Session{ID: "c-1", Gap: 4096},
-		"size.json":           &Size{Width: 132, Height: 43},
-		"signal.json":         &Signal{Signal: "SIGINT"},
-		"status-success.json": &success,
-		"status-exit.json":    &exit,
-		"status-signal.json":  &signal,
+		"session.json":            &Session{ID: "c-1", Offset: 12},
+		"session-gap.json":        &Session{ID: "c-1", Gap: 4096},
+		"size.json":               &Size{Width: 132, Height: 43},
+		"signal.json":             &Signal{Signal: "SIGINT"},
+		"status-success.json":     &success,
+		"status-exit.json":        &exit,
+		"status-signal.json":      &signal,
+		"status-refused.json":     &notFound,
+		"status-refused-few.json": &busy,
+		"start.json":              &Start{Args: []string{"sh", "-c", "echo \"$1\" é\n", "sh", ""}, Dir: "sub", Stdin: true, TTY: true, Rows: 43, Columns: 132},
+		"start-least.json":        &Start{Args: []string{"true"}},
 		"list.json": &List{Commands: []Command{
 			{ID: "c-1", Args: []string{"sh", "-c", "exit 7"}, Start: start, ExitCode: &code},
 			{ID: "c-2", Args: []string{"bash"}, Start: start.Add(time.Minute), TTY: true, Attached: true},
@@ -67,13 +72,14 @@ func TestNumbersAndNamesAreThoseOfTheGoldenFile(t *testing.T) {
 		"protocols":    map[string]any{"runner": Protocol, "pod": PodProtocol},
 		"closeCodes":   map[string]any{"replaced": CloseReplaced},
 		"codes":        map[string]any{"notFound": CodeNotFound},
-		"maxInputSize": MaxInputBytes,
+		"maxInputSize": MaxInputBytes, "maxCommandSize": MaxCommandBytes,
+		"capabilities": map[string]any{"message": CapabilityMessage},
 		"channels": map[string]any{
 			"stdin": ChannelStdin, "stdout": ChannelStdout, "stderr": ChannelStderr, "status": ChannelStatus,
-			"resize": ChannelResize, "session": ChannelSession, "signal": ChannelSignal, "close": ChannelClose,
+			"resize": ChannelResize, "session": ChannelSession, "signal": ChannelSignal, "command": ChannelCommand, "close": ChannelClose,
 		},
 		"parameters": []any{
-			ParamCommand, ParamDir, ParamStdin, ParamTTY, ParamRows, ParamColumns, ParamID, ParamOffset, ParamObserve,
+			ParamCommand, ParamDir, ParamStdin, ParamTTY, ParamRows, ParamColumns, ParamID, ParamOffset, ParamObserve, ParamMessage,
 		},
 	}
 	golden, err := os.ReadFile("testdata/names.json")

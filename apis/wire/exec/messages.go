@@ -17,6 +17,19 @@ type Session struct {
 	Gap    int64 `json:"gap,omitempty"`
 }
 
+// Start is what messages of ChannelCommand carry: the parameters of a new command, which in an address have
+// no room for long ones. Its arguments are UTF-8; others go into the address.
+type Start struct {
+	// Args are the program and its arguments.
+	Args []string `json:"command"`
+	// The others are the parameters of the same names.
+	Dir     string `json:"dir,omitempty"`
+	Stdin   bool   `json:"stdin,omitempty"`
+	TTY     bool   `json:"tty,omitempty"`
+	Rows    uint16 `json:"rows,omitempty"`
+	Columns uint16 `json:"columns,omitempty"`
+}
+
 // Size is a message of ChannelResize: the size of a terminal in characters, as Kubernetes writes it.
 type Size struct {
 	Width  uint16
@@ -69,6 +82,16 @@ func NewStatus(exit int, signal string) Status {
 	}
 	if signal != "" {
 		st.Details.Causes = append(st.Details.Causes, StatusCause{Reason: causeSignal, Message: signal})
+	}
+	return st
+}
+
+// NewRefusal returns the status of a command that was not started. code is that of the answer which the same
+// command in an address gets, exit what a shell exits with, or zero.
+func NewRefusal(code, message string, exit int) Status {
+	st := Status{Status: "Failure", Reason: code, Message: message}
+	if exit != 0 {
+		st.Details = &StatusDetails{Causes: []StatusCause{{Reason: causeExitCode, Message: strconv.Itoa(exit)}}}
 	}
 	return st
 }

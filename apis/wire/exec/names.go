@@ -19,6 +19,7 @@ const (
 	ChannelResize  = 4
 	ChannelSession = 5 // to the client, in Protocol
 	ChannelSignal  = 6 // from the client, in Protocol
+	ChannelCommand = 7 // from the client, in Protocol
 	ChannelClose   = 255
 )
 
@@ -26,8 +27,12 @@ const (
 // place: it does not come back by itself, or the two would take the command from each other for ever.
 const CloseReplaced = 4001
 
-// MaxInputBytes bounds one message of a client, with its channel.
-const MaxInputBytes = 64 << 10
+// MaxInputBytes bounds one message of a client, with its channel, and MaxCommandBytes a Start: more than
+// Linux takes for a program's arguments, in JSON.
+const (
+	MaxInputBytes   = 64 << 10
+	MaxCommandBytes = 4 << 20
+)
 
 // The parameters of GET /exec. A boolean without a value is true.
 const (
@@ -43,6 +48,8 @@ const (
 	// ParamID and ParamOffset attach to a command that runs.
 	ParamID     = "id"
 	ParamOffset = "offset"
+	// ParamMessage, a boolean, begins a command that messages of ChannelCommand carry. It stands alone.
+	ParamMessage = "message"
 	// ParamObserve, a boolean, attaches to the command of ParamID without its output and without
 	// replacing its client.
 	ParamObserve = "observe"
@@ -50,3 +57,7 @@ const (
 
 // CodeNotFound is the code of an answer to ParamID: there is no such command.
 const CodeNotFound = "CommandNotFound"
+
+// CapabilityMessage is in the runner's capabilities if it knows ParamMessage. One that does not answers 400
+// before the upgrade, because it misses ParamCommand.
+const CapabilityMessage = "exec.message"

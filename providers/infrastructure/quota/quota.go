@@ -132,6 +132,23 @@ func (b *Bounds) Resources() []corev1.ResourceName {
 	return names
 }
 
+// Requests are the most that the containers of one pod may request together, because the quota counts it.
+// Quotas call cpu, memory and ephemeral-storage by two names each.
+func (b *Bounds) Requests() corev1.ResourceList {
+	most := corev1.ResourceList{}
+	for key, value := range b.Hard {
+		name, ok := strings.CutPrefix(string(key), requestsPrefix)
+		if !ok && !slices.Contains(bounded, key) || key == corev1.ResourceRequestsStorage {
+			continue
+		}
+		if before, is := most[corev1.ResourceName(name)]; is {
+			value = least(value, before)
+		}
+		most[corev1.ResourceName(name)] = value
+	}
+	return most
+}
+
 func withDefaults(list, defaults corev1.ResourceList) corev1.ResourceList {
 	merged := maps.Clone(defaults)
 	maps.Copy(merged, list)

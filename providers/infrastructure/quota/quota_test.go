@@ -77,6 +77,23 @@ func TestDefaultsGiveWayToTheOperator(t *testing.T) {
 	}
 }
 
+func TestWhatOnePodMayRequestIsWhatTheQuotaHas(t *testing.T) {
+	b, err := Of(&sandbarv1alpha1.Quota{Hard: list(
+		"requests.memory", "1Gi", "limits.memory", "2Gi", "cpu", "1", "requests.nvidia.com/gpu", "2", "requests.storage", "9Gi", "pods", "3",
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[corev1.ResourceName]string{}
+	for name, quantity := range b.Requests() {
+		got[name] = quantity.String()
+	}
+	want := map[corev1.ResourceName]string{"cpu": "1", "memory": "1Gi", "ephemeral-storage": "10Gi", "nvidia.com/gpu": "2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestContradictionsNameTheField(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec  sandbarv1alpha1.Quota

@@ -6,6 +6,7 @@ package outcome
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Reasons of Composed that name what keeps an instance from being ready.
@@ -191,8 +193,24 @@ func unscheduled(pod *corev1.Pod) *Cause {
 	if nodeAway(scheduled.Message) {
 		return nodeNotReady()
 	}
-	return &Cause{Reason: reasonNoRoom, capacity: true, Message: "no node of the runtime cluster has room for a pod: " +
+	return &Cause{Reason: reasonNoRoom, capacity: true, Message: "no node of the runtime cluster has room for a pod" + requesting(pod) + ": " +
 		Detail(scheduled.Message) + "; ask for less, or for more nodes. It starts as soon as there is room"}
+}
+
+// requesting says how much a pod requests, which the scheduler does not: somebody who asks for more than any
+// node has sees it there.
+func requesting(pod *corev1.Pod) string {
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	parts := make([]string, 0, len(requests))
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if quantity := requests[name]; !quantity.IsZero() {
+			parts = append(parts, quantity.String()+" of "+string(name))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " that requests " + strings.Join(parts, ", ")
 }
 
 // nodeAway reports whether the scheduler passes a node over that does not answer: it names the taints

@@ -63,6 +63,7 @@ func BuildLimits(s *scope.Scope, bounds *quota.Bounds) *corev1.LimitRange {
 func podBounds(bounds *quota.Bounds) podtemplate.Bounds {
 	return podtemplate.Bounds{
 		Min: bounds.Min, Max: bounds.Max, Default: bounds.Limit, Resources: bounds.Resources(),
+		Request: bounds.Request, Requests: bounds.Requests(),
 		EmptyDir: podtemplate.Sizes(bounds.EmptyDir), MemoryEmptyDir: podtemplate.Sizes(bounds.MemoryEmptyDir),
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
@@ -71,7 +72,7 @@ type reconciler struct {
 	runtime   runtimeCluster
 	capacity  *capacity
 	members   *Members
-	events    *eventRecorder
+	events    *events.Recorder
 	rollouts  rollouts
 	// wake has an instance reconciled.
 	wake func(request)

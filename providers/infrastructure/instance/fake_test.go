@@ -30,8 +30,8 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
@@ -249,8 +249,8 @@ func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandb
 	return w.templates[key.Name], nil
 }
 
-// OnAppeared implements SandboxTemplates.
-func (w *world) OnAppeared(func(export.Key)) {}
+// OnChanged implements SandboxTemplates.
+func (w *world) OnChanged(func(export.Key)) {}
 
 func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 

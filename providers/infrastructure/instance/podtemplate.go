@@ -93,7 +93,7 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written, form
 		var unusable *podbase.UnusableError
 		if errors.As(err, &unusable) {
 			err = &outcome.RefusalError{
-				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: "spec." + s.Pod.Fields.From + ".templateRef: " + unusable.Message,
+				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod.RefField() + ": " + unusable.Message,
 			}
 		}
 		if err != nil {
@@ -161,7 +161,7 @@ func honoured(s *scope.Scope, wanted, given *bool) error {
 	if wanted == nil || *wanted || given != nil && !*given {
 		return nil
 	}
-	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from spec." + s.Pod.Fields.From}
+	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from " + s.Pod.Field()}
 }
 
 func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *corev1.Pod, refused error) error {
@@ -184,5 +184,5 @@ func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *cor
 		}
 	}
 	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: fmt.Sprintf(
-		"the runtime cluster refuses the pod; correct spec.%s: %s", s.Pod.Fields.From, outcome.WhyRefused(refused))}
+		"the runtime cluster refuses the pod; correct %s: %s", s.Pod.Field(), outcome.WhyRefused(refused))}
 }

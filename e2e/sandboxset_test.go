@@ -282,6 +282,20 @@ func TestSandboxSets(t *testing.T) {
 			t.Errorf("of the new template one started as %+v", start)
 		}
 	})
+	t.Run("whose template is made again", func(t *testing.T) {
+		before := tn.waitSet("warm", "has one", hasAvailable(1))
+		if err := tn.dyn.Resource(sandboxTemplates).Namespace("default").Delete(t.Context(), "new", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		tn.mustTemplate("new", `{template: {spec: `+podSaying("again")+`}}`)
+		tn.waitSet("warm", "has one of it", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return hasAvailable(1)(s) && s.UpdatedReplicas == 1 && s.Revision != before.Revision
+		})
+		again := tn.box("again", `{template: {templateRef: {kind: SandboxTemplate, name: new}}}`)
+		if start := again.started(); start.Type != sandbarv1alpha1.StartWarm {
+			t.Errorf("it started as %+v", start)
+		}
+	})
 	t.Run("with a template of its own", func(t *testing.T) {
 		tn.mustSet("inline", `{template: {spec: `+podSaying("inline")+`}}`)
 		tn.waitSet("inline", "has one", hasAvailable(1))
@@ -289,6 +303,10 @@ func TestSandboxSets(t *testing.T) {
 		if start := own.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "inline" {
 			t.Errorf("it started as %+v", start)
 		}
+		tn.mustTemplate("inline", `{template: {spec: `+podSaying("other")+`}}`)
+		tn.waitSet("inline", "is not valid beside a SandboxTemplate of its name", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return s.Conditions[0].Reason == sandbarv1alpha1.SandboxSetNameConflict && s.AvailableReplicas == 0
+		})
 	})
 	t.Run("as the example has it", func(t *testing.T) {
 		tn.apply("../examples/tenant/sandboxset.yaml", func(obj *unstructured.Unstructured) {

@@ -61,7 +61,8 @@ type SandboxSetSpec struct {
 	// +optional
 	TemplateRef *SandboxSetTemplateRef `json:"templateRef,omitempty"`
 
-	// Template is the pod. The set counts as a SandboxTemplate of its own name then, unless there is one.
+	// Template is the pod. The set counts as a SandboxTemplate of its own name then. If there is one as well that
+	// differs, the set is not valid (NameConflict).
 	// Package podtemplate has its schema, which is that of a Sandbox's podTemplate.
 	//
 	// +kubebuilder:validation:Schemaless
@@ -91,8 +92,8 @@ type SandboxSetSpec struct {
 	// +optional
 	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// MemberMaxAge is the age at which an unused sandbox is replaced by a fresh one: at least 10m, or 0s
-	// for never.
+	// MemberMaxAge is the age, from the start of its pod, from which on an unused sandbox is not taken any more:
+	// at least 10m, or 0s for never. It is replaced by a fresh one when it has nine tenths of that age.
 	//
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?[hms])+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -165,6 +166,10 @@ const (
 	// SandboxSetProgressing: sandboxes are being made or removed.
 	SandboxSetProgressing = "Progressing"
 )
+
+// SandboxSetNameConflict is a reason of SandboxSetValid, beside those of a SandboxTemplate: the set has a template of
+// its own, and there is a SandboxTemplate of its name with another one, which is the one that Sandboxes get.
+const SandboxSetNameConflict = "NameConflict"
 
 // SandboxSetStatus is how a set is.
 type SandboxSetStatus struct {

@@ -124,15 +124,24 @@ func (k kind) setSuspended(ctx context.Context, name string, suspended bool) (ch
 	return true, nil
 }
 
+// errWaited ends the wait for an instance.
+var errWaited = errors.New("the time to wait is over")
+
 // awaitSuspension waits until an instance is suspended, or runs again.
 func (k kind) awaitSuspension(ctx context.Context, name string, suspended bool, timeout time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	// Not a context with a deadline: client-go's rate limiter refuses a request that it expects to end after it,
+	// in words of its own.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer time.AfterFunc(timeout, func() { cancel(errWaited) }).Stop()
 	tick := time.NewTicker(suspendEvery)
 	defer tick.Stop()
 	last := "not read yet"
 	for {
 		obj, err := k.instances().Get(ctx, name, metav1.GetOptions{})
+		if err != nil && errors.Is(context.Cause(ctx), errWaited) {
+			return last, fmt.Errorf("%s is still %s after %s; --timeout gives it longer", name, last, timeout)
+		}
 		if err != nil {
 			return last, fmt.Errorf("waiting for %s (%s): %w", name, last, err)
 		}
@@ -144,7 +153,7 @@ func (k kind) awaitSuspension(ctx context.Context, name string, suspended bool, 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if errors.Is(context.Cause(ctx), errWaited) {
 				return last, fmt.Errorf("%s is still %s after %s; --timeout gives it longer", name, last, timeout)
 			}
 			return last, ctx.Err()

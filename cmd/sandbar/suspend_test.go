@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/client"
@@ -54,6 +55,27 @@ func TestSuspendAndResume(t *testing.T) {
 		if code != 0 || stderr != c.says || patches != c.patches {
 			t.Errorf("%s: exit code %d, %d patches, %q, want %q and %d", c.verb, code, patches, stderr, c.says, c.patches)
 		}
+	}
+}
+
+// The end of the wait was told in the words of the call that it interrupted: "client rate limiter Wait returned an error".
+func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
+	w := newWorld(t)
+	var reads atomic.Int32
+	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet && reads.Add(1) > 2 {
+			<-r.Context().Done() // it hangs until the caller leaves
+			return true
+		}
+		obj := suspendable(r.Method == http.MethodPatch || reads.Load() > 1)
+		obj["status"] = suspendable(false)["status"]
+		rw.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(rw).Encode(obj)
+		return true
+	}
+	code, _, stderr := w.run(t, "suspend", "web", "--timeout", "1s")
+	if code != 1 || !strings.Contains(stderr, "web is still Ready") || !strings.Contains(stderr, "after 1s; --timeout gives it longer") {
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 

@@ -134,11 +134,12 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider {
 			continue
 		}
-		ready, err := m.usable(ctx, ns.Name)
+		ready, started, err := m.usable(ctx, ns.Name)
 		if err != nil {
 			return nil, err
 		}
-		if ready {
+		age := Member{Member: member, Created: ns.CreationTimestamp.Time, Started: started}.Age(m.now())
+		if ready && !m.tooOld(member.SetUID, age) {
 			available[member.SetUID]++
 			all = append(all, candidateMember{namespace: ns, set: member.Set.Name, uid: member.SetUID, priority: m.priority(member.SetUID)})
 		}
@@ -168,6 +169,15 @@ func order(a, b candidateMember, available map[types.UID]int) int {
 		a.namespace.CreationTimestamp.Compare(b.namespace.CreationTimestamp.Time),
 		cmp.Compare(a.namespace.Name, b.namespace.Name),
 	)
+}
+
+// tooOld reports whether a member of this age may not be taken. Of a set that this process has not looked at yet
+// nothing is known, and its members are taken: a start of the provider makes no Sandbox cold.
+func (m *Members) tooOld(set types.UID, age time.Duration) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most := m.sets[set].MaxAge
+	return most > 0 && age >= most
 }
 
 func (m *Members) priority(set types.UID) int32 {

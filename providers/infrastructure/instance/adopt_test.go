@@ -79,7 +79,7 @@ func (w *world) makeMember(set Set) placement.ID {
 	}
 	instance.Object["status"] = fixture.KroReady(instance.GetGeneration())
 	pod := fixture.PodOf("sandbox-0", fixture.Running(time.Minute, true, 0))
-	pod.Namespace = name
+	pod.Namespace, pod.Status.StartTime = name, new(metav1.Now())
 	if err := errors.Join(w.runtime.Update(w.t.Context(), instance), w.runtime.Create(w.t.Context(), &pod)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -234,6 +234,18 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		"whose pod is started again and again, and ready for a moment": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
 			w.members.trouble(w.memberNames()[0], Trouble{Reason: "X", Failing: true, Since: w.now()})
+		}},
+		"that is too old": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
+			set := testSet
+			set.MaxAge = time.Hour
+			w.makeMember(set)
+			w.members.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+		}},
+		"that is almost too old": {change: func(w *world) {
+			set := testSet
+			set.MaxAge = time.Hour
+			w.makeMember(set)
+			w.members.now = func() time.Time { return time.Now().Add(50 * time.Minute) }
 		}},
 		"whose pod is about to be evicted": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)

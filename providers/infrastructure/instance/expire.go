@@ -57,7 +57,7 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope.Scope, p 
 		return reconcile.Result{}, ignoreGone(fmt.Errorf("deleting the instance: %w", err))
 	}
 	countLifecycle(s.Kind, p)
-	r.events.tell(ctx, req, s, string(p.Deleted), deletionMessages[p.Deleted], r.now())
+	r.tell(ctx, req, s, string(p.Deleted), deletionMessages[p.Deleted])
 	return reconcile.Result{}, nil
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -159,7 +160,7 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, members: w.members, events: newEventRecorder(w.Record),
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
 		rollouts: w, wake: func(request) {},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },
 	}
@@ -248,8 +249,8 @@ func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandb
 	return w.templates[key.Name], nil
 }
 
-// OnAppeared implements SandboxTemplates.
-func (w *world) OnAppeared(func(export.Key)) {}
+// OnChanged implements SandboxTemplates.
+func (w *world) OnChanged(func(export.Key)) {}
 
 func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 

@@ -122,8 +122,8 @@ func (k *kinds) podRunner() *runner {
 	return nil
 }
 
-// wakeBeside has the instances looked at that stand beside a SandboxTemplate which is new, and may wait for
-// it.
+// wakeBeside has the instances looked at that stand beside a SandboxTemplate which has come, gone or was made
+// again: they may refer to it.
 func (k *kinds) wakeBeside(template export.Key) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

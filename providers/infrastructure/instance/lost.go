@@ -109,6 +109,6 @@ func (r *reconciler) tellLoss(ctx context.Context, req request, s *scope.Scope, 
 	lostTotal.WithLabelValues(lost.Reason).Inc()
 	log.FromContext(ctx).Info("somebody deleted what an instance had on the runtime cluster; it is created again, with empty volumes",
 		"reason", lost.Reason, "placement", s.Placement.Namespace())
-	r.events.tell(ctx, req, s, lost.Reason, lost.Message, r.now())
+	r.tell(ctx, req, s, lost.Reason, lost.Message)
 	return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 }

@@ -200,7 +200,7 @@ func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 
 // converge makes what a member lacks. What it is made of it keeps: one of a former revision is replaced.
 func (m *Members) converge(ctx context.Context, r *reconciler, ns *corev1.Namespace, member placement.Member, set Set) (reconcile.Result, error) {
-	s, err := r.memberScope(member, set.Template)
+	s, err := r.memberScope(member, set)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -251,9 +251,25 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 		}
 		return nil
 	}
-	failing := status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded || status.Phase == sandbarv1alpha1.InstancePendingCapacity
-	m.told(s, m.trouble(ns.Name, Trouble{Reason: ready.Reason, Message: ready.Message, Failing: failing, Since: r.now()}))
+	m.told(s, m.trouble(ns.Name, Trouble{
+		Reason: troubleReason(o, status), Message: ready.Message, Since: r.now(),
+		Failing: status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded,
+		Waits:   status.Phase == sandbarv1alpha1.InstancePendingCapacity,
+	}))
 	return nil
+}
+
+// troubleReason names the cause, as docs/lifecycle.md lists them, and not its effect on the condition Ready.
+func troubleReason(o outcome.Outcome, status sandbarv1alpha1.InstanceStatus) string {
+	if cause := o.Cause(); cause != nil {
+		return cause.Reason
+	}
+	for _, name := range []string{sandbarv1alpha1.InstancePlaced, sandbarv1alpha1.InstanceComposed} {
+		if c := meta.FindStatusCondition(status.Conditions, name); c.Status != metav1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition).Reason
 }
 
 // told tells the set of a member that has changed.
@@ -264,7 +280,7 @@ func (m *Members) told(s *scope.Scope, changed bool) {
 }
 
 // memberScope is the scope of a member: what an instance would be that takes it.
-func (r *reconciler) memberScope(member placement.Member, template sandbarv1alpha1.PodTemplateRef) (*scope.Scope, error) {
+func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope, error) {
 	settings := r.settings()
 	if settings.Infrastructure == nil {
 		return nil, outcome.ErrNotConfigured
@@ -277,8 +293,11 @@ func (r *reconciler) memberScope(member placement.Member, template sandbarv1alph
 	object.SetName(placement.BornInstance)
 	object.SetGeneration(1) // as has one that was created a moment ago
 	object.Object["spec"] = map[string]any{
-		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": template.Kind, "name": template.Name}},
+		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": set.Template.Kind, "name": set.Template.Name}},
 	}
+	words := *settings.Pod
+	words.Written = set.Field
+	settings.Pod = &words
 	return &scope.Scope{
 		Kind: r.kind, Settings: settings, Object: object, Member: &member,
 		Placement: placement.Placed{ID: member.ID, Owner: placement.Owner{Cluster: member.Origin}, Object: types.NamespacedName{Namespace: member.Set.Namespace, Name: placement.BornInstance}},

@@ -41,6 +41,7 @@ type Members struct {
 	provider func(context.Context) (string, error)
 	// runner is that of the kind Sandbox; nil while there is none.
 	runner func() *runner
+	now    func() time.Time
 
 	mu sync.Mutex
 	// sets are what package sandboxset last said of each set, by its UID.
@@ -69,9 +70,13 @@ type Set struct {
 	UID types.UID
 	// Template is the name of the SandboxTemplate, or of the provider's Template, that it is made of.
 	Template sandbarv1alpha1.PodTemplateRef
+	// Field is the field of the set that says so, for messages.
+	Field string
 	// Revision is of the pod as it would be made now.
 	Revision string
 	Priority int32
+	// MaxAge is how long after its pod's start a member may be taken; zero: for ever.
+	MaxAge time.Duration
 }
 
 // Member is one that is there.
@@ -84,8 +89,22 @@ type Member struct {
 	Ready   bool
 	Going   bool
 	Created time.Time
+	// Started is when its pod came to a node; zero while it has not.
+	Started time.Time
 	// Trouble is why it does not come up; zero if nothing says so.
 	Trouble Trouble
+}
+
+// Age is for how long a member's pod has been on its node. A member that still waits for a node has no age: it
+// keeps its place until there is room.
+func (m Member) Age(now time.Time) time.Duration {
+	switch {
+	case !m.Started.IsZero():
+		return now.Sub(m.Started)
+	case m.State == placement.MemberWarm:
+		return now.Sub(m.Created) // its pod is being replaced
+	}
+	return 0
 }
 
 // Trouble is why a member does not come up.
@@ -93,6 +112,8 @@ type Trouble struct {
 	Reason, Message string
 	// Failing is set if it will not mend itself soon.
 	Failing bool
+	// Waits is set if there is no room for it now: it comes up as soon as there is.
+	Waits bool
 	// Since is when it began.
 	Since time.Time
 }
@@ -105,7 +126,7 @@ type Claims struct {
 
 func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
 	return &Members{
-		cluster: cluster, provider: provider, runner: func() *runner { return nil }, sets: map[types.UID]Set{}, held: map[string]bool{},
+		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, sets: map[types.UID]Set{}, held: map[string]bool{},
 		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
@@ -174,7 +195,7 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 		if !ok || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue
 		}
-		ready, err := m.usable(ctx, ns.Name)
+		ready, started, err := m.usable(ctx, ns.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +205,10 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 		}
 		trouble := m.troubles[ns.Name]
 		m.mu.Unlock()
-		all = append(all, Member{Member: member, namespace: ns, Ready: ready, Going: ns.DeletionTimestamp != nil, Created: ns.CreationTimestamp.Time, Trouble: trouble})
+		all = append(all, Member{
+			Member: member, namespace: ns, Ready: ready, Going: ns.DeletionTimestamp != nil,
+			Created: ns.CreationTimestamp.Time, Started: started, Trouble: trouble,
+		})
 	}
 	all = append(all, m.unseen(set, all)...)
 	slices.SortFunc(all, func(a, b Member) int { return cmp.Compare(a.UID, b.UID) })
@@ -224,24 +248,25 @@ func (m *Members) isHeld(namespace string) bool {
 }
 
 // usable reports whether a member has a pod that is ready, and that goes on being so: one that is started
-// again and again is ready for a moment each time.
-func (m *Members) usable(ctx context.Context, namespace string) (bool, error) {
+// again and again is ready for a moment each time. started is when the pod came to a node, zero if it has not.
+func (m *Members) usable(ctx context.Context, namespace string) (ready bool, started time.Time, err error) {
 	m.mu.Lock()
 	failing := m.troubles[namespace].Failing
 	m.mu.Unlock()
-	if failing {
-		return false, nil
-	}
 	var pods corev1.PodList
 	if err := m.cluster.client.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing the pods: %w", err)
+		return false, started, fmt.Errorf("listing the pods: %w", err)
 	}
 	for i := range pods.Items {
-		if outcome.PodServes(&pods.Items[i]) {
-			return true, nil
+		pod := &pods.Items[i]
+		if pod.Status.StartTime != nil {
+			started = pod.Status.StartTime.Time
+		}
+		if !failing && outcome.PodServes(pod) {
+			return true, started, nil
 		}
 	}
-	return false, nil
+	return false, started, nil
 }
 
 // Revision is of the pod that a set's members would have now. The error is an *outcome.RefusalError if they
@@ -251,7 +276,7 @@ func (m *Members) Revision(ctx context.Context, set Set) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set.Template)
+	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set)
 	if err != nil {
 		return "", err
 	}
@@ -268,7 +293,7 @@ func (m *Members) Make(ctx context.Context, set Set) error {
 	member := placement.Member{
 		ID: placement.Bear(set.Key.Cluster), SetUID: set.UID, Set: set.Key.NamespacedName, Revision: set.Revision, State: placement.MemberMaking,
 	}
-	s, err := r.memberScope(member, set.Template)
+	s, err := r.memberScope(member, set)
 	if err != nil {
 		return err
 	}
@@ -328,7 +353,7 @@ func (m *Members) trouble(namespace string, t Trouble) (changed bool) {
 		delete(m.troubles, namespace)
 		return known
 	}
-	if known && was.Failing == t.Failing && was.Reason == t.Reason {
+	if known && was.Failing == t.Failing && was.Waits == t.Waits && was.Reason == t.Reason {
 		t.Since = was.Since
 	}
 	m.troubles[namespace] = t

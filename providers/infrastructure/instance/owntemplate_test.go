@@ -98,10 +98,72 @@ func TestASandboxThatIsChangedTakesTheSandboxTemplateThatThereIs(t *testing.T) {
 	w.writeSource(fromOwn("mine"))
 	w.settle()
 	w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another")
+	source := fromOwn("mine")
+	source["patch"] = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "main", "workingDir": "/patched"}}}}
+	w.writeSource(source)
 	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
 	w.settle()
 	if image, _ := w.image(); image != "of-another" {
 		t.Errorf("the image is %q", image)
+	}
+}
+
+// suspend writes spec.suspended as a tenant does.
+func (w *world) suspend(suspended bool) {
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = suspended
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+}
+
+// Suspending is not an edit of the pod. The template was looked for, and the Sandbox that had been suspended, or
+// resumed, with all its data was Failed.
+func TestASandboxIsSuspendedAndResumedWithoutItsSandboxTemplate(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"that is gone":    func(w *world) { delete(w.templates, "mine") },
+		"that is another": func(w *world) { w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another") },
+		"that is not valid": func(w *world) {
+			w.templates["mine"].Spec.Patch = &runtime.RawExtension{Raw: []byte(`{"spec":{"x":1}}`)}
+		},
+	} {
+		for _, revision := range []string{"", "r1"} {
+			t.Run(name+", with the revision "+revision, func(t *testing.T) {
+				w := newOwnWorld(t, ownTemplate("mine", "uid-1", "of-mine"))
+				w.settings.Revision = revision
+				w.writeSource(fromOwn("mine"))
+				w.settle()
+				change(w)
+				for _, suspended := range []bool{true, false, true} {
+					w.suspend(suspended)
+					w.settle()
+					if image, is := w.image(); image != "of-mine" || is != suspended {
+						t.Fatalf("the image is %q, suspended %v; want suspended %v", image, is, suspended)
+					}
+					if said := w.composed(); strings.HasPrefix(said, outcome.ReasonTemplateRef) || strings.HasPrefix(said, outcome.ReasonSpecRefused) {
+						t.Errorf("suspended %v: it says %q", suspended, said)
+					}
+				}
+			})
+		}
+	}
+}
+
+// What a tenant was told is refused stays refused, however often it suspends its Sandbox.
+func TestASuspensionDoesNotMakeUpForARefusedPod(t *testing.T) {
+	w := newOwnWorld(t, ownTemplate("mine", "uid-1", "of-mine"))
+	w.settings.Revision = "r1"
+	w.writeSource(fromOwn("mine"))
+	w.settle()
+	w.writeSource(fromOwn("nobody-has-this"))
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+	w.refused()
+	for _, suspended := range []bool{true, false} {
+		w.suspend(suspended)
+		w.refused()
+		if said := w.composed(); !strings.HasPrefix(said, outcome.ReasonTemplateRef) {
+			t.Errorf("suspended %v: it says %q", suspended, said)
+		}
+		if image, is := w.image(); image != "of-mine" || is != suspended {
+			t.Errorf("the image is %q, suspended %v", image, is)
+		}
 	}
 }
 

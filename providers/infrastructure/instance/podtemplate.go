@@ -47,10 +47,10 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 	runs := exists && !lifecycle.Suspended(current)
 	keep := func() {
 		spec[fields.To] = former
-		setPodOf(desired, podOf(current))
+		setPodNotes(desired, podOf(current), podWords(current))
 	}
 	pod, of, err := r.buildPod(ctx, s, written, former)
-	if exists && remade(s, current, of) {
+	if exists && !rewritten(s, current, written) && (remade(current, of) || templateGone(err)) {
 		keep()
 		return t, true, nil
 	}
@@ -76,7 +76,7 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		}
 		return t, true, err
 	}
-	setPodOf(desired, of)
+	setPodNotes(desired, of, hashOf(written))
 	return t, err == nil, err
 }
 
@@ -93,7 +93,7 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written, form
 		var unusable *podbase.UnusableError
 		if errors.As(err, &unusable) {
 			err = &outcome.RefusalError{
-				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: "spec." + s.Pod.Fields.From + ".templateRef: " + unusable.Message,
+				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod.RefField() + ": " + unusable.Message,
 			}
 		}
 		if err != nil {
@@ -114,22 +114,48 @@ func (r *reconciler) sandboxTemplates(s *scope.Scope) podbase.Named {
 }
 
 // remade reports whether the SandboxTemplates that a pod was made of have gone, and others have taken their
-// names. Its tenant has changed nothing of the instance, which keeps its pod until that.
-func remade(s *scope.Scope, current *unstructured.Unstructured, of string) bool {
+// names.
+func remade(current *unstructured.Unstructured, of string) bool {
 	was := podOf(current)
-	return was != "" && of != "" && was != of && !edited(s, current)
+	return was != "" && of != "" && was != of
+}
+
+// templateGone reports whether a pod cannot be built because the template that it begins with is not there, or not
+// usable now.
+func templateGone(err error) bool {
+	var refused *outcome.RefusalError
+	return errors.As(err, &refused) && refused.Reason == outcome.ReasonTemplateRef
+}
+
+// rewritten reports whether the tenant has changed what it says of the pod since the pod was made, or was told that
+// what it says is refused. A change of anything else, such as a suspension, leaves an instance the pod that it has:
+// a template that is gone, or is another one under its name, must not keep it from being suspended and resumed.
+func rewritten(s *scope.Scope, current *unstructured.Unstructured, written map[string]any) bool {
+	if toldRefused(s, current) {
+		return true
+	}
+	if words := podWords(current); words != "" {
+		return words != hashOf(written)
+	}
+	return edited(s, current) // the pod was made by an earlier release
 }
 
 func podOf(instance *unstructured.Unstructured) string {
 	return instance.GetAnnotations()[place.AnnotationPodOf]
 }
 
-func setPodOf(instance *unstructured.Unstructured, of string) {
-	if of == "" {
-		return
-	}
+func podWords(instance *unstructured.Unstructured) string {
+	return instance.GetAnnotations()[place.AnnotationPodWords]
+}
+
+// setPodNotes notes what the pod was made of.
+func setPodNotes(instance *unstructured.Unstructured, of, words string) {
 	annotations := instance.GetAnnotations()
-	annotations[place.AnnotationPodOf] = of
+	for name, value := range map[string]string{place.AnnotationPodOf: of, place.AnnotationPodWords: words} {
+		if value != "" {
+			annotations[name] = value
+		}
+	}
 	instance.SetAnnotations(annotations)
 }
 
@@ -161,7 +187,7 @@ func honoured(s *scope.Scope, wanted, given *bool) error {
 	if wanted == nil || *wanted || given != nil && !*given {
 		return nil
 	}
-	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from spec." + s.Pod.Fields.From}
+	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from " + s.Pod.Field()}
 }
 
 func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *corev1.Pod, refused error) error {
@@ -184,5 +210,5 @@ func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *cor
 		}
 	}
 	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: fmt.Sprintf(
-		"the runtime cluster refuses the pod; correct spec.%s: %s", s.Pod.Fields.From, outcome.WhyRefused(refused))}
+		"the runtime cluster refuses the pod; correct %s: %s", s.Pod.Field(), outcome.WhyRefused(refused))}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
@@ -54,8 +55,8 @@ type tenantObjects interface {
 type SandboxTemplates interface {
 	// Named returns the SandboxTemplate of a key; nil if there is none.
 	Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error)
-	// OnAppeared sets who is told of each one that is new.
-	OnAppeared(told func(export.Key))
+	// OnChanged adds a function that is told of each name under which another one, or none, is found now.
+	OnChanged(told func(export.Key))
 }
 
 // request names a tenant's object: the unit of work of a kind's controller.
@@ -71,7 +72,7 @@ type reconciler struct {
 	runtime   runtimeCluster
 	capacity  *capacity
 	members   *Members
-	events    *eventRecorder
+	events    *events.Recorder
 	rollouts  rollouts
 	// wake has an instance reconciled.
 	wake func(request)

@@ -168,7 +168,7 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		members:     members,
 		failed:      k.failed,
 	}
-	opts.Templates.OnAppeared(k.wakeBeside)
+	opts.Templates.OnChanged(k.wakeBeside)
 	if err := mgr.Add(k); err != nil {
 		return err
 	}

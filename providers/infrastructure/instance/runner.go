@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
@@ -95,7 +96,7 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		settings:  func() scope.Settings { return *r.settings.Load() },
 		tenants:   c.Objects,
 		runtime:   runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs},
-		events:    newEventRecorder(c.Objects.Record),
+		events:    events.NewRecorder(c.Objects.Record, eventsTotal),
 		rollouts:  config.rollouts,
 		templates: config.templates,
 		wake:      func(req request) { c.Wake(req, false) },

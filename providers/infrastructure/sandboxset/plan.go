@@ -34,6 +34,23 @@ type wishes struct {
 	// bounded: the set says more than the operator allows.
 	bounded  bool
 	revision string
+	// invalid: no members can be made, and nobody can take those that there are. They stay, as far as the set
+	// wants them and they are not too old: the template may come back.
+	invalid bool
+}
+
+// renewedBefore is the part of their greatest age, at its end, in which members are replaced while they can still
+// be taken. Members that were made together would otherwise all be too old at the same moment.
+const renewedBefore = 10
+
+// tooOld reports whether nobody may take a member because of its age.
+func (w wishes) tooOld(m instance.Member, now time.Time) bool {
+	return w.maxAge > 0 && m.Age(now) >= w.maxAge
+}
+
+// available reports whether a member can be taken, by a Sandbox with its pod.
+func (w wishes) available(now time.Time) func(instance.Member) bool {
+	return func(m instance.Member) bool { return available(m) && !w.tooOld(m, now) }
 }
 
 // wishesOf reads them. most is how many members a set may have.
@@ -66,22 +83,35 @@ type plan struct {
 
 // members are those of a set, by what is to become of them.
 type members struct {
-	// updated are of the present revision and not too old, outdated the others. Those that leave are in
-	// neither.
+	// updated are of the present revision and not to be replaced for their age, outdated the others. Those that
+	// leave are in neither.
 	updated, outdated, leaving []instance.Member
+	// available is how many can be taken by a Sandbox with the present pod.
+	available int
 }
 
 func sorted(w wishes, all []instance.Member, now time.Time) (s members, next time.Duration) {
+	renewed := w.maxAge
+	if !w.invalid {
+		renewed -= w.maxAge / renewedBefore
+	}
 	for _, m := range all {
-		switch age := now.Sub(m.Created); {
+		present, age := w.invalid || m.Revision == w.revision, m.Age(now)
+		switch {
 		case m.State == placement.MemberLeaving:
 			s.leaving = append(s.leaving, m)
-		case m.Revision != w.revision, w.maxAge > 0 && age >= w.maxAge:
+			continue
+		case !present, w.maxAge > 0 && age >= renewed:
 			s.outdated = append(s.outdated, m)
 		default:
 			s.updated = append(s.updated, m)
-			if w.maxAge > 0 {
-				next = sooner(next, w.maxAge-age)
+		}
+		if present && !w.invalid && w.available(now)(m) {
+			s.available++
+		}
+		for _, at := range []time.Duration{renewed, w.maxAge} {
+			if w.maxAge > 0 && age > 0 && age < at {
+				next = sooner(next, at-age)
 			}
 		}
 	}
@@ -102,7 +132,7 @@ func available(m instance.Member) bool { return m.State == placement.MemberWarm 
 // it is, or will not be.
 func failing(m instance.Member, now time.Time) (since time.Time, is bool, again time.Duration) {
 	switch since = m.Trouble.Since; {
-	case available(m):
+	case available(m), m.Trouble.Waits: // for room, which may come any moment
 		return time.Time{}, false, 0
 	case m.Trouble.Failing:
 		return since, true, 0
@@ -144,17 +174,20 @@ func planFor(w wishes, all []instance.Member, now time.Time) plan {
 	if w.paused {
 		return p
 	}
-	alive := slices.Concat(s.outdated, s.updated)
+	alive, available := slices.Concat(s.outdated, s.updated), w.available(now)
 	ready := count(alive, available)
 	// While some are replaced there may be one more, so that a set of one is never without.
 	most := w.replicas
 	if len(s.outdated) > 0 && w.replicas > 0 {
 		most++
 	}
-	p.removeFrom(alive, s, len(alive)-most, now)
+	p.removeFrom(alive, s, len(alive)-most, available, now)
 	ready -= count(p.remove, available)
-	p.replace(s, min(ready-max(w.replicas-w.missing, 1), len(s.outdated)))
+	p.replace(s, min(ready-max(w.replicas-w.missing, 1), len(s.outdated)), available)
 	p.giveUp(s.updated, now)
+	if w.invalid {
+		return p
+	}
 	unready := len(s.updated) - count(s.updated, available)
 	wanted := min(w.replicas-len(s.updated), most-len(alive))
 	p.create = max(min(wanted, w.starting-unready), 0)
@@ -163,7 +196,7 @@ func planFor(w wishes, all []instance.Member, now time.Time) plan {
 }
 
 // removeFrom removes as many as are too many: first what is of no use, of the rest the oldest.
-func (p *plan) removeFrom(alive []instance.Member, s members, n int, now time.Time) {
+func (p *plan) removeFrom(alive []instance.Member, s members, n int, available func(instance.Member) bool, now time.Time) {
 	if n <= 0 {
 		return
 	}
@@ -173,13 +206,13 @@ func (p *plan) removeFrom(alive []instance.Member, s members, n int, now time.Ti
 	fails := isFailing(now)
 	slices.SortStableFunc(alive, func(a, b instance.Member) int {
 		return cmp.Or(-falseFirst(fails(a), fails(b)), falseFirst(available(a), available(b)),
-			-falseFirst(outdated(a), outdated(b)), byUse(a, b, now))
+			-falseFirst(outdated(a), outdated(b)), byUse(a, b, available, now))
 	})
 	p.remove = append(p.remove, alive[:n]...)
 }
 
 // byUse puts the youngest of those that are not ready first, and the oldest of those that are.
-func byUse(a, b instance.Member, now time.Time) int {
+func byUse(a, b instance.Member, available func(instance.Member) bool, now time.Time) int {
 	if available(a) {
 		return cmp.Or(cmp.Compare(now.Sub(b.Created), now.Sub(a.Created)), cmp.Compare(a.UID, b.UID))
 	}
@@ -197,7 +230,7 @@ func falseFirst(a, b bool) int {
 }
 
 // replace removes outdated members: all that cannot be taken anyway, and as many others as may be missing.
-func (p *plan) replace(s members, n int) {
+func (p *plan) replace(s members, n int, available func(instance.Member) bool) {
 	for _, m := range s.outdated {
 		switch {
 		case p.removes(m):

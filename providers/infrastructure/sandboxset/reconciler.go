@@ -6,15 +6,13 @@ package sandboxset
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +22,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
@@ -45,6 +44,7 @@ const (
 type objects interface {
 	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
 	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
+	Record(ctx context.Context, key export.Key, event *corev1.Event) error
 }
 
 // keeper makes and removes members; *instance.Members does.
@@ -62,8 +62,13 @@ type keeper interface {
 
 // reconciler keeps the members of sets.
 type reconciler struct {
-	objects objects
-	members keeper
+	objects   objects
+	members   keeper
+	templates templates
+	events    *events.Recorder
+	// references are those of sets to SandboxTemplates, and of a set with a template of its own to the one of
+	// its name.
+	references export.References
 	// limits is how many members one set may have.
 	limits func(ctx context.Context) (setReplicas int32, err error)
 	now    func() time.Time
@@ -73,10 +78,15 @@ type reconciler struct {
 	// told of.
 	written map[export.Key]time.Time
 	told    map[types.UID]instance.Set
+	// inline are the identities of the templates that sets have themselves.
+	inline map[export.Key]types.UID
 }
 
-func newReconciler(objects objects, members keeper) *reconciler {
-	return &reconciler{objects: objects, members: members, now: time.Now, written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}}
+func newReconciler(objects objects, members keeper, templates templates) *reconciler {
+	return &reconciler{
+		objects: objects, members: members, templates: templates, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
+		written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}, inline: map[export.Key]types.UID{},
+	}
 }
 
 // limitsOf reads the limit from the provider workspace and from what the operator has had accepted.
@@ -120,23 +130,28 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 	if err := r.remove(ctx, former); err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := r.refers(key, set); err != nil {
+		return reconcile.Result{}, err
+	}
 	says := setOf(key, set)
 	o := found{members: own}
-	if o.most, err = r.limits(ctx); err == nil {
+	if o.most, err = r.limits(ctx); err != nil {
+		o.most = set.Spec.Replicas // nobody knows the limit now, and it must remove nothing
+	} else if err = r.conflict(ctx, key, set); err == nil {
 		says.Revision, err = r.members.Revision(ctx, says)
 	}
 	if o.invalid = invalid(err); o.invalid == nil && err != nil {
 		return reconcile.Result{}, err
 	}
 	if o.invalid != nil {
-		says.Revision = set.Status.Revision // and it goes on with what it has
+		says.Revision = set.Status.Revision // nothing is made; what needs no template goes on
 	}
-	r.configure(says, own)
 	o.wishes = wishesOf(&set.Spec, says.Revision, o.most)
-	if o.invalid == nil {
-		o.plan = planFor(o.wishes, own, r.now())
-		o.limited, err = r.carryOut(ctx, says, o.plan)
-	}
+	o.wishes.invalid = o.invalid != nil
+	says.MaxAge = o.wishes.maxAge
+	r.configure(says, own)
+	o.plan = planFor(o.wishes, own, r.now())
+	o.limited, err = r.carryOut(ctx, says, o.plan)
 	wait, reporting := r.report(ctx, key, set, o)
 	if err := errors.Join(err, reporting); err != nil {
 		return reconcile.Result{}, err
@@ -162,34 +177,6 @@ func (r *reconciler) read(ctx context.Context, key export.Key) (*sandbarv1alpha1
 		return nil, fmt.Errorf("reading SandboxSet %s: %w", key.Name, err)
 	}
 	return set, nil
-}
-
-// setOf is what a set wants, without its revision. One with a template of its own counts as a SandboxTemplate
-// of its name.
-func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) instance.Set {
-	ref := sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: set.Name}
-	if named := set.Spec.TemplateRef; named != nil {
-		ref = sandbarv1alpha1.PodTemplateRef{Kind: cmp.Or(named.Kind, sandbarv1alpha1.RefSandboxTemplate), Name: named.Name}
-	}
-	return instance.Set{Key: key, UID: set.UID, Template: ref, Priority: set.Spec.Priority}
-}
-
-// template is what stands for a SandboxTemplate that there is not: a set of that name with a template of its
-// own. Its identity is that of the content: a set whose template changes is another SandboxTemplate.
-func (r *reconciler) template(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
-	set, err := r.read(ctx, key)
-	if err != nil || set == nil || set.Spec.Template == nil {
-		return nil, err
-	}
-	own := &sandbarv1alpha1.SandboxTemplate{ObjectMeta: set.ObjectMeta}
-	own.Spec.Template, own.Spec.VolumeClaimTemplates = set.Spec.Template, set.Spec.VolumeClaimTemplates
-	raw, err := json.Marshal(own.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("reading SandboxSet %s: %w", key.Name, err)
-	}
-	sum := sha256.Sum256(raw)
-	own.UID = types.UID(string(set.UID) + "-" + hex.EncodeToString(sum[:4]))
-	return own, nil
 }
 
 // split parts the members of a set from those of a former one of its name.
@@ -220,6 +207,8 @@ func (r *reconciler) configure(set instance.Set, own []instance.Member) {
 
 func (r *reconciler) forget(key export.Key) {
 	r.members.Forget(key)
+	r.standsFor(key, "", false)
+	r.references.Drop(key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.written, key)

@@ -9,8 +9,11 @@
 //
 //	register.go    the kind, and its controller
 //	reconciler.go  one look at one set
+//	template.go    what a set is made of, and what is made of a set's own template
 //	plan.go        how many to make, and which to remove; it asks nobody
 //	status.go      what a set says of itself
+//	conditions.go  in its conditions
+//	events.go      and in events
 package sandboxset
 
 import (
@@ -55,10 +58,15 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	}
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			r := newReconciler(c.Objects, opts.Members)
+			r := newReconciler(c.Objects, opts.Members, opts.Templates)
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
 			opts.Members.OnChanged(func(set export.Key) { c.Wake(set, true) })
 			opts.Templates.OrElse(r.template)
+			opts.Templates.OnChanged(func(template export.Key) {
+				for _, set := range r.references.To(template) {
+					c.Wake(set, false)
+				}
+			})
 			return r
 		})
 }

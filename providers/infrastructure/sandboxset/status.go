@@ -6,7 +6,6 @@ package sandboxset
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,23 +19,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
-)
-
-// Reasons of the conditions, beside those of a SandboxTemplate.
-const (
-	reasonAvailable  = "Available"
-	reasonEmpty      = "Empty"
-	reasonStarting   = "Starting"
-	reasonInvalid    = "Invalid"
-	reasonPaused     = "Paused"
-	reasonFailing    = "ReplicasFailing"
-	reasonQuota      = "QuotaExceeded"
-	reasonLimit      = "ProviderLimit"
-	reasonNotLimited = "NotLimited"
-	reasonScalingUp  = "ScalingUp"
-	reasonScaledDown = "ScalingDown"
-	reasonUpdating   = "Updating"
-	reasonSettled    = "Settled"
 )
 
 // maxProblems bounds status.problems.
@@ -70,9 +52,12 @@ func (r *reconciler) report(ctx context.Context, key export.Key, set *sandbarv1a
 		r.members.ReturnClaims(set.UID, claims)
 		return wait, nil
 	}
-	data, err := json.Marshal(map[string]any{"status": status})
+	data, err := export.StatusPatch(set.Status, status)
 	if err == nil {
 		_, err = r.objects.Patch(ctx, key, data, "status")
+	}
+	if err == nil {
+		r.tell(ctx, key, set, status)
 	}
 	if export.IsGone(err) {
 		return 0, nil
@@ -98,15 +83,15 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	status.Revision, status.Template = o.wishes.revision, setOf(export.Key{}, set).Template.Name
 	status.Replicas = int32(len(alive))
 	status.UpdatedReplicas = int32(len(s.updated))
-	status.AvailableReplicas = int32(count(alive, available))
+	status.AvailableReplicas = int32(s.available)
 	fails := isFailing(now)
 	status.FailingReplicas = int32(count(alive, fails))
-	status.Problems = problems(slices.DeleteFunc(alive, func(m instance.Member) bool { return !fails(m) }))
+	status.Problems = problems(slices.DeleteFunc(alive, func(m instance.Member) bool { return !fails(m) && !m.Trouble.Waits }))
 	if claims.Count > 0 {
 		status.Claimed.Total += claims.Count
 		status.Claimed.LastTime = &metav1.Time{Time: claims.Last}
 	}
-	for _, c := range conditionsOf(o, s, status) {
+	for _, c := range conditionsOf(o, s, status, now) {
 		c.ObservedGeneration = set.Generation
 		c.LastTransitionTime = metav1.NewTime(now)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -114,90 +99,32 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	return status
 }
 
-func conditionsOf(o found, s members, status *sandbarv1alpha1.SandboxSetStatus) []metav1.Condition {
-	return []metav1.Condition{
-		validOf(o), availableOf(o, status), limitedOf(o, status), progressingOf(o, s),
-	}
+func only(all []instance.Member, is func(instance.Member) bool) []instance.Member {
+	return slices.DeleteFunc(slices.Clone(all), func(m instance.Member) bool { return !is(m) })
 }
 
-func condition(name string, is bool, reason, format string, args ...any) metav1.Condition {
-	status := metav1.ConditionFalse
-	if is {
-		status = metav1.ConditionTrue
-	}
-	return metav1.Condition{Type: name, Status: status, Reason: reason, Message: outcome.Shortened(fmt.Sprintf(format, args...), outcome.MaxMessage)}
+// describe says why a member does not come up.
+func describe(m instance.Member) string {
+	p := problemOf(m)
+	return p.Reason + ": " + p.Message
 }
 
-func validOf(o found) metav1.Condition {
-	if o.invalid != nil {
-		return condition(sandbarv1alpha1.SandboxSetValid, false, cmp.Or(o.invalid.Reason, reasonInvalid), "%s", o.invalid.Message)
+func problemOf(m instance.Member) sandbarv1alpha1.SandboxSetProblem {
+	if m.Trouble.Reason == "" {
+		return sandbarv1alpha1.SandboxSetProblem{Reason: reasonStarting, Message: "nothing says why it is not ready"}
 	}
-	return condition(sandbarv1alpha1.SandboxSetValid, true, sandbarv1alpha1.TemplateValidReason, "sandboxes can be made of the template")
-}
-
-func availableOf(o found, status *sandbarv1alpha1.SandboxSetStatus) metav1.Condition {
-	n := status.AvailableReplicas
-	switch {
-	case n > 0:
-		return condition(sandbarv1alpha1.SandboxSetAvailable, true, reasonAvailable, "%d of %d can be taken now", n, o.wishes.replicas)
-	case o.invalid != nil:
-		return condition(sandbarv1alpha1.SandboxSetAvailable, false, reasonInvalid, "no sandbox can be made; see the condition Valid")
-	case o.wishes.paused:
-		return condition(sandbarv1alpha1.SandboxSetAvailable, false, reasonPaused, "the set is paused, and has none left")
-	case status.Replicas > 0 || o.plan.create > 0:
-		return condition(sandbarv1alpha1.SandboxSetAvailable, false, reasonStarting, "none of %d is ready yet", o.wishes.replicas)
-	}
-	return condition(sandbarv1alpha1.SandboxSetAvailable, false, reasonEmpty, "there is none")
-}
-
-func limitedOf(o found, status *sandbarv1alpha1.SandboxSetStatus) metav1.Condition {
-	name := sandbarv1alpha1.SandboxSetScalingLimited
-	switch {
-	case o.invalid != nil && int(status.Replicas) < o.wishes.replicas:
-		return condition(name, true, reasonInvalid, "no sandbox can be made; see the condition Valid")
-	case o.limited != nil:
-		return condition(name, true, reasonQuota, "%s", o.limited.Message)
-	case o.plan.blocked:
-		why := ""
-		if len(status.Problems) > 0 {
-			why = ": " + status.Problems[0].Reason + ": " + status.Problems[0].Message
-		}
-		return condition(name, true, reasonFailing, "%d do not come up, and no more are made meanwhile%s", status.FailingReplicas, why)
-	case o.wishes.bounded:
-		return condition(name, true, reasonLimit, "the operator allows a set %d (spec.limits.setReplicas)", o.most)
-	}
-	return condition(name, false, reasonNotLimited, "nothing keeps the set from having as many as it should")
-}
-
-func progressingOf(o found, s members) metav1.Condition {
-	name := sandbarv1alpha1.SandboxSetProgressing
-	unready := len(s.updated) - count(s.updated, available)
-	switch {
-	case o.wishes.paused:
-		return condition(name, false, reasonPaused, "the set is paused")
-	case o.invalid != nil:
-		return condition(name, false, reasonInvalid, "what there is stays, and nothing is made; see the condition Valid")
-	case len(s.outdated) > 0:
-		return condition(name, true, reasonUpdating, "%d are of a former revision, or too old, and are replaced", len(s.outdated))
-	case o.plan.create > 0 || unready > 0:
-		return condition(name, true, reasonScalingUp, "%d of %d are ready", len(s.updated)-unready, o.wishes.replicas)
-	case len(o.plan.remove) > 0 || len(s.leaving) > 0:
-		return condition(name, true, reasonScaledDown, "%d are being removed", max(len(o.plan.remove), len(s.leaving)))
-	}
-	return condition(name, false, reasonSettled, "there is nothing to do")
+	return sandbarv1alpha1.SandboxSetProblem{Reason: m.Trouble.Reason, Message: m.Trouble.Message}
 }
 
 // problems are why members do not come up, the most frequent first.
 func problems(failing []instance.Member) []sandbarv1alpha1.SandboxSetProblem {
 	counts := map[string]*sandbarv1alpha1.SandboxSetProblem{}
 	for _, m := range failing {
-		if m.Trouble.Reason == "" {
-			m.Trouble.Reason, m.Trouble.Message = reasonStarting, "nothing says why it is not ready"
+		p := problemOf(m)
+		if counts[p.Reason] == nil {
+			counts[p.Reason] = &p
 		}
-		if counts[m.Trouble.Reason] == nil {
-			counts[m.Trouble.Reason] = &sandbarv1alpha1.SandboxSetProblem{Reason: m.Trouble.Reason, Message: m.Trouble.Message}
-		}
-		counts[m.Trouble.Reason].Count++
+		counts[p.Reason].Count++
 	}
 	var all []sandbarv1alpha1.SandboxSetProblem
 	for _, problem := range slices.SortedFunc(maps.Values(counts), func(a, b *sandbarv1alpha1.SandboxSetProblem) int {

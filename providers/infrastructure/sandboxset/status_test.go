@@ -18,10 +18,10 @@ func TestTheStatusOfASetWithoutAUsableTemplate(t *testing.T) {
 	set := &sandbarv1alpha1.SandboxSet{ObjectMeta: metav1.ObjectMeta{Name: "pool", Generation: 3}, Spec: sandbarv1alpha1.SandboxSetSpec{Replicas: 3}}
 	o := found{
 		invalid: &outcome.RefusalError{Reason: "TemplateNotUsable", Message: "there is none"},
-		members: []instance.Member{member("a", 9, "warm"), member("b", 1)}, wishes: wanted(3),
+		members: []instance.Member{member("a", 9, "warm"), member("b", 1)}, wishes: invalidly(wanted(3)),
 	}
 	wantConditions(t, buildStatus(set, o, instance.Claims{}, now), map[string]string{
-		sandbarv1alpha1.SandboxSetValid: "False TemplateNotUsable", sandbarv1alpha1.SandboxSetAvailable: "True Available",
+		sandbarv1alpha1.SandboxSetValid: "False TemplateNotUsable", sandbarv1alpha1.SandboxSetAvailable: "False Invalid",
 		sandbarv1alpha1.SandboxSetScalingLimited: "True Invalid", sandbarv1alpha1.SandboxSetProgressing: "False Invalid",
 	})
 }

@@ -5,7 +5,6 @@ package sandboxtemplate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -37,40 +36,33 @@ type reconciler struct {
 	provider  client.Reader // of the provider workspace
 	runtime   client.Client
 
-	// wake has a SandboxTemplate looked at.
-	wake func(export.Key)
-
 	mu sync.Mutex
-	// waiting are those that are not valid: what they refer to may be the next one that appears.
-	waiting map[export.Key]bool
-	tried   tries
+	// known are those that were looked at, by their names: another UID is another SandboxTemplate.
+	known map[export.Key]types.UID
+	tried tries
 }
 
-func newReconciler(templates *Templates, provider client.Reader, runtime client.Client, wake func(export.Key)) *reconciler {
-	return &reconciler{templates: templates, provider: provider, runtime: runtime, wake: wake, waiting: map[export.Key]bool{}}
+func newReconciler(templates *Templates, provider client.Reader, runtime client.Client) *reconciler {
+	return &reconciler{templates: templates, provider: provider, runtime: runtime, known: map[export.Key]types.UID{}}
 }
 
 // Reconcile looks at one SandboxTemplate.
 func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.Result, error) {
-	template, err := r.templates.own(ctx, key)
+	template, err := r.templates.Own(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if template == nil || template.DeletionTimestamp != nil {
-		r.waits(key, false)
+		r.gone(key)
 		return reconcile.Result{}, nil
 	}
+	r.found(key, template)
 	v, err := r.check(ctx, template, r.beside(key))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.waits(key, !v.valid())
-	isNew := template.Status.ObservedGeneration == 0
 	if err := r.report(ctx, key, template, v); err != nil {
 		return reconcile.Result{}, err
-	}
-	if isNew {
-		r.appeared(key)
 	}
 	if !v.valid() {
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -78,26 +70,35 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 	return reconcile.Result{}, nil
 }
 
-// waits notes whether a SandboxTemplate waits for something.
-func (r *reconciler) waits(key export.Key, waits bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if waits {
-		r.waiting[key] = true
+// found notes a SandboxTemplate and what it refers to. One that is new, or that was made again under its name, is
+// told to all that refer to it.
+func (r *reconciler) found(key export.Key, template *sandbarv1alpha1.SandboxTemplate) {
+	if ref := template.Spec.TemplateRef; ref != nil && ref.Kind == sandbarv1alpha1.RefSandboxTemplate {
+		to := key
+		to.Name = ref.Name
+		r.templates.references.Set(key, to)
 	} else {
-		delete(r.waiting, key)
+		r.templates.references.Drop(key)
+	}
+	r.mu.Lock()
+	uid, known := r.known[key]
+	r.known[key] = template.UID
+	r.mu.Unlock()
+	// What an earlier process has looked at is not new because this one starts.
+	if known && uid != template.UID || !known && template.Status.ObservedGeneration == 0 {
+		r.templates.Changed(key)
 	}
 }
 
-// appeared has everybody look again who may wait for a SandboxTemplate that is new.
-func (r *reconciler) appeared(key export.Key) {
-	r.templates.appeared(key)
+// gone forgets a SandboxTemplate, and tells all that refer to it.
+func (r *reconciler) gone(key export.Key) {
+	r.templates.references.Drop(key)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for other := range r.waiting {
-		if other.Cluster == key.Cluster && other.Namespace == key.Namespace && other != key {
-			r.wake(other)
-		}
+	_, known := r.known[key]
+	delete(r.known, key)
+	r.mu.Unlock()
+	if known {
+		r.templates.Changed(key)
 	}
 }
 
@@ -157,9 +158,9 @@ func (r *reconciler) report(ctx context.Context, key export.Key, template *sandb
 	if equality.Semantic.DeepEqual(*status, template.Status) {
 		return nil
 	}
-	data, err := json.Marshal(map[string]any{"status": status})
+	data, err := export.StatusPatch(template.Status, status)
 	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
+		return err
 	}
 	if _, err := r.templates.objects.Patch(ctx, key, data, "status"); err != nil && !export.IsGone(err) {
 		return fmt.Errorf("writing the status of SandboxTemplate %s: %w", key.Name, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,8 +83,9 @@ func newWorld(t *testing.T, configured bool) *world {
 		},
 	}).Build()
 	templates := newTemplates()
-	templates.objects, templates.appeared = w, func(key export.Key) { w.told = append(w.told, key.Name) }
-	w.r = newReconciler(templates, provider.Build(), cluster, func(key export.Key) { w.woken = append(w.woken, key.Name) })
+	templates.objects, templates.wake = w, func(key export.Key) { w.woken = append(w.woken, key.Name) }
+	templates.OnChanged(func(key export.Key) { w.told = append(w.told, key.Name) })
+	w.r = newReconciler(templates, provider.Build(), cluster)
 	return w
 }
 
@@ -103,7 +105,17 @@ func (w *world) Patch(_ context.Context, key export.Key, data []byte, subresourc
 	if diff := cmp.Diff([]string{"status"}, subresources); diff != "" {
 		w.t.Errorf("not the status is written: %s", diff)
 	}
-	return nil, json.Unmarshal(data, w.templates[key.Name])
+	before, err := json.Marshal(w.templates[key.Name])
+	if err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, data)
+	if err != nil {
+		return nil, err
+	}
+	template := &sandbarv1alpha1.SandboxTemplate{}
+	w.templates[key.Name] = template
+	return nil, json.Unmarshal(after, template)
 }
 
 func (w *world) add(name string, spec sandbarv1alpha1.SandboxTemplateSpec) {
@@ -181,6 +193,25 @@ func TestTheConditionSaysWhetherSandboxesCanBeMade(t *testing.T) {
 	}
 }
 
+// A merge patch keeps what it does not name: the hash of the former pod stayed, and was written again at every
+// look for as long as the template was refused.
+func TestATemplateThatIsRefusedLosesItsHashWithOneWrite(t *testing.T) {
+	w := newWorld(t, true)
+	w.add("it", own())
+	w.look("it")
+	if w.templates["it"].Status.PodHash == "" {
+		t.Fatal("it has no hash")
+	}
+	w.refuse = apierrors.NewForbidden(corev1.Resource("pods"), "sandbox-try", errors.New("violates PodSecurity"))
+	w.writes = 0
+	for range 3 {
+		w.look("it")
+	}
+	if status := w.templates["it"].Status; status.PodHash != "" || w.writes != 1 {
+		t.Errorf("the hash is %q after %d writes", status.PodHash, w.writes)
+	}
+}
+
 func TestTheNamespaceInWhichPodsAreTriedComesBack(t *testing.T) {
 	w := newWorld(t, true)
 	w.add("it", own())
@@ -210,28 +241,60 @@ func TestTheSamePodHasTheSameHash(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsForATemplateIsToldWhenItComes(t *testing.T) {
+// Sets and Sandboxes keep what they had read of a SandboxTemplate until something wakes them: a set that was not
+// woken offered the pods of the former template for as long as nobody touched it.
+func TestAllThatReferToATemplateAreToldThatItIsAnother(t *testing.T) {
+	w := newWorld(t, true)
+	w.add("base", own())
+	w.add("rests", on("base"))
+	w.add("beside", own())
+	for _, name := range []string{"base", "rests", "beside"} {
+		w.look(name)
+	}
+	told := func(what string, change func(), woken, told []string) {
+		t.Helper()
+		w.woken, w.told = nil, nil
+		change()
+		w.look("base")
+		if diff := cmp.Diff(woken, w.woken); diff != "" {
+			t.Errorf("%s, SandboxTemplates (-want +got):\n%s", what, diff)
+		}
+		if diff := cmp.Diff(told, w.told); diff != "" {
+			t.Errorf("%s, others (-want +got):\n%s", what, diff)
+		}
+	}
+	told("it is as it was", func() {}, nil, nil)
+	told("it goes", func() { delete(w.templates, "base") }, []string{"rests"}, []string{"rests", "base"})
+	told("it is still gone", func() {}, nil, nil)
+	told("it comes", func() { w.add("base", own()) }, []string{"rests"}, []string{"rests", "base"})
+	told("it is made again before anybody has seen that it was gone", func() {
+		w.add("base", own())
+		w.templates["base"].UID = "another"
+	}, []string{"rests"}, []string{"rests", "base"})
+	t.Run("but not because the provider starts", func(t *testing.T) {
+		w.r = newReconciler(w.r.templates, w.r.provider, w.r.runtime)
+		told("a new process looks at it", func() {}, nil, nil)
+	})
+	t.Run("and not what has gone", func(t *testing.T) {
+		delete(w.templates, "rests")
+		w.r.known[keyOf("rests")] = "uid-rests"
+		w.look("rests")
+		told("it goes", func() { delete(w.templates, "base") }, nil, []string{"base"})
+	})
+}
+
+func TestATemplateThatRestsOnOneThatComesBecomesValid(t *testing.T) {
 	w := newWorld(t, true)
 	w.add("waits", on("base"))
 	w.look("waits")
 	w.add("base", own())
 	w.look("base")
-	w.look("base") // it is not new any more
 	if diff := cmp.Diff([]string{"waits"}, w.woken); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"waits", "base"}, w.told); diff != "" {
-		t.Errorf("instances beside (-want +got):\n%s", diff)
+		t.Fatalf("-want +got:\n%s", diff)
 	}
 	w.look("waits")
-	if c := w.valid("waits"); c.Reason != "Valid" || len(w.r.waiting) != 0 {
-		t.Errorf("%+v, waiting %v", c, w.r.waiting)
-	}
-	w.add("goes", on("nosuch"))
-	w.look("goes")
-	delete(w.templates, "goes")
-	if w.look("goes"); len(w.r.waiting) != 0 {
-		t.Errorf("one that is gone waits: %v", w.r.waiting)
+	if c := w.valid("waits"); c.Reason != "Valid" {
+		t.Errorf("%+v", c)
 	}
 }
 

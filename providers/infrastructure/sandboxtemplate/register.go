@@ -42,7 +42,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) (*Templat
 	}
 	return templates, tenantkind.Register(mgr, runtime, opts.Offers, kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			templates.objects = c.Objects
-			return newReconciler(templates, mgr.GetClient(), runtime.GetClient(), func(key export.Key) { c.Wake(key, false) })
+			templates.objects, templates.wake = c.Objects, func(key export.Key) { c.Wake(key, false) }
+			return newReconciler(templates, mgr.GetClient(), runtime.GetClient())
 		})
 }

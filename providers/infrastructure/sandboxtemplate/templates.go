@@ -17,8 +17,12 @@ import (
 // Templates are the SandboxTemplates of all tenants.
 type Templates struct {
 	objects objects
-	// appeared is told of one that has not been looked at before: somebody may wait for it.
-	appeared func(export.Key)
+	// references are those of SandboxTemplates to each other.
+	references export.References
+	// wake has a SandboxTemplate looked at.
+	wake func(export.Key)
+	// changed are told of each name under which another SandboxTemplate stands, or none any more.
+	changed []func(export.Key)
 	// other finds what stands for a SandboxTemplate that there is not.
 	other Other
 }
@@ -28,16 +32,32 @@ type Other func(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTe
 
 func newTemplates() *Templates {
 	return &Templates{
-		appeared: func(export.Key) {},
-		other:    func(context.Context, export.Key) (*sandbarv1alpha1.SandboxTemplate, error) { return nil, nil }, //nolint:nilnil // there is none
+		wake:  func(export.Key) {},
+		other: func(context.Context, export.Key) (*sandbarv1alpha1.SandboxTemplate, error) { return nil, nil }, //nolint:nilnil // there is none
 	}
 }
 
 // OrElse sets what stands for SandboxTemplates that there are not. Set it before the manager starts.
 func (t *Templates) OrElse(other Other) { t.other = other }
 
-// OnAppeared sets who is told of each SandboxTemplate that is new. Set it before the manager starts.
-func (t *Templates) OnAppeared(told func(export.Key)) { t.appeared = told }
+// OnChanged adds a function that is told of each name of a SandboxTemplate which has come, has gone, or was made
+// again, and of each that rests on such a one. Add it before the manager starts.
+func (t *Templates) OnChanged(told func(export.Key)) { t.changed = append(t.changed, told) }
+
+// Changed has all looked at that refer to a name under which another SandboxTemplate, or what stands for one, is
+// found now, or none any more.
+func (t *Templates) Changed(key export.Key) {
+	resting := t.references.To(key) // what rests on these does not rest on key: podbase refuses it
+	for _, other := range resting {
+		t.wake(other)
+	}
+	names := append(resting, key)
+	for _, told := range t.changed {
+		for _, name := range names {
+			told(name)
+		}
+	}
+}
 
 // objects reads and writes SandboxTemplates; *export.Objects does it against kcp.
 type objects interface {
@@ -47,15 +67,15 @@ type objects interface {
 
 // Named reads a SandboxTemplate in its own workspace, or what stands for it; nil if there is neither.
 func (t *Templates) Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
-	template, err := t.own(ctx, key)
+	template, err := t.Own(ctx, key)
 	if err != nil || template != nil {
 		return template, err
 	}
 	return t.other(ctx, key)
 }
 
-// own reads a SandboxTemplate; nil if there is none.
-func (t *Templates) own(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+// Own reads a SandboxTemplate in its own workspace; nil if there is none, also when a set stands for it.
+func (t *Templates) Own(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
 	obj, err := t.objects.Live(ctx, key)
 	switch {
 	case export.IsGone(err):

@@ -75,6 +75,9 @@ type Cause struct {
 	Says *Speaker
 }
 
+// Waits reports whether the instance starts as soon as there is room for it.
+func (c *Cause) Waits() bool { return c != nil && c.capacity }
+
 // PodSummary is what the pods of a placement say together.
 type PodSummary struct {
 	// Present pods should serve; ready ones do.

@@ -20,6 +20,9 @@ const AnnotationRefused = "sandbar.dev/refused-generation"
 // AnnotationPodOf on the kro instance are the UIDs of the SandboxTemplates that its pod was made of.
 const AnnotationPodOf = "sandbar.dev/pod-of"
 
+// AnnotationPodWords on the kro instance is a hash of what its tenant had written of the pod when it was made.
+const AnnotationPodWords = "sandbar.dev/pod-words"
+
 // Differs tells whether an object lacks one of the desired labels or annotations or has another
 // spec. What others added to its metadata, kro's labels and finalizer above all, is theirs.
 func Differs(desired, current client.Object) bool {
@@ -38,7 +41,7 @@ func Differs(desired, current client.Object) bool {
 	case *unstructured.Unstructured:
 		// Why an instance is suspended, whether it is being updated, and whether what its tenant has
 		// written is refused, may change, and end, without another change.
-		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused, AnnotationPodOf} {
+		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused, AnnotationPodOf, AnnotationPodWords} {
 			if d.GetAnnotations()[name] != current.GetAnnotations()[name] {
 				return true
 			}

@@ -51,7 +51,7 @@ func BuildPod(s *scope.Scope, source *sandbarv1alpha1.PodTemplateSource, base *p
 func SpecRefused(s *scope.Scope, err error) error {
 	var wrong *podtemplate.RefusedError
 	if errors.As(err, &wrong) {
-		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: "correct spec." + s.Pod.Fields.From + ": " + wrong.Error()}
+		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: "correct " + s.Pod.Field() + ": " + wrong.Error()}
 	}
 	return err
 }

@@ -139,7 +139,16 @@ type PodWords struct {
 	Fields sandbarv1alpha1.PodTemplateFields
 	// Offers are the pod templates that Templates offer.
 	Offers podbase.Offers
+	// Written is the field of the tenant's object that names or holds the pod template, for messages; empty
+	// for the field of an instance. A SandboxSet has fields of its own.
+	Written string
 }
+
+// Field names the field that holds the pod template, for messages.
+func (w *PodWords) Field() string { return cmp.Or(w.Written, "spec."+w.Fields.From) }
+
+// RefField names the field that refers to a template, for messages.
+func (w *PodWords) RefField() string { return cmp.Or(w.Written, "spec."+w.Fields.From+".templateRef") }
 
 // Revisions are what a Template says of its revisions.
 type Revisions struct {

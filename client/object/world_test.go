@@ -56,10 +56,13 @@ func clientOf(t *testing.T, server *objecttest.Server) *Client {
 }
 
 func sandbox(name string, labels map[string]any) map[string]any {
+	metadata := map[string]any{"name": name}
+	if labels != nil {
+		metadata["labels"] = labels
+	}
 	return map[string]any{
-		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox",
-		"metadata": map[string]any{"name": name, "labels": labels},
-		"spec":     map[string]any{}, "status": map[string]any{"phase": "Ready"},
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": metadata,
+		"spec": map[string]any{}, "status": map[string]any{"phase": "Ready"},
 	}
 }
 

@@ -122,7 +122,8 @@ func (s *target) addCommands(root *cobra.Command) {
 	}{
 		{"start", "Start:", s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
-			newGetCommand(s), newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
+			newCreateCommand(s), newGetCommand(s), newLabelCommand(s), newAnnotateCommand(s), newDeleteCommand(s),
+			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{
 			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),

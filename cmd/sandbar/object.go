@@ -48,6 +48,14 @@ func parseObjectArgs(cmd *cobra.Command, args []string) (objectArgs, error) {
 	return a, nil
 }
 
+// oneName refuses arguments that do not name exactly one object.
+func (a objectArgs) oneName(cmd *cobra.Command) error {
+	if len(a.names) != 1 {
+		return &usageError{fmt.Errorf("%s takes a KIND and one NAME; see %s --help", cmd.Name(), cmd.CommandPath())}
+	}
+	return nil
+}
+
 // workspaceObjects are a workspace's objects of the kind that a command is about.
 type workspaceObjects struct {
 	*object.Client

@@ -6,7 +6,10 @@ package objecttest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,14 +90,9 @@ func (s *Server) route(r *http.Request, segments []string) (call, bool) {
 
 func (s *Server) serveDiscovery(rw http.ResponseWriter, path string) bool {
 	switch {
-	case path == "/openapi/v3":
-		paths := map[string]any{}
-		for gv := range s.OpenAPI {
-			paths["apis/"+gv] = map[string]any{"serverRelativeURL": "/openapi/v3/apis/" + gv}
-		}
-		answer(rw, http.StatusOK, map[string]any{"paths": paths})
-	case strings.HasPrefix(path, "/openapi/v3/apis/"):
-		answer(rw, http.StatusOK, s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")])
+	case s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")] != "":
+		rw.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(rw, s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")])
 	case strings.HasPrefix(path, "/apis/") && strings.Count(path, "/") == 2:
 		for _, group := range s.groups() {
 			if group.Name == strings.TrimPrefix(path, "/apis/") {
@@ -194,7 +192,15 @@ func (s *Server) serveList(rw http.ResponseWriter, c call) {
 	}
 	var found []*unstructured.Unstructured
 	next := ""
-	for _, obj := range s.sorted(c.kind.Resource, c.namespace) {
+	all := s.sorted(c.kind.Resource, c.namespace)
+	if c.URL.Query().Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) {
+		if version, _ = strconv.Atoi(c.URL.Query().Get("resourceVersion")); version < s.oldest {
+			Refuse(rw, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", version)))
+			return
+		}
+		all = s.asOf(c.kind.Resource, c.namespace, version)
+	}
+	for _, obj := range all {
 		key := obj.GetNamespace() + "/" + obj.GetName()
 		if key <= after || !selects(obj) {
 			continue
@@ -218,6 +224,23 @@ func (s *Server) serveList(rw http.ResponseWriter, c call) {
 		list.Items = append(list.Items, *obj)
 	}
 	answer(rw, http.StatusOK, list)
+}
+
+// asOf returns the objects as they were in a version that the history has.
+func (s *Server) asOf(resource, namespace string, version int) []*unstructured.Unstructured {
+	found := map[string]*unstructured.Unstructured{}
+	for _, change := range s.history {
+		if change.version > version || change.resource != resource || namespace != "" && namespace != change.object.GetNamespace() {
+			continue
+		}
+		key := change.object.GetNamespace() + "/" + change.object.GetName()
+		if delete(found, key); change.event != "DELETED" {
+			found[key] = change.object
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *unstructured.Unstructured) int {
+		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+	})
 }
 
 func (c call) asTable() bool { return strings.Contains(c.Header.Get("Accept"), "as=Table") }

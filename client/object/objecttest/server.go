@@ -47,7 +47,7 @@ type Server struct {
 	// Intercept answers requests that it returns true for; nil answers none.
 	Intercept func(http.ResponseWriter, *http.Request) bool
 	// OpenAPI has the documents at /openapi/v3/apis/GROUP/VERSION, by GROUP/VERSION.
-	OpenAPI map[string]any
+	OpenAPI map[string]string
 	// User is the name that the workspace knows the caller by.
 	User string
 

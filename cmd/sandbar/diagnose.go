@@ -82,12 +82,15 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 	if err != nil {
 		return ""
 	}
-	w := whereabouts{kind: k, name: s.name}
-	if w.name == "" {
+	w := whereabouts{kind: k, name: s.name, asArgument: s.asArgument}
+	if w.name == "" && !s.asArgument {
 		w.name = args[0]
 	}
 	if isNotServed(failed) {
 		return w.notServed()
+	}
+	if w.name == "" {
+		return "" // the command is not about one object
 	}
 	if gone {
 		return w.gone(ctx, s.uid, call.Verb)
@@ -174,6 +177,8 @@ func isNotServed(err error) bool {
 type whereabouts struct {
 	kind
 	name string
+	// asArgument reports whether the command takes the kind as an argument.
+	asArgument bool
 }
 
 // kinds are those that the workspace serves in the group.
@@ -207,8 +212,7 @@ func (w whereabouts) notServed() string {
 	kinds := w.kinds()
 	asked := w.resource.GroupResource().String()
 	if len(kinds) == 0 {
-		return fmt.Sprintf("this workspace has not bound %s: run kubectl kcp bind apiexport WORKSPACE:%s with your provider's workspace, often root:sandbar, or apply an APIBinding to it",
-			asked, w.resource.Group)
+		return notBound(asked, w.resource.Group)
 	}
 	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {
@@ -223,6 +227,12 @@ func (w whereabouts) notServed() string {
 	return fmt.Sprintf("this workspace has no resource %s; it has %s", asked, termsafe.Line(strings.Join(names, ", ")))
 }
 
+// notBound is for a workspace that has no APIBinding to a provider of a resource, or of a whole group.
+func notBound(asked, group string) string {
+	return fmt.Sprintf("this workspace has not bound %s: run kubectl kcp bind apiexport WORKSPACE:%s with your provider's workspace, often root:sandbar, or apply an APIBinding to it",
+		termsafe.Line(asked), termsafe.Line(group))
+}
+
 // missing is for an instance that is not there: perhaps it is one of another kind.
 func (w whereabouts) missing(ctx context.Context) string {
 	kinds := w.kinds()
@@ -233,7 +243,11 @@ func (w whereabouts) missing(ctx context.Context) string {
 		}
 		other := w.resource.GroupVersion().WithResource(k.Name)
 		if _, err := w.objects.Resource(other).Namespace(w.namespace).Get(ctx, w.name, metav1.GetOptions{}); err == nil {
-			return fmt.Sprintf("there is no %s %s; did you mean the %s %s? Add --resource %s", kind, w.name, k.Kind, w.name, other.GroupResource())
+			hint := "Add --resource " + other.GroupResource().String()
+			if w.asArgument {
+				hint = fmt.Sprintf("Write %s/%s", k.Name, w.name)
+			}
+			return fmt.Sprintf("there is no %s %s; did you mean the %s %s? %s", kind, w.name, k.Kind, w.name, hint)
 		}
 	}
 	text := fmt.Sprintf("there is no %s %s in the namespace %s", kind, w.name, w.namespace)

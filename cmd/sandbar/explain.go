@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
@@ -56,6 +57,9 @@ func hintOf(err error) string {
 	var unsafe *session.NotTrustedError
 	var silent *session.ProbeError
 	var left *session.LeftOutError
+	var unbound *object.NotBoundError
+	var taken *object.OverwriteError
+	var stale *object.ConflictError
 	switch {
 	case errors.As(err, &unsafe) && unsafe.Err != nil:
 		return termsafe.String(fmt.Sprintf("no data plane may get your token yet, and nothing has been created: ask for the URL of your provider's, and run sandbar trust URL (%v)", unsafe.Err))
@@ -63,6 +67,12 @@ func hintOf(err error) string {
 		return fmt.Sprintf("%s. If it is your provider's, run: sandbar trust %s", text, termsafe.Line(unsafe.Offer.URL))
 	case errors.As(err, &silent):
 		return termsafe.String(fmt.Sprintf("%v (nothing is trusted; --no-check trusts what cannot be reached from here)", silent.Err))
+	case errors.As(err, &taken):
+		return text + ": --overwrite changes it"
+	case errors.As(err, &stale) && stale.Current != nil:
+		return text + ". Read it again, and repeat the command with --resource-version " + termsafe.Line(stale.Current.GetResourceVersion())
+	case errors.As(err, &unbound):
+		return notBound(unbound.Group, unbound.Group)
 	case errors.Is(err, session.ErrNoTar), errors.Is(err, session.ErrNoTools):
 		return text + " with --container"
 	case errors.As(err, &left):

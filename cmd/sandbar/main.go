@@ -107,11 +107,7 @@ func newRootCommand() *cobra.Command {
 		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(s.diagnosed([]*cobra.Command{
-		newAttachCommand(&s), newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newKillCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
-		newRenewCommand(&s), newRestartCommand(&s), newResumeCommand(&s), newSuspendCommand(&s), newSyncCommand(&s), newTrustCommand(&s), newUntrustCommand(&s),
-	})...)
-	root.AddCommand(newVersionCommand())
+	s.addCommands(root)
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
@@ -119,6 +115,33 @@ func newRootCommand() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// addCommands adds the commands in the groups of sandbar --help.
+func (s *target) addCommands(root *cobra.Command) {
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"start", "Start:", s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})},
+		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
+			newCreateCommand(s), newGetCommand(s), newLabelCommand(s), newAnnotateCommand(s), newDeleteCommand(s),
+			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
+		})},
+		{"develop", "Develop:", s.diagnosed([]*cobra.Command{
+			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
+			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s),
+		})},
+		{"program", "This program:", []*cobra.Command{newVersionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
+	root.SetHelpCommandGroupID("program")
+	root.SetCompletionCommandGroupID("program")
 }
 
 // untilInterrupted is the error of a command that goes on until it is interrupted: one that ends so

@@ -34,6 +34,8 @@ type target struct {
 	component  string
 	trustFile  string
 
+	// asArgument reports whether the kind is an argument of the command, and not the flag --resource.
+	asArgument bool
 	// name and uid are those of the instance that was found.
 	name, uid string
 	// told is what the person was told last of the instance's state, before dev follows it.

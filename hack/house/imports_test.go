@@ -87,6 +87,8 @@ var trees = []struct {
 		modules: slices.Concat(apimachinery, clientGo, []string{
 			// Notices that a file of the developer was edited.
 			"github.com/fsnotify/fsnotify",
+			// client-go's watch that resumes by itself comes with client-go's caches, which compare objects.
+			"github.com/pmezard/go-difflib",
 		}),
 	},
 	{

@@ -1,0 +1,155 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sandbar-dev/sandbar/client/object"
+)
+
+// deleteOptions are the flags of sandbar delete.
+type deleteOptions struct {
+	selection
+	output         string
+	all            bool
+	ignoreNotFound bool
+	version        string
+	dryRun         dryRun
+	wait           bool
+	timeout        time.Duration
+}
+
+func newDeleteCommand(s *target) *cobra.Command {
+	var o deleteOptions
+	cmd := &cobra.Command{
+		Use:   "delete KIND NAME…",
+		Short: "Delete objects, with all that they have on the runtime cluster; returns when they are gone",
+		Long: `Delete the objects that are named, or those that -l or --all selects. Deleting an instance deletes its pods
+and its volumes; sandbar suspend keeps the volumes.
+
+Only the object that was read is deleted, and not another one that was created under its name meanwhile.
+--resource-version deletes it only in that version. --wait=false returns at once; otherwise the command returns
+when the objects are gone, and exits with 1 if they are still there after --timeout.`,
+		Example: `  sandbar delete sandbox web
+  sandbar delete sandboxes -l env=test
+  sandbar delete sandbox web --resource-version 4711`,
+		RunE: func(cmd *cobra.Command, args []string) error { return s.delete(cmd, args, &o) },
+	}
+	fs := cmd.Flags()
+	o.addFlags(fs)
+	fs.BoolVar(&o.all, "all", false, "delete all objects of the kind in the namespace")
+	fs.BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "succeed if an object is not there")
+	fs.StringVar(&o.version, "resource-version", "", "delete the object only if it has this version")
+	fs.StringVarP(&o.output, "output", "o", "", "name prints KIND/NAME of each object alone")
+	o.dryRun.addFlag(fs)
+	fs.BoolVar(&o.wait, "wait", true, "wait until the objects are gone")
+	fs.DurationVar(&o.timeout, "timeout", waitTimeout, "how long to wait at most for each object")
+	return cmd
+}
+
+func (o *deleteOptions) check(a objectArgs) error {
+	if err := o.selection.check(a.names); err != nil {
+		return err
+	}
+	selects := o.labels != "" || o.fields != ""
+	switch {
+	case len(a.names) == 0 && !selects && !o.all:
+		return &usageError{errors.New("delete takes names, a selector (-l), or --all")}
+	case o.all && (len(a.names) > 0 || selects):
+		return &usageError{errors.New("--all means every object: leave it out, or the names and the selector")}
+	case o.version != "" && len(a.names) != 1:
+		return &usageError{errors.New("--resource-version is the version of one object: name it")}
+	case o.output != "" && o.output != "name":
+		return &usageError{fmt.Errorf("-o %q: delete prints name, or a sentence for each object without -o", o.output)}
+	}
+	return checkTimeout(o.timeout)
+}
+
+func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) error {
+	a, err := parseObjectArgs(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := o.check(a); err != nil {
+		return err
+	}
+	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	if err != nil {
+		return err
+	}
+	meant, err := o.find(cmd, s, w, a.names)
+	if err != nil {
+		return err
+	}
+	// All of them are on their way before one is waited for.
+	for _, obj := range meant {
+		s.name = obj.GetName()
+		err := w.Delete(cmd.Context(), w.kind, obj, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
+		if err != nil && (!apierrors.IsNotFound(err) || len(a.names) > 0 && !o.ignoreNotFound) {
+			return err
+		}
+		if err := o.tell(cmd, w, obj); err != nil {
+			return err
+		}
+	}
+	if !o.wait || bool(o.dryRun) {
+		return nil
+	}
+	for _, obj := range meant {
+		s.name = obj.GetName()
+		err := w.AwaitGone(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), o.timeout)
+		if late := new(object.TimeoutError); errors.As(err, &late) {
+			return fmt.Errorf("%w; --timeout gives it longer", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find reads the objects that are meant.
+func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *workspaceObjects, names []string) ([]*unstructured.Unstructured, error) {
+	var meant []*unstructured.Unstructured
+	for _, name := range names {
+		s.name = name
+		list, err := w.Get(cmd.Context(), w.kind, w.namespace, name, false)
+		if apierrors.IsNotFound(err) && o.ignoreNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		meant = append(meant, list.Items[0].Unstructured)
+	}
+	if len(names) > 0 {
+		return meant, nil
+	}
+	list, err := w.List(cmd.Context(), w.kind, o.options(w.namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range list.Items {
+		meant = append(meant, item.Unstructured)
+	}
+	if len(meant) == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), o.nothing(w))
+	}
+	return meant, nil
+}
+
+func (o *deleteOptions) tell(cmd *cobra.Command, w *workspaceObjects, obj *unstructured.Unstructured) error {
+	if o.output == "name" {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s\n", w.kind, obj.GetName())
+		return err
+	}
+	return (&writePrinter{}).wrote(cmd.OutOrStdout(), w, obj, "deleted", bool(o.dryRun))
+}

@@ -1,0 +1,168 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+)
+
+// instanceColumnsOf are those that the server prints of every kind of instance, with one of the kind's own.
+func instanceColumnsOf(own string, path ...string) []objecttest.Column {
+	column := func(name, kind string, priority int32, path ...string) objecttest.Column {
+		return objecttest.Column{
+			TableColumnDefinition: metav1.TableColumnDefinition{Name: name, Type: kind, Priority: priority},
+			Cell: func(obj *unstructured.Unstructured) any {
+				value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+				return value
+			},
+		}
+	}
+	return []objecttest.Column{
+		column("State", "string", 0, "status", "phase"),
+		column("Idle", "date", 0, "status", "activity", "lastActiveTime"),
+		column("Expires", "string", 0, "spec", "lifecycle", "shutdownTime"),
+		column("Age", "date", 0, "metadata", "creationTimestamp"),
+		column("URL", "string", 1, "status", "dataPlane", "url"),
+		column(own, "string", 0, path...),
+	}
+}
+
+// withObjects makes a world's workspace one that has objects, and returns it.
+func (w *world) withObjects(t *testing.T) *objecttest.Server {
+	t.Helper()
+	sandbar := func(kind, resource, short string) objecttest.Kind {
+		return objecttest.Kind{GVK: sandbarv1alpha1.GroupVersion.WithKind(kind), Resource: resource, ShortNames: []string{short}}
+	}
+	runners, sandboxes, sets := sandbar("SandboxRunner", "sandboxrunners", "sbr"), sandbar("Sandbox", "sandboxes", "sbx"), sandbar("SandboxSet", "sandboxsets", "sbs")
+	runners.Columns = instanceColumnsOf("Start command", "spec", "startCommand")
+	sandboxes.Columns = instanceColumnsOf("Start", "status", "start", "type")
+	sets.Columns = []objecttest.Column{{
+		TableColumnDefinition: metav1.TableColumnDefinition{Name: "Desired", Type: "integer"},
+		Cell: func(obj *unstructured.Unstructured) any {
+			n, _, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas")
+			return n
+		},
+	}}
+	s := objecttest.New(runners, sandboxes, sets,
+		objecttest.Kind{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Cluster: true},
+		objecttest.Kind{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events"},
+	)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+		s.ServeHTTP(rw, r)
+		return true
+	}
+	return s
+}
+
+// daysAgo is a time whose age is printed as so many days for the next half day.
+func daysAgo(days int) string {
+	return time.Now().Add(-(time.Duration(days)*24*time.Hour + 12*time.Hour)).UTC().Format(time.RFC3339)
+}
+
+// stocked is a workspace with a few objects, the youngest of which is the first by its name.
+func (w *world) stocked(t *testing.T) *objecttest.Server {
+	t.Helper()
+	s := w.withObjects(t)
+	s.Put("sandboxes", map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox",
+		"metadata": map[string]any{"name": "web", "uid": "uid-of-web", "creationTimestamp": daysAgo(30), "labels": map[string]any{"env": "prod", "tier": "web"}},
+		"spec":     map[string]any{"template": map[string]any{"templateRef": map[string]any{"name": "node-22"}}, "lifecycle": map[string]any{"shutdownTime": daysAgo(-10)}},
+		"status": map[string]any{
+			"phase": "Ready", "activity": map[string]any{"lastActiveTime": daysAgo(12)}, "start": map[string]any{"type": "Warm"},
+			"dataPlane": map[string]any{"url": "https://sandboxes.example.com/web"},
+		},
+	})
+	s.Put("sandboxes", map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox",
+		"metadata": map[string]any{"name": "api", "uid": "uid-of-api", "creationTimestamp": daysAgo(20), "labels": map[string]any{"env": "test"}},
+		"spec":     map[string]any{"lifecycle": map[string]any{"shutdownTime": daysAgo(1)}},
+		"status":   map[string]any{"phase": "Suspended"},
+	})
+	s.Put("sandboxes", map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox",
+		"metadata": map[string]any{"name": "new", "uid": "uid-of-new", "namespace": "other", "creationTimestamp": daysAgo(10), "labels": map[string]any{"env": "prod"}},
+		"spec":     map[string]any{},
+	})
+	s.Put("sandboxrunners", map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
+		"metadata": map[string]any{"name": "app", "uid": "uid-of-app", "creationTimestamp": daysAgo(26)},
+		"spec":     map[string]any{"toolchain": "go"}, "status": map[string]any{"phase": "Failed\x1b[2J"},
+	})
+	s.Put("sandboxsets", map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxSet",
+		"metadata": map[string]any{"name": "warm", "uid": "uid-of-warm", "creationTimestamp": daysAgo(15)}, "spec": map[string]any{"replicas": int64(3)},
+	})
+	return s
+}
+
+// times are replaced in transcripts.
+var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// turn is a command of a transcript.
+type turn struct {
+	name, args string
+	// input is what the command reads.
+	input string
+}
+
+// transcript runs commands one after the other, and compares all that a person sees with a golden file.
+func (w *world) transcript(t *testing.T, file string, turns []turn) {
+	t.Helper()
+	var golden strings.Builder
+	for _, c := range turns {
+		code, stdout, stderr := w.runWith(t, strings.NewReader(c.input), arguments(c.args)...)
+		text := workspaceHost.ReplaceAllString(stdout+untimed(stderr), "https://kcp.example.com")
+		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, times.ReplaceAllString(text, "<time>"), code)
+	}
+	name := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(name, []byte(golden.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), golden.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// arguments are the words of a command line, in which single quotes keep spaces together.
+func arguments(line string) []string {
+	var words []string
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			words[len(words)-1] += part
+			continue
+		}
+		more := strings.Split(part, " ")
+		if i > 0 {
+			words[len(words)-1] += more[0]
+			more = more[1:]
+		}
+		words = append(words, more...)
+	}
+	return words
+}

@@ -1,0 +1,125 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/sandbar-dev/sandbar/client/object"
+)
+
+const (
+	// maxManifest bounds a file with objects; an API server takes no request above 3 MiB.
+	maxManifest = 3 << 20
+	// maxManifestObjects bounds the objects of one file.
+	maxManifestObjects = 1000
+)
+
+// readObjects reads the objects of a file in YAML or JSON, or of the input if its name is "-". Lists are taken apart.
+func readObjects(input io.Reader, name string) ([]*unstructured.Unstructured, error) {
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("-f: %w", err)}
+		}
+		defer f.Close()
+		input = f
+	}
+	text, err := io.ReadAll(io.LimitReader(input, maxManifest+1)) //nolint:forbidigo // maxManifest is the limit
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > maxManifest {
+		return nil, &usageError{fmt.Errorf("-f %s has more than %d bytes", name, maxManifest)}
+	}
+	all, err := parseObjects(text)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("-f %s: %w", name, err)}
+	}
+	return all, nil
+}
+
+func parseObjects(text []byte) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096); ; {
+		var fields map[string]any
+		err := documents.Decode(&fields)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("it is neither YAML nor JSON: %w", err)
+		}
+		if len(fields) == 0 {
+			continue // an empty document between two separators
+		}
+		obj := &unstructured.Unstructured{Object: fields}
+		if obj.GetKind() == "" || obj.GetAPIVersion() == "" {
+			return nil, errors.New("an object has no apiVersion or no kind")
+		}
+		if !obj.IsList() {
+			all = append(all, obj)
+		} else if err := obj.EachListItem(func(item runtime.Object) error {
+			all = append(all, item.(*unstructured.Unstructured)) //nolint:forcetypeassert // EachListItem gives no other
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if len(all) > maxManifestObjects {
+			return nil, fmt.Errorf("it has more than %d objects", maxManifestObjects)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it has no objects")
+	}
+	return all, nil
+}
+
+// kindArgument is the word by which a manifest's kind is found in the workspace.
+func kindArgument(obj *unstructured.Unstructured) string {
+	gvk := obj.GroupVersionKind()
+	if gvk.Group == "" {
+		return gvk.Kind
+	}
+	return strings.Join([]string{gvk.Kind, gvk.Version, gvk.Group}, ".")
+}
+
+// writePrinter prints what a command has done, or the object as the server answered if -o asks for it.
+type writePrinter struct{ objectPrinter }
+
+func (o *output) writePrinter() (*writePrinter, error) {
+	if o.format == "" {
+		return &writePrinter{}, nil
+	}
+	p, err := o.printer()
+	if err != nil {
+		return nil, err
+	}
+	if p.columns() {
+		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes json, yaml, name, jsonpath=…, go-template=… and custom-columns=…", o.format)}
+	}
+	return &writePrinter{p}, nil
+}
+
+// wrote reports what was done to an object: "sandbox.sandbar.dev/web created".
+func (p *writePrinter) wrote(out io.Writer, w *workspaceObjects, obj *unstructured.Unstructured, did string, dryRun bool) error {
+	if p.objectPrinter != nil {
+		return p.print(out, showing{kind: w.kind, items: []object.Item{{Unstructured: obj}}, one: true})
+	}
+	if dryRun {
+		did += " (dry run: nothing was changed)"
+	}
+	if _, err := fmt.Fprintf(out, "%s/%s %s\n", w.kind, obj.GetName(), did); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}

@@ -64,7 +64,7 @@ func (d DataPlane) Check() error {
 // bearer token, a token file or an exec plugin. Client certificates are no credential for a data
 // plane, since they do not reach kcp through it.
 func New(workspace *rest.Config, trusted ...DataPlane) (*Client, error) {
-	objects, err := dynamic.NewForConfig(workspace)
+	objects, err := dynamic.NewForConfig(WithoutRedirects(workspace))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)
 	}

@@ -74,7 +74,7 @@ func (e *CAMismatchError) Error() string {
 // Offers returns the data planes that the APIBindings of a workspace name. The caller needs the right to list
 // apibindings.apis.kcp.io there.
 func Offers(ctx context.Context, workspace *rest.Config) ([]Offer, error) {
-	objects, err := dynamic.NewForConfig(workspace)
+	objects, err := dynamic.NewForConfig(WithoutRedirects(workspace))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)
 	}

@@ -123,7 +123,8 @@ func (s *target) addCommands(root *cobra.Command) {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"start", "Start:", s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})},
+		{"start", "Start:", append([]*cobra.Command{newBindCommand(s), newWhoamiCommand(s)},
+			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
 			newCreateCommand(s), newGetCommand(s), newLabelCommand(s), newAnnotateCommand(s), newDeleteCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),

@@ -79,7 +79,7 @@ func (s *target) workspace() (*rest.Config, string, error) {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	cfg.UserAgent = "sandbar/" + version
-	return cfg, namespace, nil
+	return client.WithoutRedirects(cfg), namespace, nil
 }
 
 // missingFiles names the kubeconfigs that a person named and that are not there; nothing if all are.

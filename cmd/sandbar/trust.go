@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -136,16 +135,9 @@ func (s *target) trust(cmd *cobra.Command, address, caFile string, unseen bool) 
 	return w.TrustURL(cmd.Context(), plane, unseen)
 }
 
-// asksPerson reports whether there is a person to ask: both the question and the answer need a terminal.
-func asksPerson(cmd *cobra.Command) bool {
-	keyboard, ok := cmd.InOrStdin().(*os.File)
-	return ok && isTerminal(keyboard) && terminal(cmd.ErrOrStderr())
-}
-
 // confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
 func confirmed(cmd *cobra.Command, o client.Offer) bool {
-	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\nLet it get your token? Check that it is your provider's. [y/N] ", o.Binding, termsafe.Line(o.URL))
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", o.Binding, termsafe.Line(o.URL))
+	allowed, err := agrees(cmd, "Let it get your token? Check that it is your provider's.")
+	return allowed && err == nil
 }

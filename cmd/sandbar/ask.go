@@ -1,0 +1,48 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// asksPerson reports whether there is a person to ask: both the question and the answer need a terminal.
+func asksPerson(cmd *cobra.Command) bool {
+	keyboard, ok := cmd.InOrStdin().(*os.File)
+	return ok && isTerminal(keyboard) && terminal(cmd.ErrOrStderr())
+}
+
+// agrees asks a question and reports whether the answer is yes, which nothing but y and yes is. An interrupt ends the wait for
+// an answer at once, with the context's error.
+func agrees(cmd *cobra.Command, question string) (bool, error) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s [y/N] ", question)
+	answer, err := lineOf(cmd.Context(), cmd)
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return false, err
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes", nil
+}
+
+// lineOf reads a line of the input. A read of a terminal cannot be ended, so it is left to the end of the process.
+func lineOf(ctx context.Context, cmd *cobra.Command) (string, error) {
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		line <- text
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case text := <-line:
+		return text, nil
+	}
+}

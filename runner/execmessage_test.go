@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -99,7 +100,7 @@ func TestACommandInMessagesThatIsRefused(t *testing.T) {
 		"a directory outside":        {`{"command":["ls"],"dir":"../.."}`, "InvalidPath", "..", 0},
 		"no JSON":                    {`command=ls`, "MalformedRequest", `{"command": [`, 0},
 		"no UTF-8":                   {"{\"command\":[\"a\xff\"]}", "MalformedRequest", "UTF-8", 0},
-		"too much":                   {`{"command":["` + strings.Repeat("x", execwire.MaxCommandBytes), "MalformedRequest", fmt.Sprint(execwire.MaxCommandBytes), 0},
+		"too much":                   {`{"command":["` + strings.Repeat("x", execwire.MaxCommandBytes), "MalformedRequest", strconv.Itoa(execwire.MaxCommandBytes), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := s.startExec(byMessage)

@@ -4,7 +4,6 @@
 package object
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -136,7 +135,7 @@ func (c *Client) at(ctx context.Context, k Kind, obj *unstructured.Unstructured,
 // changesOf returns the fields in which two versions of an object differ, with the managers that wrote the later one.
 func changesOf(before, after *unstructured.Unstructured) []Change {
 	var changes []Change
-	for _, path := range differences(nil, comparable(before), comparable(after)) {
+	for _, path := range differences(nil, compared(before), compared(after)) {
 		change := Change{Path: strings.Join(path, ".")}
 		if entry := lastEntry(after, path); entry != nil {
 			change.Manager, change.Time = entry.Manager, entry.Time.Time
@@ -146,8 +145,8 @@ func changesOf(before, after *unstructured.Unstructured) []Change {
 	return changes
 }
 
-// comparable is what people change of an object, and its status as one.
-func comparable(obj *unstructured.Unstructured) map[string]any {
+// compared is what people change of an object, and its status as one.
+func compared(obj *unstructured.Unstructured) map[string]any {
 	fields := map[string]any{}
 	for key, value := range obj.Object {
 		if key != "apiVersion" && key != "kind" && key != "metadata" {
@@ -211,7 +210,7 @@ func owns(entry metav1.ManagedFieldsEntry, path []string) bool {
 		return false
 	}
 	var set fieldpath.Set
-	if err := set.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
 		return false
 	}
 	var field fieldpath.Path

@@ -84,8 +84,10 @@ func (c *Client) await(ctx context.Context, k Kind, opts ListOptions, look func(
 			return nil
 		case Deleted:
 			return look(nil)
+		case Added, Modified:
+			return look(e.Unstructured)
 		}
-		return look(e.Unstructured)
+		return nil
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -268,9 +269,7 @@ func addTo(has, more map[string]string, set func(map[string]string)) {
 	if has == nil {
 		has = map[string]string{}
 	}
-	for key, value := range more {
-		has[key] = value
-	}
+	maps.Copy(has, more)
 	set(has)
 }
 

@@ -4,10 +4,10 @@
 package locate
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,7 +172,7 @@ func TestATargetIsBoundedInBytes(t *testing.T) {
 				}
 				return
 			}
-			if refused == nil || refused.Code != c.code || !strings.Contains(refused.Message, fmt.Sprint(maxTargetBytes)) {
+			if refused == nil || refused.Code != c.code || !strings.Contains(refused.Message, strconv.Itoa(maxTargetBytes)) {
 				t.Errorf("got %+v", refused)
 			}
 		})

@@ -26,7 +26,7 @@ func TestAScriptWhoseInterpreterIsNotThereSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "run.sh")
-			if err := os.WriteFile(path, []byte(c.content), 0o755); err != nil { //nolint:gosec // a program
+			if err := os.WriteFile(path, []byte(c.content), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			_, err := m.Start(Command{Args: []string{path}, Env: os.Environ(), Dir: t.TempDir()})
@@ -52,7 +52,7 @@ func TestAProgramThatIsNotThereIsNotTakenForAScript(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	binary := filepath.Join(t.TempDir(), "binary")
-	if err := os.WriteFile(binary, []byte("\x7fELF"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(binary, []byte("\x7fELF"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := explain(binary, os.ErrNotExist); !errors.Is(err, os.ErrNotExist) {

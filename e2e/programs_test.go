@@ -16,6 +16,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/client"
 )
 
 // TestTrustInOneStep: a person with nothing but a kubeconfig trusts the data plane of their workspace in one step,
@@ -81,10 +83,10 @@ func TestProgramsOfYourOwn(t *testing.T) {
 	if got, err := program(compiled, "web", "true"); err == nil || !strings.Contains(got, "is not trusted with your credential") {
 		t.Errorf("the program in Go, before the data plane is trusted: %v, %s", err, got)
 	}
-	if err := os.MkdirAll(filepath.Join(filepath.Dir(s.dir), "sandbar"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	empty := filepath.Join(filepath.Dir(s.dir), "sandbar", "trust.json")
+	// As in the shell of make demo, the command and the programs share a folder that the variable names.
+	config := t.TempDir()
+	s.env = append(s.env, client.ConfigDirVariable+"="+config)
+	empty := filepath.Join(config, "trust.json")
 	if err := os.WriteFile(empty, []byte(`{"dataPlanes":[{"url":"https://another.example.com"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

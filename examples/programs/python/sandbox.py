@@ -30,7 +30,8 @@ class Sandbox:
         config = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
         if sys.platform == "darwin":
             config = home / "Library" / "Application Support"
-        planes = json.loads((config / "sandbar" / "trust.json").read_text())["dataPlanes"]
+        config = pathlib.Path(os.environ.get("SANDBAR_CONFIG_DIR") or config / "sandbar")
+        planes = json.loads((config / "trust.json").read_text())["dataPlanes"]
         plane = next((p for p in planes if self.url.startswith(p["url"].rstrip("/") + "/")), None)
         if plane is None:  # the address is the provider's word; the token is yours
             raise PermissionError(f"the data plane of {self.url} is not trusted: run sandbar trust")

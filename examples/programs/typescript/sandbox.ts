@@ -21,8 +21,9 @@ function sandbox(name: string): (verb: string, init?: RequestInit) => Promise<Re
   const token: string = user.token ?? readFileSync(user.tokenFile, "utf8").trim();
   const url: string = kubectl("get", "sandboxrunners.sandbar.dev", name).status.dataPlane.url;
   const mac = process.platform === "darwin" && join(homedir(), "Library", "Application Support");
-  const config = mac || process.env.XDG_CONFIG_HOME || join(homedir(), ".config");
-  const trusted = JSON.parse(readFileSync(join(config, "sandbar", "trust.json"), "utf8"));
+  const configs = mac || process.env.XDG_CONFIG_HOME || join(homedir(), ".config");
+  const config = process.env.SANDBAR_CONFIG_DIR || join(configs, "sandbar");
+  const trusted = JSON.parse(readFileSync(join(config, "trust.json"), "utf8"));
   const plane = trusted.dataPlanes.find((p: { url: string }) => url.startsWith(p.url.replace(/\/*$/, "/")));
   // The address is the provider's word; the token is yours.
   if (!plane) throw new Error(`the data plane of ${url} is not trusted: run sandbar trust`);

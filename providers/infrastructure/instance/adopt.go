@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,13 +23,15 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // adopt gives an object that has no placement a member with the very pod that would be made for it. It
-// returns the scope with that placement, or nil and why there is none.
+// returns the scope with that placement, or nil and why there is none. The error is an *outcome.RefusalError if
+// there would be no pod.
 //
 // A member is adopted by one write to its namespace, under the version that says it is one. Two who want
 // the same member, or one who wants it and a set that removes it, cannot both succeed.
@@ -39,15 +40,11 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		return nil, reason, nil
 	}
 	revision, err := r.podRevision(ctx, s)
-	var refused *outcome.RefusalError
-	if errors.As(err, &refused) {
-		return nil, sandbarv1alpha1.StartNoSet, nil // it has no pod; placing it says why
-	}
 	if err != nil {
 		return nil, "", err
 	}
 	workspace := s.Placement.Owner.Cluster
-	candidates, err := r.members.candidates(ctx, s, revision)
+	candidates, err := r.inLine(ctx, s, revision)
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,24 +56,40 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		}
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
+			r.members.waiters.leave(requestOf(s.Placement))
 			return s.In(*placed), "", nil
 		}
 	}
 	return nil, r.members.whyCold(workspace, s.Object.GetNamespace(), revision), nil
 }
 
+// inLine are the members that an object may take now: those that are left when all that wait for one, and came
+// before it, have theirs.
+func (r *reconciler) inLine(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
+	req := requestOf(s.Placement)
+	key := warmKey(req.Cluster, req.Namespace, revision)
+	me := waiter{req: req, created: s.Object.GetCreationTimestamp().Time, wake: func() { r.wake(req) }}
+	if requiresMember(s) {
+		r.members.waiters.join(key, me)
+	}
+	candidates, err := r.members.candidates(ctx, s, revision)
+	if err != nil {
+		return nil, err
+	}
+	return candidates[min(r.members.waiters.ahead(key, me), len(candidates)):], nil
+}
+
 // ineligible is why an object cannot take a member; empty if it can.
 func ineligible(s *scope.Scope) string {
 	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
 	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
-	suspended, _, _ := unstructured.NestedBool(s.Object.Object, "spec", contract.SuspendedField)
 	source, err := podtemplate.NewSource(written)
 	switch {
 	case err != nil, source.TemplateRef == nil:
 		return sandbarv1alpha1.StartOwnPodTemplate
 	case prewarm == contract.PrewarmNone:
 		return sandbarv1alpha1.StartPrewarmNone
-	case suspended:
+	case lifecycle.Suspended(s.Object):
 		return sandbarv1alpha1.StartSuspended
 	case source.Patch != nil:
 		return sandbarv1alpha1.StartPatchDiffers

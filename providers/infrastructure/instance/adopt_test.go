@@ -274,7 +274,7 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		}},
 		"by one that is to be suspended": {reason: sandbarv1alpha1.StartSuspended, change: func(w *world) {
 			w.makeMember(testSet)
-			w.inKCP.Object["spec"].(map[string]any)[contract.SuspendedField] = true
+			w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -146,12 +146,20 @@ func (m *Members) seen(before, after any) {
 		}
 		m.mu.Unlock()
 	}
+	if isMember && is.State == placement.MemberWarm && was.State != placement.MemberWarm {
+		m.offer(is)
+	}
 	switch {
 	case isMember && (!wasMember || was != is):
 		m.changed(export.Key{Cluster: is.Origin, NamespacedName: is.Set})
 	case wasMember && !isMember:
 		m.changed(export.Key{Cluster: was.Origin, NamespacedName: was.Set})
 	}
+}
+
+// offer wakes the instance that waits for a member like this one.
+func (m *Members) offer(member placement.Member) {
+	m.waiters.offer(warmKey(member.Origin, member.Set.Namespace, member.Revision))
 }
 
 // shown drops the note of an adoption that the cache shows by now.
@@ -235,9 +243,13 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 	if ready.Status == metav1.ConditionTrue {
-		m.told(s, m.trouble(ns.Name, Trouble{}))
+		recovered := m.trouble(ns.Name, Trouble{})
+		m.told(s, recovered)
 		if s.Member.State != placement.MemberMaking {
 			m.told(s, true) // its pod is ready again
+			if recovered {
+				m.offer(*s.Member)
+			}
 			return nil
 		}
 		marked := ns.DeepCopy()

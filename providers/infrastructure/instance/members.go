@@ -43,6 +43,9 @@ type Members struct {
 	runner func() *runner
 	now    func() time.Time
 
+	// waiters are the instances that start with a member or not at all.
+	waiters *waiters
+
 	mu sync.Mutex
 	// sets are what package sandboxset last said of each set, by its UID.
 	sets map[types.UID]Set
@@ -126,7 +129,7 @@ type Claims struct {
 
 func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
 	return &Members{
-		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, sets: map[types.UID]Set{}, held: map[string]bool{},
+		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, waiters: newWaiters(), sets: map[types.UID]Set{}, held: map[string]bool{},
 		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}

@@ -56,7 +56,7 @@ func (w *world) configure(set Set) Set {
 	w.t.Helper()
 	w.members.runner = func() *runner { return &runner{instances: w.reconciler()} }
 	var err error
-	if set.Revision, err = w.members.Revision(w.t.Context(), set); err != nil {
+	if set.Made, _, err = w.members.Revision(w.t.Context(), set); err != nil {
 		w.t.Fatal(err)
 	}
 	w.members.Configure(set)

@@ -241,6 +241,65 @@ func TestSandboxSets(t *testing.T) {
 		}
 		tn.waitSet("warm", "has two still", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(2)(s) && s.Claimed.Total == 1 })
 	})
+	t.Run("warm or not at all", func(t *testing.T) {
+		tn.mustTemplate("later", `{template: {spec: `+podSaying("later")+`}}`)
+		waits := tn.box("waits", `{prewarm: Require, template: {templateRef: {kind: SandboxTemplate, name: later}}}`)
+		eventually(t, "it waits for a set", func() error {
+			obj, err := waits.get()
+			if err != nil {
+				return err
+			}
+			if reason := readyReason(obj); reason != "WaitingForMember" {
+				return fmt.Errorf("Ready has the reason %q", reason)
+			}
+			return nil
+		})
+		tn.mustSet("later", `{templateRef: {name: later}}`)
+		if start := waits.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "later" {
+			t.Errorf("it started as %+v", start)
+		}
+		late := tn.box("too-late", `{prewarm: Require, startTimeout: 1s, template: {templateRef: {kind: SandboxTemplate, name: nobody-has-this}}}`)
+		eventually(t, "it gives up", func() error {
+			obj, err := late.get()
+			if err != nil {
+				return err
+			}
+			if reason := readyReason(obj); reason != "StartTimedOut" {
+				return fmt.Errorf("Ready has the reason %q", reason)
+			}
+			return nil
+		})
+	})
+	t.Run("that patches its template", func(t *testing.T) {
+		tn.mustTemplate("tiers", `{template: {spec: `+podSaying("tiers")+`}}`)
+		tn.mustSet("dear", `{templateRef: {name: tiers}, priority: -1}`)
+		tn.mustSet("cheap", `{templateRef: {name: tiers}, patch: {spec: {containers: [{name: main, env: [{name: OWN, value: cheap}]}]}}}`)
+		tn.waitSet("dear", "has one", hasAvailable(1))
+		if s := tn.waitSet("cheap", "has one", hasAvailable(1)); !s.Patched {
+			t.Errorf("%+v", s)
+		}
+		if err := tn.patchSet("dear", `{"spec":{"paused":true}}`); err != nil {
+			t.Fatal(err)
+		}
+		tn.waitSet("dear", "is paused", func(s sandbarv1alpha1.SandboxSetStatus) bool { return s.ObservedGeneration == 2 })
+		for _, want := range []string{"dear", "cheap"} {
+			tier := tn.box("tier-"+want, `{template: {templateRef: {kind: SandboxTemplate, name: tiers}}}`)
+			if start := tier.started(); start.Set == nil || start.Set.Name != want {
+				t.Errorf("it started as %+v, want a sandbox of %s", start, want)
+			}
+			says := map[string]string{"dear": "tiers none", "cheap": "tiers cheap"}[want]
+			if _, log := c.do("GET", tier.base()+"/log", nil); !strings.Contains(log, says) {
+				t.Errorf("the log of one of %s is %q", want, log)
+			}
+		}
+		if err := tn.patchSet("cheap", `{"spec":{"patch":{"spec":{"nodeName":"chosen"}}}}`); err != nil {
+			t.Fatal(err)
+		}
+		tn.waitSet("cheap", "goes on with its former patch", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			valid := s.Conditions[0]
+			return valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: spec.nodeName") && hasAvailable(1)(s)
+		})
+	})
 	t.Run("scaled, as Kubernetes does it", func(t *testing.T) {
 		if err := tn.patchSet("warm", `{"spec":{"replicas":1}}`, "scale"); err != nil {
 			t.Fatal(err)
@@ -385,6 +444,18 @@ func TestSandboxSets(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// readyReason is the reason of an instance's condition Ready.
+func readyReason(obj *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, _ := c.(map[string]any); condition["type"] == sandbarv1alpha1.InstanceReadyCondition {
+			reason, _ := condition["reason"].(string)
+			return reason
+		}
+	}
+	return ""
 }
 
 func scalingIs(s sandbarv1alpha1.SandboxSetStatus, reason string) bool {

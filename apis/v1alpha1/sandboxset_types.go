@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -16,6 +17,7 @@ import (
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:scope=Namespaced,shortName=sbs,categories=sandbar
 // +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.status.template`
+// +kubebuilder:printcolumn:name="Patched",type=boolean,JSONPath=`.status.patched`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
 // +kubebuilder:printcolumn:name="Failing",type=integer,JSONPath=`.status.failingReplicas`
@@ -78,6 +80,16 @@ type SandboxSetSpec struct {
 	// +listType=atomic
 	// +optional
 	VolumeClaimTemplates []VolumeClaimTemplate `json:"volumeClaimTemplates,omitempty"`
+
+	// Patch is a strategic merge patch of the pod template, an object with metadata and spec, at most 64 KiB: it makes
+	// unused sandboxes that differ from those of the template, for example cheaper ones. A Sandbox of the template takes
+	// them when there are none without a patch, and keeps what the patch has changed.
+	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	Patch *runtime.RawExtension `json:"patch,omitempty"`
 
 	// Priority orders the sets that have what a Sandbox wants: those with a higher one are used first.
 	//
@@ -171,6 +183,10 @@ const (
 // its own, and there is a SandboxTemplate of its name with another one, which is the one that Sandboxes get.
 const SandboxSetNameConflict = "NameConflict"
 
+// SandboxSetPatchRefused is another one: the set's patch does not apply to the pod template, says what is not a
+// tenant's to say, or makes a pod that the runtime cluster refuses. The set goes on with its former patch.
+const SandboxSetPatchRefused = "PatchRefused"
+
 // SandboxSetStatus is how a set is.
 type SandboxSetStatus struct {
 	// +optional
@@ -180,6 +196,11 @@ type SandboxSetStatus struct {
 	//
 	// +optional
 	Revision string `json:"revision,omitempty"`
+
+	// Patched is set if the sandboxes differ from those of the template by the set's patch.
+	//
+	// +optional
+	Patched bool `json:"patched,omitempty"`
 
 	// Template is the one of which sandboxes are made, for people.
 	//

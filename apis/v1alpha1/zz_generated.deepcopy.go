@@ -1162,6 +1162,11 @@ func (in *SandboxSetSpec) DeepCopyInto(out *SandboxSetSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Patch != nil {
+		in, out := &in.Patch, &out.Patch
+		*out = new(runtime.RawExtension)
+		(*in).DeepCopyInto(*out)
+	}
 	in.ScaleStrategy.DeepCopyInto(&out.ScaleStrategy)
 	in.UpdateStrategy.DeepCopyInto(&out.UpdateStrategy)
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -40,8 +41,20 @@ const PrewarmField = "prewarm"
 const (
 	// PrewarmPrefer, the default: take one, if there is one with the same pod.
 	PrewarmPrefer = "Prefer"
+	// PrewarmRequire: start with one, or not at all.
+	PrewarmRequire = "Require"
 	// PrewarmNone: never take one.
 	PrewarmNone = "None"
+)
+
+// StartTimeoutField is a field of the same kinds: for how long an instance may take to become Ready at first.
+const StartTimeoutField = "startTimeout"
+
+// Bounds of StartTimeoutField, and what counts for PrewarmRequire without it.
+const (
+	StartTimeoutLeast   = time.Second
+	StartTimeoutMost    = time.Hour
+	StartTimeoutDefault = 5 * time.Minute
 )
 
 // ownKinds are the kinds of Sandbar's own; no Template's may be called so.
@@ -131,7 +144,7 @@ func checkSchema(schema *graphSchema) []Problem {
 	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
 		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
 	}
-	for _, name := range []string{LifecycleField, PrewarmField, RevisionField} {
+	for _, name := range []string{LifecycleField, PrewarmField, StartTimeoutField, RevisionField} {
 		if _, ok := schema.Spec[name]; ok {
 			add("spec."+name, "is Sandbar's, for every kind; give the field another name")
 		}

@@ -5,6 +5,7 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -25,7 +26,7 @@ func checkPodTemplate(spec *sandbarv1alpha1.TemplateSpec, schema *graphSchema) [
 		if _, ok := schema.Spec[fields.From]; ok || strings.EqualFold(fields.From, fields.To) {
 			add("podTemplate.from", "the graph's spec has the field %q already; Sandbar adds it to what tenants see, so remove it there or name another", fields.From)
 		}
-		if fields.From == "suspended" || fields.From == LifecycleField || fields.From == PrewarmField || fields.From == RevisionField || fields.From == "mode" {
+		if slices.Contains([]string{"suspended", "mode", LifecycleField, PrewarmField, StartTimeoutField, RevisionField}, fields.From) {
 			add("podTemplate.from", "%q means something else; name another field", fields.From)
 		}
 		if declared, _ := schema.Spec[fields.To].(string); normalized(declared) != PodField {

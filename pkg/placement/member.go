@@ -18,6 +18,19 @@ const (
 	MemberLeaving = "leaving"
 )
 
+// MemberPatch says how the pod of a member differs from the pod of its set's template.
+type MemberPatch string
+
+// Values of MemberPatch.
+const (
+	// Unpatched: not at all.
+	Unpatched MemberPatch = ""
+	// PatchedResourcesEqual: its containers ask for the same resources.
+	PatchedResourcesEqual MemberPatch = "ResourcesEqual"
+	// PatchedResourcesDiffer: they do not.
+	PatchedResourcesDiffer MemberPatch = "ResourcesDiffer"
+)
+
 // Member is a placement that a set keeps ready and nobody owns yet. Adoption makes it a Placed by one
 // write to its namespace, under the version that says it is a member; its set removes it in the same way,
 // so that a member is adopted or removed, and never both.
@@ -30,6 +43,11 @@ type Member struct {
 	Set    types.NamespacedName
 	// Revision is of the pod that it was made with: two members with one revision have the same pod.
 	Revision string
+	// Template is the revision that the pod would have without the patch of the set: the one of the instances that
+	// may take the member.
+	Template string
+	// Patch says how the two differ.
+	Patch MemberPatch
 	// State is one of MemberMaking, MemberWarm and MemberLeaving.
 	State string
 }
@@ -47,6 +65,14 @@ func MemberOf(namespace metav1.Object) (m Member, ok bool) {
 	annotations := namespace.GetAnnotations()
 	m.Set = types.NamespacedName{Namespace: annotations[AnnotationSetNamespace], Name: annotations[AnnotationSetName]}
 	m.Revision, m.State = labelOf(namespace, LabelRevision), labelOf(namespace, LabelMemberState)
+	if m.Template = labelOf(namespace, LabelTemplateRevision); m.Template == "" {
+		m.Template = m.Revision
+	}
+	switch m.Patch = MemberPatch(labelOf(namespace, LabelMemberPatch)); m.Patch {
+	case Unpatched, PatchedResourcesEqual, PatchedResourcesDiffer:
+	default:
+		m.Patch = PatchedResourcesDiffer // the least preferred
+	}
 	if m.State != MemberWarm && m.State != MemberLeaving {
 		m.State = MemberMaking // also when somebody has taken the label off: it is looked at, and marked again
 	}
@@ -57,7 +83,15 @@ func MemberOf(namespace metav1.Object) (m Member, ok bool) {
 func (m Member) Labels(template string) map[string]string {
 	labels := m.ID.Labels(template)
 	labels[LabelSetUID], labels[LabelMemberState], labels[LabelRevision] = string(m.SetUID), m.State, m.Revision
+	if m.Patch != Unpatched {
+		labels[LabelTemplateRevision], labels[LabelMemberPatch] = m.Template, string(m.Patch)
+	}
 	return labels
+}
+
+// MemberLabels are the labels that an adoption takes off.
+func MemberLabels() []string {
+	return []string{LabelSetUID, LabelMemberState, LabelRevision, LabelTemplateRevision, LabelMemberPatch}
 }
 
 // Annotations are those that say where the set is. They outlast an adoption.

@@ -13,7 +13,7 @@ import (
 
 func TestANamespaceTellsOfWhichSetItIsAMember(t *testing.T) {
 	member := Member{
-		ID: Bear("tenant"), SetUID: "set", Set: types.NamespacedName{Namespace: "team-a", Name: "warm"}, Revision: "r1", State: MemberWarm,
+		ID: Bear("tenant"), SetUID: "set", Set: types.NamespacedName{Namespace: "team-a", Name: "warm"}, Revision: "r1", Template: "r1", State: MemberWarm,
 	}
 	owner := Owner{Cluster: "tenant", UID: "owner"}
 	for name, test := range map[string]struct {
@@ -63,5 +63,28 @@ func TestABornPlacementHasAUIDOfItsOwn(t *testing.T) {
 	a, b := Bear("tenant"), Bear("tenant")
 	if a == b || !a.Born() || (ID{Origin: "tenant", UID: "0b5a9c1e-6a3c-4a52-9b57-2a6ad6a4d3c1"}).Born() {
 		t.Errorf("%v and %v", a, b)
+	}
+}
+
+func TestANamespaceTellsHowItsMemberIsPatched(t *testing.T) {
+	member := Member{
+		ID: Bear("tenant"), SetUID: "set", Set: types.NamespacedName{Namespace: "team-a", Name: "warm"}, Revision: "patched", Template: "plain", State: MemberWarm,
+	}
+	for _, patch := range []MemberPatch{PatchedResourcesEqual, PatchedResourcesDiffer} {
+		member.Patch = patch
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: member.Namespace(), Labels: member.Labels("thing"), Annotations: member.Annotations()}}
+		if got, ok := MemberOf(ns); !ok || got != member {
+			t.Errorf("got %+v, want %+v", got, member)
+		}
+		ns.Labels[LabelMemberPatch] = "of another release"
+		if got, _ := MemberOf(ns); got.Patch != PatchedResourcesDiffer {
+			t.Errorf("a patch that nobody knows is %q", got.Patch)
+		}
+		for _, name := range MemberLabels() {
+			delete(ns.Labels, name)
+		}
+		if _, ok := MemberOf(ns); ok || len(ns.Labels) != len(member.ID.Labels("thing")) {
+			t.Errorf("an adoption leaves %v", ns.Labels)
+		}
 	}
 }

@@ -39,6 +39,10 @@ const (
 	// SandboxSet keeps it, by its UID, and how far it is. Adoption takes them off.
 	LabelSetUID      = "sandbar.dev/set-uid"
 	LabelMemberState = "sandbar.dev/member-state"
+	// LabelTemplateRevision and LabelMemberPatch, on that namespace as well, tell that a member was made with the
+	// patch of its set: Member.Template and Member.Patch. Adoption takes them off.
+	LabelTemplateRevision = "sandbar.dev/template-revision"
+	LabelMemberPatch      = "sandbar.dev/member-patch"
 	// AnnotationSetNamespace and AnnotationSetName, on that namespace, tell where the set is. They stay
 	// after the adoption.
 	AnnotationSetNamespace = "sandbar.dev/set-namespace"

@@ -44,6 +44,18 @@ func NewBase(offer *sandbarv1alpha1.PodTemplateBase) (*Base, error) {
 	return base, nil
 }
 
+// Patched is the base with a strategic merge patch of its pod template. The error is a *RefusedError if the patch does
+// not apply; what is not a tenant's to say in it is found when a pod is built.
+func (b *Base) Patched(patch *runtime.RawExtension) (*Base, error) {
+	pod := &Pod{Template: *b.Template.DeepCopy()}
+	if err := pod.patch(patch); err != nil {
+		return nil, err
+	}
+	patched := *b
+	patched.Template = pod.Template
+	return &patched, nil
+}
+
 // OwnBase makes the base of a tenant's SandboxTemplate; base is that of its TemplateRef, nil when it has
 // none. What is not a tenant's to say is found when a pod is built of it.
 func OwnBase(spec *sandbarv1alpha1.SandboxTemplateSpec, base *Base) (*Base, error) {

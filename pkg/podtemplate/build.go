@@ -98,6 +98,9 @@ func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandb
 	if base != nil {
 		operators = base.Operators
 	}
+	if len(pod.Template.Spec.Containers) == 0 {
+		return nil, refuse("spec.containers: must have at least one container")
+	}
 	if problems := check(&pod.Template, &operators, rules); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
 	}

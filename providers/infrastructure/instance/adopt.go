@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,13 +23,15 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // adopt gives an object that has no placement a member with the very pod that would be made for it. It
-// returns the scope with that placement, or nil and why there is none.
+// returns the scope with that placement, or nil and why there is none. The error is an *outcome.RefusalError if
+// there would be no pod.
 //
 // A member is adopted by one write to its namespace, under the version that says it is one. Two who want
 // the same member, or one who wants it and a set that removes it, cannot both succeed.
@@ -39,15 +40,11 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		return nil, reason, nil
 	}
 	revision, err := r.podRevision(ctx, s)
-	var refused *outcome.RefusalError
-	if errors.As(err, &refused) {
-		return nil, sandbarv1alpha1.StartNoSet, nil // it has no pod; placing it says why
-	}
 	if err != nil {
 		return nil, "", err
 	}
 	workspace := s.Placement.Owner.Cluster
-	candidates, err := r.members.candidates(ctx, s, revision)
+	candidates, err := r.inLine(ctx, s, revision)
 	if err != nil {
 		return nil, "", err
 	}
@@ -59,24 +56,40 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		}
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
+			r.members.waiters.leave(requestOf(s.Placement))
 			return s.In(*placed), "", nil
 		}
 	}
 	return nil, r.members.whyCold(workspace, s.Object.GetNamespace(), revision), nil
 }
 
+// inLine are the members that an object may take now: those that are left when all that wait for one, and came
+// before it, have theirs.
+func (r *reconciler) inLine(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
+	req := requestOf(s.Placement)
+	key := warmKey(req.Cluster, req.Namespace, revision)
+	me := waiter{req: req, created: s.Object.GetCreationTimestamp().Time, wake: func() { r.wake(req) }}
+	if requiresMember(s) {
+		r.members.waiters.join(key, me)
+	}
+	candidates, err := r.members.candidates(ctx, s, revision)
+	if err != nil {
+		return nil, err
+	}
+	return candidates[min(r.members.waiters.ahead(key, me), len(candidates)):], nil
+}
+
 // ineligible is why an object cannot take a member; empty if it can.
 func ineligible(s *scope.Scope) string {
 	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
 	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
-	suspended, _, _ := unstructured.NestedBool(s.Object.Object, "spec", contract.SuspendedField)
 	source, err := podtemplate.NewSource(written)
 	switch {
 	case err != nil, source.TemplateRef == nil:
 		return sandbarv1alpha1.StartOwnPodTemplate
 	case prewarm == contract.PrewarmNone:
 		return sandbarv1alpha1.StartPrewarmNone
-	case suspended:
+	case lifecycle.Suspended(s.Object):
 		return sandbarv1alpha1.StartSuspended
 	case source.Patch != nil:
 		return sandbarv1alpha1.StartPatchDiffers
@@ -92,17 +105,23 @@ var revisionID = placement.ID{Origin: "sandbar-revision", UID: "revision"}
 // podRevision is of the pod that would be made for an object now, and of all that the operator says of it:
 // objects with one revision have the same pod. The error is an *outcome.RefusalError if there would be none.
 func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, error) {
+	revision, _, err := r.revisionPod(ctx, s, "")
+	return revision, err
+}
+
+// revisionPod is podRevision with a set's patch, and that pod.
+func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, patch string) (string, *podtemplate.Pod, error) {
 	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
 	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement.Owner, Object: s.Placement.Object})
-	pod, of, err := r.buildPod(ctx, alike, written, nil)
+	pod, of, err := r.buildPod(ctx, alike, written, patch, nil)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	fields, err := pod.Fields()
 	if err != nil {
-		return "", fmt.Errorf("writing the pod: %w", err)
+		return "", nil, fmt.Errorf("writing the pod: %w", err)
 	}
-	return hashOf([]any{fields, of, s.Revision, s.PodSecurity()}), nil
+	return hashOf([]any{fields, of, s.Revision, s.PodSecurity()}), pod, nil
 }
 
 // whyCold is why there is no candidate.
@@ -110,7 +129,7 @@ func (m *Members) whyCold(cluster, namespace, revision string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, set := range m.sets {
-		if set.Key.Cluster == cluster && set.Key.Namespace == namespace && set.Revision == revision {
+		if set.Key.Cluster == cluster && set.Key.Namespace == namespace && set.TemplateRevision == revision {
 			return sandbarv1alpha1.StartSetEmpty
 		}
 	}
@@ -118,8 +137,8 @@ func (m *Members) whyCold(cluster, namespace, revision string) string {
 }
 
 // candidates are the members beside an object that it can adopt now, with that revision, in the order in
-// which to try them: sets with a higher priority first, then those with more, then by name; of one set the
-// oldest member first.
+// which to try them: unpatched ones first, then those whose resources are the object's own; then sets with a higher
+// priority, then those with more, then by name; of one set the oldest member first.
 func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
 	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(s.Placement.Owner.Cluster, s.Object.GetNamespace(), revision)})
@@ -141,7 +160,7 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 		age := Member{Member: member, Created: ns.CreationTimestamp.Time, Started: started}.Age(m.now())
 		if ready && !m.tooOld(member.SetUID, age) {
 			available[member.SetUID]++
-			all = append(all, candidateMember{namespace: ns, set: member.Set.Name, uid: member.SetUID, priority: m.priority(member.SetUID)})
+			all = append(all, candidateMember{namespace: ns, set: member.Set.Name, uid: member.SetUID, patch: member.Patch, priority: m.priority(member.SetUID)})
 		}
 	}
 	slices.SortFunc(all, func(a, b candidateMember) int { return order(a, b, available) })
@@ -157,12 +176,18 @@ type candidateMember struct {
 	namespace *corev1.Namespace
 	set       string
 	uid       types.UID
+	patch     placement.MemberPatch
 	priority  int32
 }
+
+// byPatch is the order of preference among members: what the object itself would get comes first, and what only
+// differs in other fields than its resources before the rest.
+var byPatch = map[placement.MemberPatch]int{placement.Unpatched: 0, placement.PatchedResourcesEqual: 1, placement.PatchedResourcesDiffer: 2}
 
 // order compares two candidates; the one to try first is the lesser.
 func order(a, b candidateMember, available map[types.UID]int) int {
 	return cmp.Or(
+		cmp.Compare(byPatch[a.patch], byPatch[b.patch]),
 		cmp.Compare(b.priority, a.priority),
 		cmp.Compare(available[b.uid], available[a.uid]),
 		cmp.Compare(a.set, b.set),
@@ -231,7 +256,7 @@ func adoption(s *scope.Scope, member *corev1.Namespace, now time.Time) ([]byte, 
 	for name, value := range desired.Annotations {
 		annotations[name] = value
 	}
-	for _, name := range []string{placement.LabelSetUID, placement.LabelMemberState, placement.LabelRevision} {
+	for _, name := range placement.MemberLabels() {
 		labels[name] = nil
 	}
 	annotations[placement.AnnotationAdoptedAt] = now.UTC().Format("2006-01-02T15:04:05.000000Z07:00")

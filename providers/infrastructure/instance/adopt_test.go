@@ -56,7 +56,7 @@ func (w *world) configure(set Set) Set {
 	w.t.Helper()
 	w.members.runner = func() *runner { return &runner{instances: w.reconciler()} }
 	var err error
-	if set.Revision, err = w.members.Revision(w.t.Context(), set); err != nil {
+	if set.Made, _, err = w.members.Revision(w.t.Context(), set); err != nil {
 		w.t.Fatal(err)
 	}
 	w.members.Configure(set)
@@ -274,7 +274,7 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		}},
 		"by one that is to be suspended": {reason: sandbarv1alpha1.StartSuspended, change: func(w *world) {
 			w.makeMember(testSet)
-			w.inKCP.Object["spec"].(map[string]any)[contract.SuspendedField] = true
+			w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,6 +54,9 @@ type capacity struct {
 	// ghosts are instances that are gone for certain although a watch still shows them: kcp's informers
 	// can miss a deletion (kcp#4364).
 	ghosts map[placement.Owner]bool
+	// apart are instances that start with a member or not at all. They want no place of their own, and must not
+	// keep one from others, least of all from the member that they wait for.
+	apart map[placement.Owner]bool
 	// kinds list the instances of a logical cluster, by Template.
 	kinds  map[string]func(cluster string) []candidate
 	limits sandbarv1alpha1.PlacementLimits
@@ -62,7 +65,7 @@ type capacity struct {
 func newCapacity() *capacity {
 	return &capacity{
 		placed: map[string]map[types.UID]string{}, reserved: map[string]map[types.UID]bool{},
-		waiting: map[string]bool{}, ghosts: map[placement.Owner]bool{}, kinds: map[string]func(string) []candidate{},
+		waiting: map[string]bool{}, ghosts: map[placement.Owner]bool{}, apart: map[placement.Owner]bool{}, kinds: map[string]func(string) []candidate{},
 	}
 }
 
@@ -161,6 +164,7 @@ func (c *capacity) holds(owner placement.Owner) bool {
 func (c *capacity) adopted(id placement.ID, owner placement.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.apart, owner)
 	if c.placed[id.Origin][id.UID] != "" {
 		drop(c.placed, id.Origin, id.UID)
 		c.total--
@@ -197,6 +201,17 @@ func (c *capacity) giveBack(id placement.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	drop(c.reserved, id.Origin, id.UID)
+}
+
+// standAside notes whether an instance wants no place of its own.
+func (c *capacity) standAside(owner placement.Owner, aside bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if aside {
+		c.apart[owner] = true
+	} else {
+		delete(c.apart, owner)
+	}
 }
 
 // follow adds the instances of a kind to those that may want a place; nil removes them.
@@ -276,7 +291,7 @@ func (c *capacity) unplaced(cluster string) []candidate {
 	for _, instances := range c.kinds {
 		for _, instance := range instances(cluster) {
 			switch uid := instance.owner.UID; {
-			case c.ghosts[instance.owner]:
+			case c.ghosts[instance.owner], c.apart[instance.owner]:
 				shown[instance.owner] = true
 			case c.placed[cluster][uid] != "":
 			case c.reserved[cluster][uid]:
@@ -286,7 +301,9 @@ func (c *capacity) unplaced(cluster string) []candidate {
 			}
 		}
 	}
-	maps.DeleteFunc(c.ghosts, func(owner placement.Owner, _ bool) bool { return owner.Cluster == cluster && !shown[owner] })
+	for _, some := range []map[placement.Owner]bool{c.ghosts, c.apart} {
+		maps.DeleteFunc(some, func(owner placement.Owner, _ bool) bool { return owner.Cluster == cluster && !shown[owner] })
+	}
 	for uid := range c.reserved[cluster] {
 		if !kept[uid] && !(placement.ID{UID: uid}).Born() {
 			drop(c.reserved, cluster, uid)

@@ -7,9 +7,17 @@ import (
 	"context"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// Reasons of the events about a start.
+const (
+	eventStartedWarm = "StartedWarm"
+	eventStartedCold = "StartedCold"
 )
 
 // tell writes an event about an instance.
@@ -39,4 +47,19 @@ func (r *reconciler) tellPhase(ctx context.Context, req request, s *scope.Scope,
 		message = string(status.Suspension.Cause) + ": " + outcome.SuspensionMessages[status.Suspension.Cause]
 	}
 	r.tell(ctx, req, s, string(status.Phase), message)
+}
+
+// tellStart tells how an instance has started, once, and that it has taken too long.
+func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope, old, status sandbarv1alpha1.InstanceStatus) {
+	switch start := status.Start; {
+	case start == nil || old.Start != nil:
+	case start.Type == sandbarv1alpha1.StartWarm && start.Set != nil:
+		r.tell(ctx, req, s, eventStartedWarm, "it took a sandbox that SandboxSet "+start.Set.Name+" had ready")
+	case start.Type == sandbarv1alpha1.StartCold:
+		r.tell(ctx, req, s, eventStartedCold, start.Reason+": its sandbox is made for it")
+	}
+	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+	if ready != nil && ready.Reason == outcome.ReasonStartTimedOut && outcome.ConditionReason(old, sandbarv1alpha1.InstanceReadyCondition) != outcome.ReasonStartTimedOut {
+		r.tell(ctx, req, s, outcome.ReasonStartTimedOut, ready.Message)
+	}
 }

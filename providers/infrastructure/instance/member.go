@@ -47,13 +47,14 @@ func indexMember(obj client.Object) []string {
 	}
 	keys := []string{setKey(export.Key{Cluster: m.Origin, NamespacedName: m.Set})}
 	if m.State == placement.MemberWarm && obj.GetDeletionTimestamp() == nil {
-		keys = append(keys, warmKey(m.Origin, m.Set.Namespace, m.Revision))
+		keys = append(keys, warmKey(m.Origin, m.Set.Namespace, m.Template))
 	}
 	return keys
 }
 
 func setKey(set export.Key) string { return "set|" + set.Cluster + "|" + set.String() }
 
+// warmKey finds the members that an object of a namespace can take whose own pod has that revision.
 func warmKey(cluster, namespace, revision string) string {
 	return "warm|" + cluster + "|" + namespace + "|" + revision
 }
@@ -146,12 +147,20 @@ func (m *Members) seen(before, after any) {
 		}
 		m.mu.Unlock()
 	}
+	if isMember && is.State == placement.MemberWarm && was.State != placement.MemberWarm {
+		m.offer(is)
+	}
 	switch {
 	case isMember && (!wasMember || was != is):
 		m.changed(export.Key{Cluster: is.Origin, NamespacedName: is.Set})
 	case wasMember && !isMember:
 		m.changed(export.Key{Cluster: was.Origin, NamespacedName: was.Set})
 	}
+}
+
+// offer wakes the instance that waits for a member like this one.
+func (m *Members) offer(member placement.Member) {
+	m.waiters.offer(warmKey(member.Origin, member.Set.Namespace, member.Template))
 }
 
 // shown drops the note of an adoption that the cache shows by now.
@@ -235,9 +244,13 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 	if ready.Status == metav1.ConditionTrue {
-		m.told(s, m.trouble(ns.Name, Trouble{}))
+		recovered := m.trouble(ns.Name, Trouble{})
+		m.told(s, recovered)
 		if s.Member.State != placement.MemberMaking {
 			m.told(s, true) // its pod is ready again
+			if recovered {
+				m.offer(*s.Member)
+			}
 			return nil
 		}
 		marked := ns.DeepCopy()
@@ -296,7 +309,7 @@ func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope
 		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": set.Template.Kind, "name": set.Template.Name}},
 	}
 	words := *settings.Pod
-	words.Written = set.Field
+	words.Written, words.Patch = set.Field, set.Patch
 	settings.Pod = &words
 	return &scope.Scope{
 		Kind: r.kind, Settings: settings, Object: object, Member: &member,

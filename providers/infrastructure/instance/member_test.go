@@ -98,7 +98,7 @@ func TestASetsOwnFieldIsNamed(t *testing.T) {
 	} {
 		set := testSet
 		change(&set)
-		_, err := w.members.Revision(t.Context(), set)
+		_, _, err := w.members.Revision(t.Context(), set)
 		var refused *outcome.RefusalError
 		if !errors.As(err, &refused) || !strings.HasPrefix(refused.Message, field) {
 			t.Errorf("%v, want %s", err, field)

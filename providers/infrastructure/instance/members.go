@@ -20,6 +20,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
@@ -42,6 +43,10 @@ type Members struct {
 	// runner is that of the kind Sandbox; nil while there is none.
 	runner func() *runner
 	now    func() time.Time
+
+	patched *patchedBases
+	// waiters are the instances that start with a member or not at all.
+	waiters *waiters
 
 	mu sync.Mutex
 	// sets are what package sandboxset last said of each set, by its UID.
@@ -72,11 +77,22 @@ type Set struct {
 	Template sandbarv1alpha1.PodTemplateRef
 	// Field is the field of the set that says so, for messages.
 	Field string
-	// Revision is of the pod as it would be made now.
-	Revision string
+	// Patch is the set's patch of the pod template, in JSON; empty for none.
+	Patch string
+	Made
 	Priority int32
 	// MaxAge is how long after its pod's start a member may be taken; zero: for ever.
 	MaxAge time.Duration
+}
+
+// Made is what the members of a set would be if they were made now.
+type Made struct {
+	// Revision is of the pod, with the set's patch, and TemplateRevision without it.
+	Revision, TemplateRevision string
+	// Differs says how the two pods differ.
+	Differs placement.MemberPatch
+	// PodSecurity is the pod security level of their placements.
+	PodSecurity string
 }
 
 // Member is one that is there.
@@ -126,7 +142,7 @@ type Claims struct {
 
 func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
 	return &Members{
-		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, sets: map[types.UID]Set{}, held: map[string]bool{},
+		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, waiters: newWaiters(), patched: newPatchedBases(), sets: map[types.UID]Set{}, held: map[string]bool{},
 		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
@@ -269,18 +285,32 @@ func (m *Members) usable(ctx context.Context, namespace string) (ready bool, sta
 	return false, started, nil
 }
 
-// Revision is of the pod that a set's members would have now. The error is an *outcome.RefusalError if they
-// would have none, and ErrNoKind while there are no Sandboxes.
-func (m *Members) Revision(ctx context.Context, set Set) (string, error) {
+// Revision is what a set's members would be now, with the pod to be tried. The error is an *outcome.RefusalError if
+// they would have none, and ErrNoKind while there are no Sandboxes. It is refused for the template first: only what is
+// wrong with the patch has the reason PatchRefused.
+func (m *Members) Revision(ctx context.Context, set Set) (made Made, pod *podtemplate.Pod, err error) {
 	r, err := m.reconciler()
 	if err != nil {
-		return "", err
+		return made, nil, err
 	}
 	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set)
 	if err != nil {
-		return "", err
+		return made, nil, err
 	}
-	return r.podRevision(ctx, s)
+	plain, plainPod, err := r.revisionPod(ctx, s, "")
+	if err != nil {
+		return made, nil, err
+	}
+	made = Made{Revision: plain, TemplateRevision: plain, PodSecurity: s.PodSecurity()}
+	if set.Patch == "" {
+		return made, plainPod, nil
+	}
+	patched, pod, err := r.patchedPod(ctx, s, set.Patch)
+	if err != nil {
+		return made, nil, err
+	}
+	made.Revision, made.Differs = patched, patchOf(plainPod, pod)
+	return made, pod, nil
 }
 
 // Make begins a member: its namespace. What belongs into it is made when that is there. The error is an
@@ -291,7 +321,8 @@ func (m *Members) Make(ctx context.Context, set Set) error {
 		return err
 	}
 	member := placement.Member{
-		ID: placement.Bear(set.Key.Cluster), SetUID: set.UID, Set: set.Key.NamespacedName, Revision: set.Revision, State: placement.MemberMaking,
+		ID: placement.Bear(set.Key.Cluster), SetUID: set.UID, Set: set.Key.NamespacedName, State: placement.MemberMaking,
+		Revision: set.Revision, Template: set.TemplateRevision, Patch: set.Differs,
 	}
 	s, err := r.memberScope(member, set)
 	if err != nil {

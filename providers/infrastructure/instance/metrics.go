@@ -46,6 +46,10 @@ var (
 		Name: "sandbar_adoption_conflicts_total",
 		Help: "How often a member of a SandboxSet was gone, or another's, when an instance was to adopt it.",
 	})
+	patchComputationsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandbar_patch_computations_total",
+		Help: "How often the patch of a SandboxSet was applied to a pod template. It stands still while Sandboxes start.",
+	})
 	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lifecycle_total",
 		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
@@ -81,7 +85,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, adoptionConflictsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, adoptionConflictsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
 }
 
 func init() {

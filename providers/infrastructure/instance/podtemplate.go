@@ -45,12 +45,17 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
 	runs := exists && !lifecycle.Suspended(current)
+	notes := podNotes{words: hashOf(written), patch: s.Pod.Patch}
 	keep := func() {
 		spec[fields.To] = former
-		setPodNotes(desired, podOf(current), podWords(current))
+		notesOf(current).write(desired)
 	}
-	pod, of, err := r.buildPod(ctx, s, written, former)
-	if exists && !rewritten(s, current, written) && (remade(current, of) || templateGone(err)) {
+	same := exists && !rewritten(s, current, written)
+	if same {
+		notes.patch = notesOf(current).patch
+	}
+	pod, of, err := r.buildPod(ctx, s, written, notes.patch, former)
+	if same && (remade(current, of) || templateGone(err)) {
 		keep()
 		return t, true, nil
 	}
@@ -76,13 +81,14 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		}
 		return t, true, err
 	}
-	setPodNotes(desired, of, hashOf(written))
+	notes.of = of
+	notes.write(desired)
 	return t, err == nil, err
 }
 
-// buildPod makes the pod of what the tenant wrote. of are the UIDs of the SandboxTemplates that it is made
+// buildPod makes the pod of what the tenant wrote, with a set's patch of its template. of are the UIDs of the SandboxTemplates that it is made
 // of, empty for none.
-func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written, former map[string]any) (pod *podtemplate.Pod, of string, err error) {
+func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[string]any, patch string, former map[string]any) (pod *podtemplate.Pod, of string, err error) {
 	source, err := podtemplate.NewSource(written)
 	if err != nil {
 		return nil, "", place.SpecRefused(s, err)
@@ -100,8 +106,22 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written, form
 			return nil, "", err
 		}
 	}
+	if patch != "" && base != nil {
+		if base, err = r.members.patched.of(base, patch); err != nil {
+			return nil, "", patchRefused(err)
+		}
+	}
 	pod, err = place.BuildPod(s, source, base, former)
 	return pod, of, err
+}
+
+// patchRefused says that the patch of a set does not apply.
+func patchRefused(err error) error {
+	var wrong *podtemplate.RefusedError
+	if errors.As(err, &wrong) {
+		return &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: "correct spec." + wrong.Error()} // it begins with patch:
+	}
+	return err
 }
 
 // sandboxTemplates reads the SandboxTemplates beside the instance.
@@ -116,7 +136,7 @@ func (r *reconciler) sandboxTemplates(s *scope.Scope) podbase.Named {
 // remade reports whether the SandboxTemplates that a pod was made of have gone, and others have taken their
 // names.
 func remade(current *unstructured.Unstructured, of string) bool {
-	was := podOf(current)
+	was := notesOf(current).of
 	return was != "" && of != "" && was != of
 }
 
@@ -134,24 +154,30 @@ func rewritten(s *scope.Scope, current *unstructured.Unstructured, written map[s
 	if toldRefused(s, current) {
 		return true
 	}
-	if words := podWords(current); words != "" {
-		return words != hashOf(written)
+	words := notesOf(current).words
+	if words == hashOf(written) {
+		return false
 	}
-	return edited(s, current) // the pod was made by an earlier release
+	_, numbered := current.GetAnnotations()[place.AnnotationGeneration]
+	// Of a generation that was seen nothing can have changed: the words are those of the set whose member this was.
+	return edited(s, current) || words != "" && !numbered
 }
 
-func podOf(instance *unstructured.Unstructured) string {
-	return instance.GetAnnotations()[place.AnnotationPodOf]
-}
+// podNotes are what a kro instance says of how its pod was made.
+type podNotes struct{ of, words, patch string }
 
-func podWords(instance *unstructured.Unstructured) string {
-	return instance.GetAnnotations()[place.AnnotationPodWords]
-}
-
-// setPodNotes notes what the pod was made of.
-func setPodNotes(instance *unstructured.Unstructured, of, words string) {
+func notesOf(instance *unstructured.Unstructured) podNotes {
 	annotations := instance.GetAnnotations()
-	for name, value := range map[string]string{place.AnnotationPodOf: of, place.AnnotationPodWords: words} {
+	return podNotes{
+		of: annotations[place.AnnotationPodOf], words: annotations[place.AnnotationPodWords], patch: annotations[place.AnnotationSetPatch],
+	}
+}
+
+func (n podNotes) write(instance *unstructured.Unstructured) {
+	annotations := instance.GetAnnotations()
+	for name, value := range map[string]string{
+		place.AnnotationPodOf: n.of, place.AnnotationPodWords: n.words, place.AnnotationSetPatch: n.patch,
+	} {
 		if value != "" {
 			annotations[name] = value
 		}

@@ -115,13 +115,15 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 		return result, err
 	}
 	if !r.tenants.Known(req) && len(placements) == 0 {
-		// One that waited for a place may have gone, and the next in line comes up.
+		// One that waited for a place, or for a member, may have gone, and the next in line comes up.
+		r.members.waiters.leave(req)
 		r.capacity.freed(req.Cluster)
 		return result, nil // gone, and nothing of it is left
 	}
 	obj, err := r.tenants.Live(ctx, req)
 	switch {
 	case export.IsGone(err):
+		r.members.waiters.leave(req)
 		r.capacity.lost(r.kind.Template, req)
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:
@@ -148,7 +150,11 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
 	}
 	start, warm, err := r.begin(ctx, s)
+	var unstarted *outcome.StartError
 	switch {
+	case errors.As(err, &unstarted):
+		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: unstarted})
+		return reconcile.Result{RequeueAfter: unstarted.Again}, reporting
 	case err != nil:
 		return reconcile.Result{}, err
 	case warm != nil:
@@ -164,7 +170,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if s, err = r.protect(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
-	o, current := outcome.Outcome{Start: cmp.Or(start, startUntold(s))}, (*unstructured.Unstructured)(nil)
+	o, current := outcome.Outcome{Start: cmp.Or(start, startUntold(s)), Deadline: startDeadline(s)}, (*unstructured.Unstructured)(nil)
 	if o.Plan.Used, o.Placing = r.place(ctx, s); o.Placing == nil {
 		current, o.Composing = r.look(ctx, s)
 	}
@@ -200,6 +206,9 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 // rollout asks for that.
 func (r *reconciler) again(o outcome.Outcome, updating time.Duration) reconcile.Result {
 	again := o.Plan.Again(r.now())
+	if left := o.Deadline.Sub(r.now()); left > 0 {
+		again.RequeueAfter = outcome.Sooner(again.RequeueAfter, left)
+	}
 	again.RequeueAfter = outcome.Sooner(outcome.Sooner(again.RequeueAfter, o.Recheck), updating)
 	return again
 }
@@ -228,19 +237,6 @@ func (r *reconciler) scopeOf(ctx context.Context, req request, obj *unstructured
 	settings := r.settings()
 	placed, err := r.placementOf(ctx, obj, settings.Pod != nil, req, placements)
 	return &scope.Scope{Kind: r.kind, Settings: settings, Object: obj, Placement: placed}, err
-}
-
-// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
-// warm is its scope then, or start says why it cannot.
-func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *scope.Scope, err error) {
-	if s.Pod == nil || s.Infrastructure == nil || s.Placement.Born() || r.capacity.holds(s.Placement.Owner) {
-		return nil, nil, nil
-	}
-	warm, cold, err := r.adopt(ctx, s)
-	if err != nil || warm != nil {
-		return nil, warm, err
-	}
-	return startOf(s, sandbarv1alpha1.StartCold, cold, time.Time{}), nil, nil
 }
 
 // protect puts the finalizer on an object before anything is made for it, so that its deletion waits
@@ -318,6 +314,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
+	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil
 }

@@ -51,6 +51,9 @@ func validOf(o found) metav1.Condition {
 	if o.invalid != nil {
 		return condition(sandbarv1alpha1.SandboxSetValid, false, cmp.Or(o.invalid.Reason, reasonInvalid), "%s", o.invalid.Message)
 	}
+	if o.patchRefused != nil {
+		return condition(sandbarv1alpha1.SandboxSetValid, false, o.patchRefused.Reason, "%s; the set goes on with its former patch", o.patchRefused.Message)
+	}
 	return condition(sandbarv1alpha1.SandboxSetValid, true, sandbarv1alpha1.TemplateValidReason, "sandboxes can be made of the template")
 }
 

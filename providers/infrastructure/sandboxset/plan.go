@@ -34,9 +34,9 @@ type wishes struct {
 	// bounded: the set says more than the operator allows.
 	bounded  bool
 	revision string
-	// invalid: no members can be made, and nobody can take those that there are. They stay, as far as the set
-	// wants them and they are not too old: the template may come back.
-	invalid bool
+	// invalid: no members can be made. Those that there are stay, as far as the set wants them and they are not too
+	// old: the template may come back. untakeable: nobody can take them meanwhile.
+	invalid, untakeable bool
 }
 
 // renewedBefore is the part of their greatest age, at its end, in which members are replaced while they can still
@@ -106,7 +106,7 @@ func sorted(w wishes, all []instance.Member, now time.Time) (s members, next tim
 		default:
 			s.updated = append(s.updated, m)
 		}
-		if present && !w.invalid && w.available(now)(m) {
+		if present && !w.untakeable && w.available(now)(m) {
 			s.available++
 		}
 		for _, at := range []time.Duration{renewed, w.maxAge} {

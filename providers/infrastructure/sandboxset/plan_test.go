@@ -52,7 +52,7 @@ func member(name string, minutes int, words ...string) instance.Member {
 }
 
 func invalidly(w wishes) wishes {
-	w.invalid = true
+	w.invalid, w.untakeable = true, true
 	return w
 }
 

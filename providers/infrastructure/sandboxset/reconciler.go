@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,6 +23,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
@@ -51,7 +54,7 @@ type objects interface {
 type keeper interface {
 	Configure(set instance.Set)
 	Forget(set export.Key)
-	Revision(ctx context.Context, set instance.Set) (string, error)
+	Revision(ctx context.Context, set instance.Set) (instance.Made, *podtemplate.Pod, error)
 	Of(ctx context.Context, set export.Key) ([]instance.Member, error)
 	Make(ctx context.Context, set instance.Set) error
 	Remove(ctx context.Context, member instance.Member) error
@@ -65,6 +68,7 @@ type reconciler struct {
 	objects   objects
 	members   keeper
 	templates templates
+	tries     tries
 	events    *events.Recorder
 	// references are those of sets to SandboxTemplates, and of a set with a template of its own to the one of
 	// its name.
@@ -80,12 +84,17 @@ type reconciler struct {
 	told    map[types.UID]instance.Set
 	// inline are the identities of the templates that sets have themselves.
 	inline map[export.Key]types.UID
+	// patches are those of sets that were accepted last, and accepted the revisions whose pod was tried.
+	patches  map[types.UID]string
+	accepted *lru.Cache[string, struct{}]
 }
 
-func newReconciler(objects objects, members keeper, templates templates) *reconciler {
+func newReconciler(objects objects, members keeper, templates templates, tries tries) *reconciler {
+	accepted, _ := lru.New[string, struct{}](maxAccepted) // fails only for a size below one
 	return &reconciler{
-		objects: objects, members: members, templates: templates, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
+		objects: objects, members: members, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
 		written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}, inline: map[export.Key]types.UID{},
+		patches: map[types.UID]string{}, accepted: accepted,
 	}
 }
 
@@ -138,7 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 	if o.most, err = r.limits(ctx); err != nil {
 		o.most = set.Spec.Replicas // nobody knows the limit now, and it must remove nothing
 	} else if err = r.conflict(ctx, key, set); err == nil {
-		says.Revision, err = r.members.Revision(ctx, says)
+		says, o.patchRefused, err = r.revise(ctx, says)
 	}
 	if o.invalid = invalid(err); o.invalid == nil && err != nil {
 		return reconcile.Result{}, err
@@ -146,8 +155,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 	if o.invalid != nil {
 		says.Revision = set.Status.Revision // nothing is made; what needs no template goes on
 	}
+	o.patched = says.Differs != placement.Unpatched
 	o.wishes = wishesOf(&set.Spec, says.Revision, o.most)
 	o.wishes.invalid = o.invalid != nil
+	o.wishes.untakeable = o.invalid != nil && o.invalid.Reason != sandbarv1alpha1.SandboxSetPatchRefused
 	says.MaxAge = o.wishes.maxAge
 	r.configure(says, own)
 	o.plan = planFor(o.wishes, own, r.now())
@@ -157,7 +168,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	again := sooner(o.plan.again, wait)
-	if o.invalid != nil || o.limited != nil {
+	if o.invalid != nil || o.patchRefused != nil || o.limited != nil {
 		again = sooner(again, lookAgain)
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
@@ -215,6 +226,7 @@ func (r *reconciler) forget(key export.Key) {
 	for uid, set := range r.told {
 		if set.Key == key {
 			delete(r.told, uid)
+			delete(r.patches, uid)
 		}
 	}
 }

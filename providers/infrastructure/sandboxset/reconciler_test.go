@@ -27,6 +27,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 )
@@ -46,6 +47,8 @@ type world struct {
 	limitErr  error
 	full      *outcome.FullError
 	set       instance.Set // as last configured
+	tried     []string     // revisions whose pod was tried
+	refuse    string       // why the runtime cluster refuses pods
 	now       time.Time
 	r         *reconciler
 }
@@ -59,7 +62,7 @@ func newWorld(t *testing.T) *world {
 
 // start is the start of a process.
 func (w *world) start() {
-	w.r = newReconciler(w, w, w)
+	w.r = newReconciler(w, w, w, w)
 	w.r.now = func() time.Time { return w.now }
 	w.r.limits = func(context.Context) (int32, error) { return 100, w.limitErr }
 }
@@ -174,19 +177,31 @@ func (w *world) Configure(set instance.Set) { w.set = set }
 func (w *world) Forget(export.Key)          {}
 
 // Revision names what a Sandbox would get: the SandboxTemplate of the name, or what stands for it.
-func (w *world) Revision(ctx context.Context, set instance.Set) (string, error) {
+func (w *world) Revision(ctx context.Context, set instance.Set) (made instance.Made, pod *podtemplate.Pod, err error) {
 	w.revisions++
 	template := w.templates[set.Template.Name]
 	if template == nil {
-		var err error
 		if template, err = w.r.template(ctx, keyOf(set.Template.Name)); err != nil {
-			return "", err
+			return made, nil, err
 		}
 	}
 	if template == nil {
-		return "", &outcome.RefusalError{Reason: "TemplateNotUsable", Message: set.Field + `: there is no SandboxTemplate "` + set.Template.Name + `"`}
+		return made, nil, &outcome.RefusalError{Reason: "TemplateNotUsable", Message: set.Field + `: there is no SandboxTemplate "` + set.Template.Name + `"`}
 	}
-	return string(template.UID), nil
+	made.Revision, made.TemplateRevision = string(template.UID), string(template.UID)
+	switch {
+	case strings.Contains(set.Patch, "wrong"):
+		return made, nil, &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: "correct spec.patch: it is wrong"}
+	case set.Patch != "" && set.Patch != "{}":
+		made.Revision, made.Differs = made.Revision+set.Patch, placement.PatchedResourcesEqual
+	}
+	return made, &podtemplate.Pod{}, nil
+}
+
+// Try implements tries.
+func (w *world) Try(context.Context, string, *podtemplate.Pod) (string, error) {
+	w.tried = append(w.tried, w.refuse)
+	return w.refuse, nil
 }
 
 func (w *world) Of(context.Context, export.Key) ([]instance.Member, error) {
@@ -604,4 +619,83 @@ type unwritable struct{ *world }
 
 func (unwritable) Patch(context.Context, export.Key, []byte, ...string) (*unstructured.Unstructured, error) {
 	return nil, errors.New("away")
+}
+
+func (w *world) patch(name, patch string) {
+	w.sets[name].Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
+}
+
+func TestASetWhosePatchIsRefusedGoesOnWithTheFormerOne(t *testing.T) {
+	for name, refuse := range map[string]func(*world){
+		"by what may be said":    func(w *world) { w.patch("pool", `"wrong"`) },
+		"by the runtime cluster": func(w *world) { w.patch("pool", `"b"`); w.refuse = "no" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.addTemplate("own", "image")
+			w.add("pool", "own", 2)
+			w.patch("pool", `"a"`)
+			w.fill("pool")
+			if s := w.sets["pool"].Status; !s.Patched || s.AvailableReplicas != 2 || len(w.tried) != 1 {
+				t.Fatalf("%+v, %d tries", s, len(w.tried))
+			}
+			was := w.sets["pool"].Status.Revision
+			refuse(w)
+			w.look("pool")
+			w.wantCondition("pool", sandbarv1alpha1.SandboxSetValid, "False PatchRefused", "spec.patch", "goes on with its former patch")
+			w.wantCondition("pool", sandbarv1alpha1.SandboxSetAvailable, "True Available")
+			w.members = w.members[:1] // one is taken
+			w.look("pool")
+			if len(w.members) != 2 || w.members[1].Revision != was || w.sets["pool"].Status.Revision != was {
+				t.Errorf("the revision is %s, and was %s; members %+v", w.sets["pool"].Status.Revision, was, w.members)
+			}
+			t.Run("also when the provider starts, as far as it has any", func(t *testing.T) {
+				w.warm()
+				made := w.made
+				w.start()
+				w.members = w.members[:1]
+				w.look("pool")
+				w.wantCondition("pool", sandbarv1alpha1.SandboxSetValid, "False PatchRefused")
+				w.wantCondition("pool", sandbarv1alpha1.SandboxSetAvailable, "True Available")
+				if w.made != made {
+					t.Errorf("%d were made, of what nobody knows", w.made-made)
+				}
+			})
+			t.Run("until it is corrected", func(t *testing.T) {
+				w.refuse = ""
+				w.patch("pool", `"c"`)
+				w.fill("pool")
+				w.wantCondition("pool", sandbarv1alpha1.SandboxSetValid, "True Valid")
+				if s := w.sets["pool"].Status; s.Revision == was || s.UpdatedReplicas != 2 || s.Replicas != 2 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+func TestAPodWithAPatchIsTriedOnceForEachRevision(t *testing.T) {
+	w := newWorld(t)
+	w.addTemplate("own", "image")
+	w.add("plain", "own", 1)
+	w.look("plain")
+	w.add("empty", "own", 1)
+	w.patch("empty", `{}`)
+	w.look("empty")
+	if len(w.tried) > 0 || w.sets["empty"].Status.Patched {
+		t.Errorf("a pod without a patch was tried, or is patched: %+v", w.sets["empty"].Status)
+	}
+	w.add("patched", "own", 1)
+	w.patch("patched", `"a"`)
+	for range 3 {
+		w.look("patched")
+	}
+	if len(w.tried) != 1 {
+		t.Errorf("tried %d times", len(w.tried))
+	}
+	w.patch("patched", `"b"`)
+	w.look("patched")
+	if len(w.tried) != 2 {
+		t.Errorf("tried %d times", len(w.tried))
+	}
 }

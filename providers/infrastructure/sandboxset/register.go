@@ -9,6 +9,7 @@
 //
 //	register.go    the kind, and its controller
 //	reconciler.go  one look at one set
+//	revise.go      what its members would be now
 //	template.go    what a set is made of, and what is made of a set's own template
 //	plan.go        how many to make, and which to remove; it asks nobody
 //	status.go      what a set says of itself
@@ -58,7 +59,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	}
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			r := newReconciler(c.Objects, opts.Members, opts.Templates)
+			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
 			opts.Members.OnChanged(func(set export.Key) { c.Wake(set, true) })
 			opts.Templates.OrElse(r.template)

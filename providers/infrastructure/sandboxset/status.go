@@ -31,9 +31,11 @@ type found struct {
 	plan    plan
 	// most is how many members the operator allows one set.
 	most int32
-	// invalid is why no members can be made, limited why no more.
-	invalid *outcome.RefusalError
-	limited *outcome.FullError
+	// invalid is why no members can be made, limited why no more. patchRefused is why the members are made with the
+	// former patch, and patched is set if they are made with any that makes a difference.
+	invalid, patchRefused *outcome.RefusalError
+	patched               bool
+	limited               *outcome.FullError
 }
 
 // report writes the status, if it is another one, and no more often than statusEvery. It returns when to look
@@ -81,6 +83,7 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	status := set.Status.DeepCopy()
 	status.ObservedGeneration = set.Generation
 	status.Revision, status.Template = o.wishes.revision, setOf(export.Key{}, set).Template.Name
+	status.Patched = o.patched
 	status.Replicas = int32(len(alive))
 	status.UpdatedReplicas = int32(len(s.updated))
 	status.AvailableReplicas = int32(s.available)

@@ -36,7 +36,11 @@ func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) instance.Set {
 		ref = sandbarv1alpha1.PodTemplateRef{Kind: cmp.Or(named.Kind, sandbarv1alpha1.RefSandboxTemplate), Name: named.Name}
 		field = "spec.templateRef"
 	}
-	return instance.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
+	says := instance.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
+	if set.Spec.Patch != nil {
+		says.Patch = string(set.Spec.Patch.Raw)
+	}
+	return says
 }
 
 // template is what stands for a SandboxTemplate that there is not: a set of that name with a template of its

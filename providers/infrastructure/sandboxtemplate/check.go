@@ -10,13 +10,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -26,10 +21,6 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
-
-// triesID is that of the namespace in which pods are tried. Its name is that of a placement, where the
-// controllers may try pods; without the labels it is none.
-var triesID = placement.ID{Origin: "sandbar-tries", UID: "sandboxtemplates"}
 
 // verdict is what there is to say of a SandboxTemplate.
 type verdict struct {
@@ -66,7 +57,7 @@ func (r *reconciler) check(ctx context.Context, template *sandbarv1alpha1.Sandbo
 	if err != nil {
 		return verdict{}, err
 	}
-	why, err := r.try(ctx, s, pod)
+	why, err := r.tries.Try(ctx, s.PodSecurity(), pod)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -91,60 +82,6 @@ func sample(operators *sandbarv1alpha1.InfrastructureProviderSpec, template *san
 		Settings:  scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{Fields: sandbarv1alpha1.PodTemplateFields{From: field}}},
 		Placement: placement.Placed{ID: triesID}, Object: object,
 	}
-}
-
-// try asks the API server what it would say of the pod, and returns why it refuses it; empty if it does
-// not.
-func (r *reconciler) try(ctx context.Context, s *scope.Scope, pod *podtemplate.Pod) (string, error) {
-	if err := r.ensureTries(ctx, s.PodSecurity()); err != nil {
-		return "", err
-	}
-	err := r.runtime.Create(ctx, pod.Sample(triesID.Namespace()), client.DryRunAll, client.FieldOwner(fieldOwner))
-	switch {
-	case err == nil:
-		return "", nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return outcome.Shortened(outcome.OneLine(outcome.WhyRefused(err)), outcome.MaxMessage), nil
-	case apierrors.IsNotFound(err): // somebody has deleted the namespace
-		r.mu.Lock()
-		r.tried = tries{}
-		r.mu.Unlock()
-	}
-	return "", fmt.Errorf("trying the pod: %w", err)
-}
-
-// tries is what is known of the namespace in which pods are tried: its pod security level, and when that
-// was last written.
-type tries struct {
-	level string
-	at    time.Time
-}
-
-// triesKept is for how long the namespace is taken to be as it was written: nobody watches it.
-const triesKept = 10 * time.Minute
-
-// ensureTries makes the namespace in which pods are tried, with the pod security level of placements.
-func (r *reconciler) ensureTries(ctx context.Context, level string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tried.level == level && time.Since(r.tried.at) < triesKept {
-		return nil
-	}
-	labels := map[string]string{placement.LabelManagedBy: placement.ManagedBy}
-	for _, mode := range []string{"enforce", "warn", "audit"} {
-		labels["pod-security.kubernetes.io/"+mode] = level
-	}
-	config, err := place.ApplyConfiguration(&corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: triesID.Namespace(), Labels: labels},
-	})
-	if err == nil {
-		err = r.runtime.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(fieldOwner), client.ForceOwnership)
-	}
-	if err != nil {
-		return fmt.Errorf("making the namespace in which pods are tried: %w", err)
-	}
-	r.tried = tries{level, time.Now()}
-	return nil
 }
 
 // hashOf is of what a graph would be given.

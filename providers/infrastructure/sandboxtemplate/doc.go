@@ -7,7 +7,8 @@
 //	schema.go     its schema, with that of a pod template in it
 //	templates.go  reads SandboxTemplates of tenants
 //	reconciler.go says in the status of each whether Sandboxes can be made of it
-//	check.go      tries the pod
+//	check.go      what there is to say of one
+//	tries.go      tries pods
 //
 // In: the CustomResourceDefinition of package crds, the operator's settings and Templates. Out: an entry in
 // the APIExport, conditions, and for the instance controllers what SandboxTemplates say. It makes nothing

@@ -34,16 +34,16 @@ const again = 30 * time.Second
 type reconciler struct {
 	templates *Templates
 	provider  client.Reader // of the provider workspace
-	runtime   client.Client
+	runtime   client.Reader
+	tries     *Tries
 
 	mu sync.Mutex
 	// known are those that were looked at, by their names: another UID is another SandboxTemplate.
 	known map[export.Key]types.UID
-	tried tries
 }
 
 func newReconciler(templates *Templates, provider client.Reader, runtime client.Client) *reconciler {
-	return &reconciler{templates: templates, provider: provider, runtime: runtime, known: map[export.Key]types.UID{}}
+	return &reconciler{templates: templates, provider: provider, runtime: runtime, tries: NewTries(runtime), known: map[export.Key]types.UID{}}
 }
 
 // Reconcile looks at one SandboxTemplate.

@@ -272,7 +272,7 @@ func TestAllThatReferToATemplateAreToldThatItIsAnother(t *testing.T) {
 		w.templates["base"].UID = "another"
 	}, []string{"rests"}, []string{"rests", "base"})
 	t.Run("but not because the provider starts", func(t *testing.T) {
-		w.r = newReconciler(w.r.templates, w.r.provider, w.r.runtime)
+		w.r = newReconciler(w.r.templates, w.r.provider, w.r.tries.runtime)
 		told("a new process looks at it", func() {}, nil, nil)
 	})
 	t.Run("and not what has gone", func(t *testing.T) {

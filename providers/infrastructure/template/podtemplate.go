@@ -4,6 +4,7 @@
 package template
 
 import (
+	"fmt"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -24,6 +25,7 @@ func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alp
 	delete(spec.Properties, fields.To)
 	spec.Properties[fields.From] = *podtemplate.Schema()
 	spec.Properties[contract.PrewarmField] = prewarmSchema()
+	spec.Properties[contract.StartTimeoutField] = startTimeoutSchema()
 	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == fields.To })
 	spec.Required = append(spec.Required, fields.From)
 	slices.Sort(spec.Required)
@@ -31,12 +33,23 @@ func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alp
 }
 
 // prewarmSchema is that of the field that decides between a warm start and a cold one. It never reaches
-// kro. A change has no sense once the instance has started, and changes nothing.
+// kro. A change counts while the instance has not started: one that waits for a sandbox of a set starts cold when
+// Require becomes Prefer.
 func prewarmSchema() apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{
 		Type:        "string",
-		Description: "Whether the instance may take a sandbox that a SandboxSet has ready: Prefer takes one with the same pod if there is one, None never does. It counts when the instance starts; status.start says how it did.",
-		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)}, {Raw: []byte(`"` + contract.PrewarmNone + `"`)}},
+		Description: "Whether the instance may take a sandbox that a SandboxSet has ready: Prefer takes one with the same pod if there is one, Require waits for one and never starts without, None never takes one. It counts when the instance starts; status.start says how it did.",
+		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)}, {Raw: []byte(`"` + contract.PrewarmRequire + `"`)}, {Raw: []byte(`"` + contract.PrewarmNone + `"`)}},
 		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)},
 	}
+}
+
+// startTimeoutSchema is that of the field that bounds a start. It never reaches kro.
+func startTimeoutSchema() apiextensionsv1.JSONSchemaProps {
+	schema := durationSchema("How long the instance may take to be Ready for the first time, from its creation: 1s to 1h. Then Ready has the reason StartTimedOut and the phase is Failed; nothing is deleted, and an instance that is Ready later says so. With prewarm: Require it counts for the wait for a sandbox of a set, 5m if it is not set; after it none is taken.")
+	schema.XValidations = apiextensionsv1.ValidationRules{{
+		Rule:    fmt.Sprintf("duration(self) >= duration('%s') && duration(self) <= duration('%s')", contract.StartTimeoutLeast, contract.StartTimeoutMost),
+		Message: "must be from 1s to 1h",
+	}}
+	return schema
 }

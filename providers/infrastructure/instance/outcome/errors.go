@@ -22,6 +22,32 @@ type FullError struct{ Reason, Message string }
 
 func (e *FullError) Error() string { return e.Message }
 
+// Reasons of Placed and Ready of an instance that starts with a sandbox of a set or not at all, and of Ready of one
+// that has taken too long to start.
+const (
+	ReasonWaitsForMember = "WaitingForMember"
+	ReasonWarmImpossible = "WarmImpossible"
+	ReasonStartTimedOut  = "StartTimedOut"
+)
+
+// StartError says why an instance that starts with a sandbox of a set (prewarm: Require) has not started.
+type StartError struct {
+	Reason, Message string
+	// Failed: nothing but a change of the spec, or of its template, makes it start.
+	Failed bool
+	// Again is after which time to look again; zero means never.
+	Again time.Duration
+}
+
+func (e *StartError) Error() string { return e.Message }
+
+// startOfPlacing is the StartError for which an instance has no placement; nil for any other reason.
+func startOfPlacing(o Outcome) *StartError {
+	var start *StartError
+	errors.As(o.Placing, &start)
+	return start
+}
+
 // ConfigurationError says that the operator has to correct the InfrastructureProvider.
 type ConfigurationError struct {
 	// Problem begins with the field. If it is empty, it is made of the others.

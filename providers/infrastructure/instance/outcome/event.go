@@ -27,7 +27,7 @@ func BuildEvent(s *scope.Scope, reason, message string, now time.Time) *corev1.E
 		APIVersion: s.GVK.GroupVersion().String(), Kind: s.GVK.Kind,
 		Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), UID: s.Placement.Owner.UID,
 	}, corev1.EventTypeNormal, reason, Shortened(toTenant(message), MaxMessage), now)
-	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) {
+	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || reason == ReasonStartTimedOut {
 		event.Type = corev1.EventTypeWarning
 	}
 	return event

@@ -24,6 +24,8 @@ func phase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus, v verd
 		return sandbarv1alpha1.InstanceDeleting
 	case v.placed.Reason == ReasonWorkspaceLimit, v.placed.Reason == ReasonPlacementsLimit:
 		return sandbarv1alpha1.InstancePendingCapacity
+	case startOfPlacing(o) != nil && startOfPlacing(o).Failed, v.ready.Reason == ReasonStartTimedOut:
+		return sandbarv1alpha1.InstanceFailed
 	case !v.placed.OK:
 		return sandbarv1alpha1.InstancePending
 	case o.Composing != nil && v.composed.Reason != ReasonRuntimeError && v.composed.Reason != ReasonResourcesLost:

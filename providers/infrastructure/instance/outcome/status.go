@@ -38,6 +38,8 @@ type Outcome struct {
 	Instance *unstructured.Unstructured
 	// Start is how the instance has come to be, in the look in which it did; nil in all others.
 	Start *sandbarv1alpha1.InstanceStart
+	// Deadline is when an instance must have been Ready for the first time; zero for none.
+	Deadline time.Time
 	// Lost is what was deleted on the runtime cluster and is not told yet; nil for nothing.
 	Lost *LossError
 	// Deleting says what a deletion waits for; empty when the instance is not being deleted.

@@ -4,6 +4,7 @@
 package outcome
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -63,7 +64,7 @@ type verdicts struct {
 func judge(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) verdicts {
 	v := verdicts{placed: stillLost(PlacedVerdict(o), old), suspended: suspendedVerdict(s, o)}
 	v.composed = ComposedVerdict(s, v.placed, o)
-	v.ready = readyVerdict(s, o, old, v)
+	v.ready = inTime(o, old, v, readyVerdict(s, o, old, v))
 	return forOperators(s, o, v)
 }
 
@@ -72,11 +73,14 @@ func PlacedVerdict(o Outcome) Verdict {
 	var configuration *ConfigurationError
 	var full *FullError
 	var level *LevelError
+	var start *StartError
 	switch {
 	case o.Deleting != "":
 		return Verdict{Reason: ReasonDeleting, message: o.Deleting}
 	case errors.As(o.Placing, &full):
 		return Verdict{Reason: full.Reason, message: full.Message}
+	case errors.As(o.Placing, &start):
+		return Verdict{Reason: start.Reason, message: start.Message}
 	case LossOf(o.Placing) != nil:
 		return Verdict{Reason: ReasonPlacementLost, message: o.Placing.Error()}
 	case o.Placing == nil:
@@ -161,6 +165,8 @@ func readyVerdict(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 	switch {
 	case o.Deleting != "":
 		return Verdict{Reason: ReasonDeleting, message: o.Deleting}
+	case startOfPlacing(o) != nil:
+		return v.placed
 	case v.suspended.OK && releasing(o, old):
 		return Verdict{Reason: reasonPodScalingDown, message: releaseMessage(o)}
 	case v.suspended.OK:
@@ -187,6 +193,16 @@ func readyVerdict(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 	default:
 		return Verdict{OK: true, Reason: reasonResourcesReady, message: "the instance can be used"}
 	}
+}
+
+// inTime is the verdict on an instance that may take only so long to become Ready for the first time.
+func inTime(o Outcome, old sandbarv1alpha1.InstanceStatus, v verdicts, ready Verdict) Verdict {
+	start := cmp.Or(o.Start, old.Start)
+	late := !o.Deadline.IsZero() && !o.Now.Before(o.Deadline) && start != nil && start.Times.Ready == nil && start.Reason != sandbarv1alpha1.StartSuspended
+	if !late || ready.OK || v.suspended.OK || o.Deleting != "" {
+		return ready
+	}
+	return Verdict{Reason: ReasonStartTimedOut, message: "it has not become Ready within spec.startTimeout: " + ready.message}
 }
 
 // outputsThere tells whether everything that the contract refers to is there.

@@ -142,6 +142,8 @@ type PodWords struct {
 	// Written is the field of the tenant's object that names or holds the pod template, for messages; empty
 	// for the field of an instance. A SandboxSet has fields of its own.
 	Written string
+	// Patch is that of the set whose member this is, in JSON; empty for none.
+	Patch string
 }
 
 // Field names the field that holds the pod template, for messages.

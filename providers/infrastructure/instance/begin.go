@@ -1,0 +1,102 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
+// warm is its scope then, or start says why it cannot. The error is an *outcome.StartError if it must not start
+// without one.
+func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *scope.Scope, err error) {
+	if s.Pod == nil || s.Infrastructure == nil || s.Placement.Born() || r.capacity.holds(s.Placement.Owner) {
+		return nil, nil, nil
+	}
+	required := requiresMember(s)
+	r.capacity.standAside(s.Placement.Owner, required)
+	if !required {
+		r.members.waiters.leave(requestOf(s.Placement))
+	} else if late := r.late(s); late != nil {
+		r.members.waiters.leave(requestOf(s.Placement))
+		return nil, nil, late
+	}
+	warm, cold, err := r.adopt(ctx, s)
+	var refused *outcome.RefusalError
+	switch isRefused := errors.As(err, &refused); {
+	case isRefused && required:
+		return nil, nil, r.unstarted(s, refused.Reason, refused.Message)
+	case isRefused:
+		cold = sandbarv1alpha1.StartNoSet // it has no pod; placing it says why
+	case err != nil || warm != nil:
+		return nil, warm, err
+	case required:
+		return nil, nil, r.withoutMember(s, cold)
+	}
+	return startOf(s, sandbarv1alpha1.StartCold, cold, time.Time{}), nil, nil
+}
+
+// requiresMember reports whether an instance starts with a member or not at all.
+func requiresMember(s *scope.Scope) bool {
+	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
+	return prewarm == contract.PrewarmRequire
+}
+
+// startDeadline is when an instance must have been Ready for the first time; zero if it may take any time.
+func startDeadline(s *scope.Scope) time.Time {
+	said, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.StartTimeoutField)
+	timeout, err := time.ParseDuration(said) // the schema admits nothing else
+	switch {
+	case s.Pod == nil, err != nil && !requiresMember(s):
+		return time.Time{}
+	case err != nil:
+		timeout = contract.StartTimeoutDefault
+	}
+	return s.Object.GetCreationTimestamp().Add(timeout)
+}
+
+// late is an *outcome.StartError for an instance whose time to get a member is over.
+func (r *reconciler) late(s *scope.Scope) error {
+	if r.now().Before(startDeadline(s)) {
+		return nil
+	}
+	return &outcome.StartError{Reason: outcome.ReasonStartTimedOut, Failed: true, Message: "no SandboxSet had a sandbox for it within spec.startTimeout; " +
+		"delete it and create it again, or set spec.prewarm to Prefer to have it started without one"}
+}
+
+// unstarted is an *outcome.StartError for an instance that goes on waiting.
+func (r *reconciler) unstarted(s *scope.Scope, reason, message string) error {
+	return &outcome.StartError{Reason: reason, Message: message, Again: startDeadline(s).Sub(r.now())}
+}
+
+// withoutMember is an *outcome.StartError for why an instance would start cold.
+func (r *reconciler) withoutMember(s *scope.Scope, cold string) error {
+	switch cold {
+	case sandbarv1alpha1.StartNoSet:
+		return r.unstarted(s, outcome.ReasonWaitsForMember, "no SandboxSet of this namespace keeps sandboxes of its template; create one, or set spec.prewarm to Prefer")
+	case sandbarv1alpha1.StartSetEmpty:
+		return r.unstarted(s, outcome.ReasonWaitsForMember, "the SandboxSet has no sandbox that is ready; it takes the next one, in the order of creation")
+	}
+	r.members.waiters.leave(requestOf(s.Placement))
+	return &outcome.StartError{
+		Reason: outcome.ReasonWarmImpossible, Message: impossible[cold] + ", and spec.prewarm is Require; set that to Prefer, or correct this", Failed: true,
+	}
+}
+
+// impossible says why an instance cannot take any member.
+var impossible = map[string]string{
+	sandbarv1alpha1.StartOwnPodTemplate: "it has a pod template of its own",
+	sandbarv1alpha1.StartSuspended:      "it is suspended",
+	sandbarv1alpha1.StartPatchDiffers:   "it patches its template",
+	sandbarv1alpha1.StartVolumesDiffer:  "it has volumeClaimTemplates of its own",
+}

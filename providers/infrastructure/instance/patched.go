@@ -1,0 +1,93 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+// maxPatched bounds the patched pod templates that are kept; beyond it the least used are computed again.
+const maxPatched = 1024
+
+// patchedBases are pod templates with the patch of a set on them. Each is computed once for each pair of a template
+// and a patch, and not for each member, and never while instances take members.
+type patchedBases struct {
+	known *lru.Cache[string, patchedBase]
+}
+
+type patchedBase struct {
+	base *podtemplate.Base
+	err  error
+}
+
+func newPatchedBases() *patchedBases {
+	known, _ := lru.New[string, patchedBase](maxPatched) // fails only for a size below one
+	return &patchedBases{known: known}
+}
+
+// of returns the base with a patch on it. The error is a *podtemplate.RefusedError if the patch does not apply.
+func (p *patchedBases) of(base *podtemplate.Base, patch string) (*podtemplate.Base, error) {
+	if patch == "" {
+		return base, nil
+	}
+	raw, err := json.Marshal(base)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod template: %w", err)
+	}
+	key := hashOf([]string{string(raw), patch})
+	if known, ok := p.known.Get(key); ok {
+		return known.base, known.err
+	}
+	patchComputationsTotal.Inc()
+	patched, err := base.Patched(&runtime.RawExtension{Raw: []byte(patch)})
+	p.known.Add(key, patchedBase{patched, err})
+	return patched, err
+}
+
+// patchedPod is the pod of a set with its patch, whose template has been found to make a pod without it: what is
+// refused now is the patch.
+func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, patch string) (revision string, pod *podtemplate.Pod, err error) {
+	words, patched := *s.Pod, *s
+	words.Written, patched.Pod = "spec.patch", &words
+	revision, pod, err = r.revisionPod(ctx, &patched, patch)
+	var refused *outcome.RefusalError
+	if errors.As(err, &refused) && refused.Reason == outcome.ReasonSpecRefused {
+		err = &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: refused.Message}
+	}
+	return revision, pod, err
+}
+
+// patchOf says how the pod of a member differs from that of its set's template.
+func patchOf(plain, patched *podtemplate.Pod) placement.MemberPatch {
+	resources := func(pod *podtemplate.Pod) map[string]corev1.ResourceRequirements {
+		all := map[string]corev1.ResourceRequirements{}
+		for _, containers := range [][]corev1.Container{pod.Template.Spec.InitContainers, pod.Template.Spec.Containers} {
+			for i := range containers {
+				all[containers[i].Name] = containers[i].Resources
+			}
+		}
+		return all
+	}
+	switch {
+	case equality.Semantic.DeepEqual(plain.Template, patched.Template):
+		return placement.Unpatched
+	case equality.Semantic.DeepEqual(resources(plain), resources(patched)):
+		return placement.PatchedResourcesEqual
+	}
+	return placement.PatchedResourcesDiffer
+}

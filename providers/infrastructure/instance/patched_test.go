@@ -1,0 +1,222 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+)
+
+// cheapSet is a set whose members ask for less than its template says.
+func cheapSet() Set {
+	set := testSet
+	set.UID, set.Key.Name = "set-cheap", "cheap"
+	set.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/patched","resources":{"requests":{"cpu":"100m"}}}]}}`
+	return set
+}
+
+// container is what the Sandbox's kro instance says of its container.
+func (w *world) container() map[string]any {
+	w.t.Helper()
+	owned := w.ownedNames()
+	if len(owned) != 1 {
+		w.t.Fatalf("it has %v", owned)
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"))
+	if err := w.runtime.List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].GetNamespace() == owned[0] {
+			containers, _, _ := unstructured.NestedSlice(list.Items[i].Object, "spec", "pod", "template", "spec", "containers")
+			return containers[0].(map[string]any)
+		}
+	}
+	w.t.Fatal("it has no kro instance")
+	return nil
+}
+
+func TestASandboxThatTakesAPatchedMemberKeepsItsPatch(t *testing.T) {
+	for _, revision := range []string{"", "r1"} {
+		t.Run("with the revision "+revision, func(t *testing.T) {
+			w := newWarmWorld(t, 0)
+			w.settings.Revision = revision
+			w.makeMember(cheapSet())
+			w.mustReconcile()
+			w.hasOne(t)
+			if start := w.startedAs(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "cheap" {
+				t.Fatalf("it started as %+v", start)
+			}
+			w.mustReconcile() // for its finalizer
+			w.patches, w.writes = nil, nil
+			w.mustReconcile()
+			if len(w.writes)+len(w.patches) > 0 {
+				t.Errorf("at rest: %v, %v", w.writes, w.patches)
+			}
+			for _, suspended := range []bool{true, false} {
+				w.suspend(suspended)
+				w.settle()
+				if dir := w.container()["workingDir"]; dir != "/patched" {
+					t.Errorf("suspended %v: its pod was replaced: %v", suspended, w.container())
+				}
+			}
+			t.Run("until it says something else of its pod", func(t *testing.T) {
+				source := fromOwn("mine")
+				source["patch"] = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine"}}}
+				w.writeSource(source)
+				w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+				w.settle()
+				if dir, there := w.container()["workingDir"]; there {
+					t.Errorf("it has the patch still: %v", dir)
+				}
+			})
+		})
+	}
+}
+
+// Unpatched ones go first, and the Sandbox is cold only when there are neither.
+func TestAnUnpatchedMemberIsTakenBeforeAPatchedOne(t *testing.T) {
+	w := newWarmWorld(t, 0)
+	w.makeMember(cheapSet())
+	w.makeMember(testSet)
+	w.mustReconcile()
+	if start := w.startedAs(); start.Set == nil || start.Set.Name != "warm" {
+		t.Errorf("it started as %+v", start)
+	}
+}
+
+// Each pair of sets that differ in one respect, and agree, or say the opposite, in all that count less.
+func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
+	member := func(patch placement.MemberPatch, priority int32, available int, set string, minute int) (candidateMember, int) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(set, minute), CreationTimestamp: fixture.Before(time.Duration(minute) * time.Minute)}}
+		return candidateMember{namespace: ns, set: set, uid: types.UID("uid-" + set), patch: patch, priority: priority}, available
+	}
+	type side struct {
+		patch     placement.MemberPatch
+		priority  int32
+		available int
+		set       string
+		age       int
+	}
+	for name, pair := range map[string][2]side{
+		"unpatched before resources that are equal": {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesEqual, 9, 9, "a", 9}},
+		"unpatched before resources that differ":    {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
+		"equal resources before others":             {{placement.PatchedResourcesEqual, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
+		"a higher priority, unpatched":              {{placement.Unpatched, 1, 1, "z", 0}, {placement.Unpatched, 0, 9, "a", 9}},
+		"a higher priority, equal resources":        {{placement.PatchedResourcesEqual, 1, 1, "z", 0}, {placement.PatchedResourcesEqual, 0, 9, "a", 9}},
+		"a higher priority, other resources":        {{placement.PatchedResourcesDiffer, 1, 1, "z", 0}, {placement.PatchedResourcesDiffer, 0, 9, "a", 9}},
+		"a negative priority last":                  {{placement.Unpatched, 0, 1, "z", 0}, {placement.Unpatched, -1, 9, "a", 9}},
+		"more that are ready":                       {{placement.Unpatched, 0, 2, "z", 0}, {placement.Unpatched, 0, 1, "a", 9}},
+		"the first by name":                         {{placement.Unpatched, 0, 1, "a", 0}, {placement.Unpatched, 0, 1, "z", 9}},
+		"of one set the oldest":                     {{placement.Unpatched, 0, 2, "a", 9}, {placement.Unpatched, 0, 2, "a", 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, n := member(pair[0].patch, pair[0].priority, pair[0].available, pair[0].set, pair[0].age)
+			second, m := member(pair[1].patch, pair[1].priority, pair[1].available, pair[1].set, pair[1].age)
+			available := map[types.UID]int{second.uid: m, first.uid: n}
+			if order(first, second, available) >= 0 || order(second, first, available) <= 0 {
+				t.Errorf("%+v does not go before %+v", pair[0], pair[1])
+			}
+		})
+	}
+}
+
+func patchComputations(t *testing.T) float64 {
+	t.Helper()
+	var counted dto.Metric
+	if err := patchComputationsTotal.Write(&counted); err != nil {
+		t.Fatal(err)
+	}
+	return counted.GetCounter().GetValue()
+}
+
+func TestAPatchIsComputedOnceForItsTemplate(t *testing.T) {
+	w := newWarmWorld(t, 0)
+	before := patchComputations(t)
+	for range 3 {
+		w.makeMember(cheapSet())
+	}
+	if n := patchComputations(t) - before; n != 1 {
+		t.Errorf("computed %v times for three members", n)
+	}
+	w.mustReconcile()
+	w.settle()
+	w.suspend(true)
+	w.settle()
+	if n := patchComputations(t) - before; n != 1 {
+		t.Errorf("computed %v times when a Sandbox has taken one", n)
+	}
+	w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another")
+	w.configure(cheapSet())
+	if n := patchComputations(t) - before; n != 2 {
+		t.Errorf("computed %v times when the template is another", n)
+	}
+}
+
+func TestAPatchThatChangesNothingIsNone(t *testing.T) {
+	w := newWarmWorld(t, 0)
+	for _, patch := range []string{`{}`, `{"spec":{"containers":[{"name":"main","image":"of-mine"}]}}`} {
+		set := testSet
+		set.Patch = patch
+		set = w.configure(set)
+		if set.Differs != placement.Unpatched || set.Revision != set.TemplateRevision {
+			t.Errorf("%s: %+v", patch, set.Made)
+		}
+	}
+	set := cheapSet()
+	set.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/x"}]}}`
+	if set = w.configure(set); set.Differs != placement.PatchedResourcesEqual || set.Revision == set.TemplateRevision {
+		t.Errorf("%+v", set.Made)
+	}
+}
+
+// Each refusal names the field of the set, what is wrong in it, and leaves the template as it is.
+func TestAPatchIsRefusedWithItsField(t *testing.T) {
+	for name, test := range map[string]struct{ patch, words string }{
+		"an unknown field":     {`{"spec":{"continers":[]}}`, "continers"},
+		"a misspelt field":     {`{"spec":{"containers":[{"name":"main","ImagePullPolicy":"Always"}]}}`, "ImagePullPolicy"},
+		"a node affinity":      {`{"spec":{"affinity":{"nodeAffinity":{}}}}`, "spec.affinity"},
+		"a path of the node":   {`{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/"}}]}}`, "hostPath"},
+		"too much":             {`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 65<<10) + `"}}}`, "65536 is the most"},
+		"not a container left": {`{"spec":{"containers":[{"$patch":"delete","name":"main"}]}}`, "at least one container"},
+		"all of it replaced":   {`{"spec":{"$patch":"replace"}}`, "at least one container"},
+		"a name that is a map": {`{"spec":{"containers":[{"name":{}}]}}`, "spec.patch"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWarmWorld(t, 0)
+			set := testSet
+			set.Field, set.Patch = "spec.templateRef", test.patch
+			_, _, err := w.members.Revision(t.Context(), set)
+			var refused *outcome.RefusalError
+			if !errors.As(err, &refused) || refused.Reason != sandbarv1alpha1.SandboxSetPatchRefused ||
+				!strings.HasPrefix(refused.Message, "correct spec.patch: ") || !strings.Contains(refused.Message, test.words) {
+				t.Errorf("%v, want a word about %s", err, test.words)
+			}
+		})
+	}
+	t.Run("but what is wrong with the template is not the patch's fault", func(t *testing.T) {
+		w := newWarmWorld(t, 0)
+		delete(w.templates, "mine")
+		_, _, err := w.members.Revision(t.Context(), cheapSet())
+		var refused *outcome.RefusalError
+		if !errors.As(err, &refused) || refused.Reason != outcome.ReasonTemplateRef {
+			t.Errorf("%v", err)
+		}
+	})
+}

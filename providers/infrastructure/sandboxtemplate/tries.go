@@ -1,0 +1,85 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxtemplate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+)
+
+// triesID is that of the namespace in which pods are tried. Its name is that of a placement, where the
+// controllers may try pods; without the labels it is none.
+var triesID = placement.ID{Origin: "sandbar-tries", UID: "sandboxtemplates"}
+
+// Tries ask the runtime cluster what it would say of pods for which there is no placement yet.
+type Tries struct {
+	runtime client.Client
+
+	mu sync.Mutex
+	// level is the pod security level of the namespace in which pods are tried, and at when that was last written.
+	level string
+	at    time.Time
+}
+
+// triesKept is for how long the namespace is taken to be as it was written: nobody watches it.
+const triesKept = 10 * time.Minute
+
+// NewTries returns Tries on a runtime cluster.
+func NewTries(runtime client.Client) *Tries { return &Tries{runtime: runtime} }
+
+// Try asks the API server what it would say of a pod under a pod security level, and returns why it refuses it; empty
+// if it does not.
+func (t *Tries) Try(ctx context.Context, level string, pod *podtemplate.Pod) (string, error) {
+	if err := t.ensureNamespace(ctx, level); err != nil {
+		return "", err
+	}
+	err := t.runtime.Create(ctx, pod.Sample(triesID.Namespace()), client.DryRunAll, client.FieldOwner(fieldOwner))
+	switch {
+	case err == nil:
+		return "", nil
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return outcome.Shortened(outcome.OneLine(outcome.WhyRefused(err)), outcome.MaxMessage), nil
+	case apierrors.IsNotFound(err): // somebody has deleted the namespace
+		t.mu.Lock()
+		t.level = ""
+		t.mu.Unlock()
+	}
+	return "", fmt.Errorf("trying the pod: %w", err)
+}
+
+// ensureNamespace makes the namespace in which pods are tried, with the pod security level of placements.
+func (t *Tries) ensureNamespace(ctx context.Context, level string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.level == level && time.Since(t.at) < triesKept {
+		return nil
+	}
+	labels := map[string]string{placement.LabelManagedBy: placement.ManagedBy}
+	for _, mode := range []string{"enforce", "warn", "audit"} {
+		labels["pod-security.kubernetes.io/"+mode] = level
+	}
+	config, err := place.ApplyConfiguration(&corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: triesID.Namespace(), Labels: labels},
+	})
+	if err == nil {
+		err = t.runtime.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(fieldOwner), client.ForceOwnership)
+	}
+	if err != nil {
+		return fmt.Errorf("making the namespace in which pods are tried: %w", err)
+	}
+	t.level, t.at = level, time.Now()
+	return nil
+}

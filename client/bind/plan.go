@@ -211,3 +211,22 @@ func add(list []any, c Claim) []any {
 // NoRight reports whether an error of Apply means that the caller may not bind the export, or that there is none: kcp
 // gives one answer to both, so that nobody can search for workspaces.
 func NoRight(err error) bool { return apierrors.IsForbidden(err) }
+
+// Missing returns the claims of Sandbar that a binding of a name does not accept, those that it rejects included.
+func Missing(ctx context.Context, workspace *rest.Config, name string) ([]Claim, error) {
+	objects, err := dynamic.NewForConfig(client.WithoutRedirects(workspace))
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the workspace: %w", err)
+	}
+	obj, err := objects.Resource(apiBindings).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the APIBinding %s: %w", name, err)
+	}
+	b, err := readBinding(obj)
+	if err != nil {
+		return nil, fmt.Errorf("reading the APIBinding %s: %w", name, err)
+	}
+	p := &Plan{}
+	p.compare(b.Spec.PermissionClaims)
+	return append(p.Grants, p.Rejected...), nil
+}

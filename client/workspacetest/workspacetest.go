@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,6 +22,8 @@ import (
 type Workspace struct {
 	// Token is the bearer token of the user alice. An empty one is not compared.
 	Token string
+	// NotAllowed are the rights that access reviews deny, for example "create sandboxrunners/exec".
+	NotAllowed []string
 	// Denied are paths behind the workspace's, with their method ("POST /apis/…"), that alice may not use.
 	Denied map[string]bool
 	// Exports are the paths and names of those that alice may bind, for example root:sandbar:sandbar.dev.
@@ -50,6 +53,7 @@ const bindingsPath = "/apis/apis.kcp.io/v1alpha2/apibindings"
 func (w *Workspace) Has(name, path, export string, claims ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.reads = w.Pending + 2
 	w.put(map[string]any{
 		"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": map[string]any{"name": name, "resourceVersion": "1"},
 		"spec": map[string]any{"reference": map[string]any{"export": map[string]any{"path": path, "name": export}}, "permissionClaims": claims},
@@ -104,7 +108,9 @@ func (w *Workspace) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/json")
 	switch {
 	case w.Before != nil && w.Before(rw, r):
-	case w.Token != "" && r.Header.Get("Authorization") != "Bearer "+w.Token:
+	case path == "/version" && r.Header.Get("Authorization") != "":
+		refuse(rw, http.StatusBadRequest, metav1.StatusReasonBadRequest, "the credential was sent to a path that needs none")
+	case path != "/version" && w.Token != "" && r.Header.Get("Authorization") != "Bearer "+w.Token:
 		refuse(rw, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 	case w.Denied[r.Method+" "+path]:
 		refuse(rw, http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("User %q cannot %s path %q", "alice", strings.ToLower(r.Method), path))
@@ -113,6 +119,14 @@ func (w *Workspace) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
 			"status": map[string]any{"userInfo": map[string]any{"username": "alice", "groups": []any{"team-a", "system:authenticated"}}},
 		})
+	case path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+		w.review(rw, r)
+	case path == "/version":
+		send(rw, http.StatusOK, map[string]any{"gitVersion": "v1"})
+	case path == "/api/v1/namespaces/default":
+		send(rw, http.StatusOK, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "default"}})
+	case strings.HasPrefix(path, "/api/v1/namespaces/"):
+		refuse(rw, http.StatusNotFound, metav1.StatusReasonNotFound, "namespaces not found")
 	case strings.HasPrefix(path, bindingsPath):
 		w.serveBindings(rw, r, strings.Trim(strings.TrimPrefix(path, bindingsPath), "/"))
 	default:
@@ -132,6 +146,7 @@ func (w *Workspace) serveBindings(rw http.ResponseWriter, r *http.Request, name 
 	case name == "":
 		items := []any{}
 		for _, n := range slices.Sorted(maps.Keys(w.bindings)) {
+			w.status(w.bindings[n])
 			items = append(items, w.bindings[n])
 		}
 		send(rw, http.StatusOK, map[string]any{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBindingList", "items": items})
@@ -193,7 +208,7 @@ func (w *Workspace) bound() bool { return w.Pending >= 0 && w.reads > w.Pending 
 func (w *Workspace) serveKinds(rw http.ResponseWriter, path string) {
 	const group = "/apis/sandbar.dev"
 	listed := len(w.bindings) > 0 && w.bound()
-	resource := strings.TrimPrefix(path, group+"/v1alpha1/")
+	resource := path[strings.LastIndex(path, "/")+1:]
 	switch {
 	case listed && path == group:
 		send(rw, http.StatusOK, map[string]any{
@@ -212,6 +227,21 @@ func (w *Workspace) serveKinds(rw http.ResponseWriter, path string) {
 		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		http.Error(rw, "404 page not found", http.StatusNotFound)
 	}
+}
+
+// review answers whether alice has a right.
+func (w *Workspace) review(rw http.ResponseWriter, r *http.Request) {
+	var asked authorizationv1.SelfSubjectAccessReview
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	what := asked.Spec.ResourceAttributes
+	right := what.Verb + " " + what.Resource
+	if what.Subresource != "" {
+		right += "/" + what.Subresource
+	}
+	send(rw, http.StatusCreated, map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"status": map[string]any{"allowed": !slices.Contains(w.NotAllowed, right)},
+	})
 }
 
 func versionOf(obj map[string]any) any {

@@ -55,7 +55,7 @@ func (s *target) refused(err error) string {
 		who = "the kubeconfig's user " + termsafe.Line(user)
 	}
 	if apierrors.IsUnauthorized(err) {
-		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again, or choose another --context", placeOf(k.cfg.Host), who)
+		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again with sandbar login, or choose another --context", placeOf(k.cfg.Host), who)
 	}
 	return fmt.Sprintf("%s denies %s what the command needs there (%s): check --context, or ask the owner of the workspace for the right",
 		placeOf(k.cfg.Host), who, termsafe.Line(err.Error()))

@@ -31,6 +31,8 @@ type Instance struct {
 	resource schema.GroupVersionResource
 	base     *url.URL
 	plane    *plane
+	// status reads the status again; nil for an instance that was not read.
+	status func(context.Context) (*sandbarv1alpha1.InstanceStatus, error)
 	// component is the component whose verbs are meant; empty for the instance's own.
 	component string
 	// port is the port of the pod that is meant; 0 for the one that the verb leads to by itself.
@@ -61,11 +63,17 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s/%s: %w", resource.Resource, namespace, name, err)
 	}
-	i := &Instance{Object: obj, resource: resource}
-	if status, ok := obj.Object["status"].(map[string]any); ok {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(status, &i.Status); err != nil {
-			return nil, fmt.Errorf("reading the status of %s %s/%s: %w", resource.Resource, namespace, name, err)
+	status, err := statusOf(obj)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of %s %s/%s: %w", resource.Resource, namespace, name, err)
+	}
+	i := &Instance{Object: obj, Status: *status, resource: resource}
+	i.status = func(ctx context.Context) (*sandbarv1alpha1.InstanceStatus, error) {
+		now, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
 		}
+		return statusOf(now)
 	}
 	if i.Status.DataPlane == nil || i.Status.DataPlane.URL == "" {
 		return nil, &NotServedError{Resource: resource.Resource, Namespace: namespace, Name: name, Phase: i.Status.Phase}
@@ -82,6 +90,15 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 		return nil, fmt.Errorf("reading the data plane of %s %s/%s: %w", resource.Resource, namespace, name, err)
 	}
 	return i, nil
+}
+
+// statusOf reads what Sandbar adds to the status of an object.
+func statusOf(obj *unstructured.Unstructured) (*sandbarv1alpha1.InstanceStatus, error) {
+	status := &sandbarv1alpha1.InstanceStatus{}
+	if fields, ok := obj.Object["status"].(map[string]any); ok {
+		return status, runtime.DefaultUnstructuredConverter.FromUnstructured(fields, status)
+	}
+	return status, nil
 }
 
 // Resource is the resource of the instance's kind.

@@ -5,7 +5,6 @@ package client
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +57,9 @@ const (
 	// LogReplaced: the log that was read is gone, with what of it was not read; another began,
 	// because the runner was started anew.
 	LogReplaced LogEventType = "replaced"
+	// LogEnded: the container of a pod without a runner has ended, and its log with it; Message says with
+	// what, as far as the instance's condition Ready does. The log goes on with the next container.
+	LogEnded LogEventType = "ended"
 )
 
 // LogEvent is one piece of a log, or something that happened to the reading of it.
@@ -68,10 +70,12 @@ type LogEvent struct {
 	Err error
 	// Retry is how long the next try waits.
 	Retry time.Duration
+	// Message is what a LogEnded is about. It may come from inside the sandbox.
+	Message string
 }
 
-// ErrLogCut means that the connection broke and that the log cannot be resumed, since it is none
-// of a runner: its bytes have no offsets.
+// ErrLogCut means that the connection broke and that the log cannot be resumed: its bytes have no offsets,
+// as those of a runner do, and its lines no times, as those of a pod do when it is followed.
 var ErrLogCut = errors.New("the connection broke, and this log cannot be resumed without losing or repeating lines: read it again")
 
 // Logs reads the log of an instance, or of a component. A connection that breaks is made again
@@ -102,6 +106,7 @@ type follow struct {
 	began bool   // an answer came
 	id    string // of the log that next counts in
 	next  int64  // offset to go on at; -1 before the first byte
+	pod   podLog // of a pod without a runner
 	tries pauses
 }
 
@@ -110,6 +115,11 @@ func (f *follow) run(ctx context.Context) error {
 		err := f.once(ctx)
 		switch {
 		case errors.Is(err, errReplaced):
+			continue
+		case errors.Is(err, errEnded):
+			if err := pause.For(ctx, f.tries.next(nil)); err != nil {
+				return err
+			}
 			continue
 		case errors.Is(err, errStopped), errors.Is(err, ErrLogCut):
 			return err
@@ -154,7 +164,7 @@ func (f *follow) once(ctx context.Context) error {
 		}
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != logwire.ContentType {
-		return f.plain(res.Body)
+		return f.plain(ctx, res.Body)
 	}
 	id := res.Header.Get(logwire.IDHeader)
 	if f.id != "" && id != f.id {
@@ -208,36 +218,12 @@ func (f *follow) records(body io.Reader) error {
 	}
 }
 
-// plain reads the log of a pod that has no runner, line by line.
-func (f *follow) plain(body io.Reader) error {
-	f.began = true
-	if err := f.emit(LogEvent{Type: LogConnected}); err != nil {
-		return err
-	}
-	in := bufio.NewReaderSize(body, logwire.MaxRecordBytes)
-	for {
-		line, err := in.ReadSlice('\n')
-		if len(line) > 0 {
-			if err := f.emit(LogEvent{Type: LogOutput, Record: logwire.Record{Data: bytes.Clone(line)}}); err != nil {
-				return err
-			}
-		}
-		switch {
-		case err == nil, errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && !f.opts.Follow:
-			return nil
-		default:
-			return ErrLogCut
-		}
-	}
-}
-
 func (f *follow) query() url.Values {
 	q := url.Values{logwire.ParamFormat: {logwire.FormatJSON}}
 	if f.opts.Follow {
 		q.Set(logwire.ParamFollow, "true")
 	}
-	if f.opts.Timestamps {
+	if f.asksTimes() {
 		q.Set(logwire.ParamTimestamps, "true")
 	}
 	if f.opts.Stream != "" {
@@ -245,6 +231,10 @@ func (f *follow) query() url.Values {
 	}
 	if f.next >= 0 {
 		q.Set(logwire.ParamOffset, strconv.FormatInt(f.next, 10))
+		return q
+	}
+	if f.pod.timed {
+		q.Set(logwire.ParamSince, strconv.FormatInt(int64(f.pod.podSince(time.Now())/time.Second), 10)+"s")
 		return q
 	}
 	if f.opts.Tail != nil {

@@ -229,6 +229,9 @@ func (d *devPrinter) log(e client.LogEvent) error {
 	if e.Err != nil {
 		l.Reason = e.Err.Error()
 	}
+	if e.Message != "" {
+		l.Reason = e.Message
+	}
 	return d.line(devLine{Log: l})
 }
 

@@ -58,6 +58,8 @@ func (p *logPrinter) print(e client.LogEvent) error {
 		if p.begun {
 			say(p.notes, "the runner was started again; what it had not sent of the log until then is gone")
 		}
+	case client.LogEnded:
+		p.ended(e.Message)
 	case client.LogDisconnected:
 		p.disconnected(e)
 	case client.LogConnected:
@@ -69,6 +71,16 @@ func (p *logPrinter) print(e client.LogEvent) error {
 		p.losses.end()
 	}
 	return nil
+}
+
+// ended tells how a container ended.
+func (p *logPrinter) ended(message string) {
+	p.broke, p.lost = "", true
+	if message == "" {
+		say(p.notes, "the container ended; the log goes on when the next one writes something")
+		return
+	}
+	say(p.notes, "the container ended: %s; the log goes on when the next one writes something", termsafe.Line(message))
 }
 
 // disconnected tells why the log is not being read. A connection that just breaks says nothing of the

@@ -27,7 +27,8 @@ func newLogsCommand(s *target) *cobra.Command {
 		Long: `Print what the process in a sandbox wrote, and with -f what it writes.
 
 A connection that breaks is made again and goes on with the next byte; that, and every gap, is
-said on stderr. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
+said on stderr. In a kind without a runner a log ends with its container: -f says with what it
+ended, and goes on with the next one. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
 colours and lines that begin again; elsewhere stdout gets the bytes as they were written.`,
 		Args: named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

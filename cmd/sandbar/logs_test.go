@@ -100,6 +100,30 @@ func TestATerminalDoesNotObeyTheSandbox(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAContainerIsToldApartFromABrokenConnection(t *testing.T) {
+	var notes strings.Builder
+	p := newLogPrinter(io.Discard, &notes, false, false)
+	for _, e := range []client.LogEvent{
+		{Type: client.LogConnected}, {Type: client.LogEnded, Message: "exit code 3\x1b[2J"}, {Type: client.LogConnected}, {Type: client.LogEnded},
+	} {
+		if err := p.print(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []string
+	for line := range strings.Lines(notes.String()) {
+		_, what, _ := strings.Cut(strings.TrimSpace(line), "] ")
+		told = append(told, what)
+	}
+	want := []string{
+		`the container ended: exit code 3\x1b[2J; the log goes on when the next one writes something`, "the log goes on",
+		"the container ended; the log goes on when the next one writes something",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
 // A progress bar on a terminal is one line, and elsewhere the bytes that were written.
 func TestAProgressBarBeginsItsLineAgainOnATerminal(t *testing.T) {
 	at := time.Unix(0, 0).UTC()

@@ -1,0 +1,193 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	"github.com/sandbar-dev/sandbar/pkg/pause"
+)
+
+// The log of a pod without a runner has no offsets. Each line has the time at which the node took it, so
+// that a reader whose connection breaks goes on behind the last line it has. The log of a container ends
+// with the container, and the next one begins a log of its own, whose lines are later.
+
+const (
+	// kubeletTime is the layout before each line when timestamps are asked for. Its fraction has nine digits
+	// always: an app that writes times of its own into its lines seldom writes such ones.
+	kubeletTime = "2006-01-02T15:04:05.000000000Z07:00"
+	// clockSkew is how far the clocks of this machine and of the node may differ when a log is read again
+	// from a time on. Lines that come twice for it are left out.
+	clockSkew = 5 * time.Minute
+	// endedFor bounds the wait for the instance's word of how a container ended, and endedEvery is how
+	// often it is read meanwhile.
+	endedFor   = 3 * time.Second
+	endedEvery = 250 * time.Millisecond
+)
+
+// errEnded means that the container whose log was read has ended.
+var errEnded = errors.New("the container ended")
+
+// podLog is how far the log of a pod was read.
+type podLog struct {
+	// timed is true from when a line had its time: only then can the log be resumed.
+	timed bool
+	// told: that the container ended was told, and nothing of the next one came yet.
+	told bool
+	// last is the time of the last line, and same counts the lines that had it. Of the last one, part bytes
+	// came, which is all of it if it is complete.
+	last       time.Time
+	same, part int
+	complete   bool
+
+	// Of this connection: how many lines had the time last, whether the present line was there before, and
+	// how many of its bytes were.
+	seen, skip int
+	drop       bool
+}
+
+// plain reads the log of a pod that has no runner, line by line.
+func (f *follow) plain(ctx context.Context, body io.Reader) error {
+	f.began = true
+	if !f.pod.told {
+		if err := f.emit(LogEvent{Type: LogConnected}); err != nil {
+			return err
+		}
+	}
+	f.pod.seen, f.pod.skip, f.pod.drop = 0, 0, false
+	in := bufio.NewReaderSize(body, logwire.MaxRecordBytes)
+	begins := true // a line, and not the rest of one that is longer than the buffer
+	for {
+		line, err := in.ReadSlice('\n')
+		if len(line) > 0 {
+			if err := f.podLine(line, begins); err != nil {
+				return err
+			}
+			begins = line[len(line)-1] == '\n'
+		}
+		switch {
+		case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && !f.opts.Follow:
+			return nil
+		case !f.opts.Follow || !f.pod.timed:
+			return ErrLogCut
+		case errors.Is(err, io.EOF):
+			return f.containerEnded(ctx)
+		default:
+			return fmt.Errorf("reading a line: %w", err)
+		}
+	}
+}
+
+// podLine takes a line, or a piece of one.
+func (f *follow) podLine(line []byte, begins bool) error {
+	p, at := &f.pod, time.Time{}
+	if begins {
+		p.drop, p.skip = false, 0
+		if stamp, rest, ok := stamped(line); ok && f.asksTimes() {
+			line, at = rest, stamp
+			p.begin(at)
+		}
+	}
+	if p.drop {
+		return nil
+	}
+	had := min(p.skip, len(line))
+	line, p.skip = line[had:], p.skip-had
+	if len(line) == 0 {
+		return nil
+	}
+	p.part, p.complete = p.part+len(line), line[len(line)-1] == '\n'
+	if p.told {
+		p.told = false
+		if err := f.emit(LogEvent{Type: LogConnected}); err != nil {
+			return err
+		}
+	}
+	f.tries.reset()
+	return f.emit(LogEvent{Type: LogOutput, Record: logwire.Record{Time: at, Data: bytes.Clone(line)}})
+}
+
+// begin finds out whether a line that begins was there before.
+func (p *podLog) begin(at time.Time) {
+	p.timed = true
+	if at.Before(p.last) {
+		p.drop = true
+		return
+	}
+	if at.After(p.last) {
+		p.last, p.same, p.seen = at, 0, 0
+	}
+	switch p.seen++; {
+	case p.seen > p.same:
+		p.same, p.part, p.complete = p.seen, 0, false
+	case p.seen == p.same && !p.complete:
+		p.skip = p.part
+	default:
+		p.drop = true
+	}
+}
+
+// stamped takes the time from a line that begins with one as the kubelet writes it.
+func stamped(line []byte) (at time.Time, rest []byte, ok bool) {
+	stamp, rest, ok := bytes.Cut(line, []byte(" "))
+	if !ok || len(stamp) < len("2006-01-02T15:04:05.000000000Z") {
+		return at, line, false
+	}
+	at, err := time.Parse(kubeletTime, string(stamp))
+	return at, rest, err == nil
+}
+
+// asksTimes reports whether the log is asked for with times.
+func (f *follow) asksTimes() bool { return f.opts.Follow || f.opts.Timestamps }
+
+// podSince is the age from which on a log is read again.
+func (p *podLog) podSince(now time.Time) time.Duration {
+	return max(now.Sub(p.last), 0) + clockSkew
+}
+
+// containerEnded tells that a container ended, once until something comes of the next one.
+func (f *follow) containerEnded(ctx context.Context) error {
+	if !f.pod.told {
+		f.pod.told = true
+		if err := f.emit(LogEvent{Type: LogEnded, Message: f.instance.whyNotReady(ctx)}); err != nil {
+			return err
+		}
+	}
+	return errEnded
+}
+
+// whyNotReady is what the instance's condition Ready says while it is not true; empty if it stays true, or
+// cannot be read. A container's end is seen in it a moment later.
+func (i *Instance) whyNotReady(ctx context.Context) string {
+	if i.status == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, endedFor)
+	defer cancel()
+	for {
+		status, err := i.status(ctx)
+		if err == nil {
+			ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+			if ready != nil && ready.Status != metav1.ConditionTrue {
+				return strings.TrimSpace(ready.Message)
+			}
+		}
+		if pause.For(ctx, endedEvery) != nil {
+			return ""
+		}
+	}
+}

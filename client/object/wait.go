@@ -84,8 +84,9 @@ func (c *Client) await(ctx context.Context, k Kind, opts ListOptions, look func(
 			return nil
 		case Deleted:
 			return look(nil)
+		default:
+			return look(e.Unstructured)
 		}
-		return look(e.Unstructured)
 	})
 }
 

@@ -74,7 +74,7 @@ func (o *markOptions) check(a objectArgs, pairs object.Pairs) error {
 	case pairs.Empty():
 		return &usageError{fmt.Errorf("name the %s to set (KEY=VALUE) or to take away (KEY-)", o.of.Field())}
 	case len(a.names) == 0 && !selects && !o.all:
-		return &usageError{fmt.Errorf("name objects, or choose them with a selector (-l) or --all")}
+		return &usageError{errors.New("name objects, or choose them with a selector (-l) or --all")}
 	case o.all && len(a.names) > 0:
 		return &usageError{errors.New("--all means every object: leave it out, or the names")}
 	case o.version != "" && len(a.names) != 1:

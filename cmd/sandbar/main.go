@@ -120,9 +120,10 @@ func (s *target) addCommands(root *cobra.Command) {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"start", "Start:", s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})},
+		{"start", "Start:", s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s), newWhoAmICommand(s)})},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
-			newCreateCommand(s), newGetCommand(s), newLabelCommand(s), newAnnotateCommand(s), newDeleteCommand(s),
+			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
+			newApplyCommand(s), newEditCommand(s), newDeleteCommand(s), newWaitCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{

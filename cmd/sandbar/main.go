@@ -18,6 +18,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -30,6 +31,9 @@ import (
 // version is set by the build (-ldflags "-X main.version=…").
 var version = "dev"
 
+// unstamped is the version of a program whose build sets none.
+const unstamped = "dev"
+
 const (
 	exitFailure     = 1
 	exitUsage       = 2
@@ -41,6 +45,8 @@ const (
 )
 
 func main() {
+	info, ok := debug.ReadBuildInfo()
+	version = installedVersion(version, info, ok)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // what does not end upon the first signal ends upon the second
 	err := newRootCommand().ExecuteContext(ctx)

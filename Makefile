@@ -165,8 +165,8 @@ bench-exec: up ## From asking for a command to its exit code, next to the exec o
 
 ##@ Development
 .PHONY: build
-build: ## Build the binaries into bin/
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/...
+build: ## Build the binaries into bin/, with the version that hack/version.sh prints
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$$(hack/version.sh)" -o bin/ ./cmd/...
 
 .PHONY: images
 images: deps ## Build the images of Sandbar, the toolchains and the samples as OCI archives (IMAGES="toolchain-node …" for some)

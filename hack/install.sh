@@ -15,7 +15,7 @@ fi
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 # A file that is replaced by a rename can be running.
-CGO_ENABLED=0 "$go" build -trimpath -ldflags "-s -w -X main.version=$(git describe --always --dirty 2>/dev/null || echo dev)" \
+CGO_ENABLED=0 "$go" build -trimpath -ldflags "-s -w -X main.version=$(hack/version.sh)" \
   -o "$dir/.sandbar.new" ./cmd/sandbar
 mv -f "$dir/.sandbar.new" "$dir/sandbar"
 ln -sfn sandbar "$dir/kubectl-sandbar"

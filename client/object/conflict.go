@@ -113,7 +113,11 @@ func (c *Client) conflict(ctx context.Context, k Kind, known *unstructured.Unstr
 	if entry := lastEntry(current, nil); entry != nil {
 		conflict.Last = Change{Manager: entry.Manager, Time: entry.Time.Time}
 	}
-	if before := c.at(ctx, k, current, version); before != nil {
+	before := known // a caller that keeps the version it has read needs no former one of the server
+	if known.GetResourceVersion() != version {
+		before = c.at(ctx, k, current, version)
+	}
+	if before != nil {
 		conflict.Changes = changesOf(before, current)
 	}
 	return conflict
@@ -135,7 +139,7 @@ func (c *Client) at(ctx context.Context, k Kind, obj *unstructured.Unstructured,
 // changesOf returns the fields in which two versions of an object differ, with the managers that wrote the later one.
 func changesOf(before, after *unstructured.Unstructured) []Change {
 	var changes []Change
-	for _, path := range differences(nil, compared(before), compared(after)) {
+	for _, path := range differences(nil, contentOf(before), contentOf(after)) {
 		change := Change{Path: strings.Join(path, ".")}
 		if entry := lastEntry(after, path); entry != nil {
 			change.Manager, change.Time = entry.Manager, entry.Time.Time
@@ -145,8 +149,8 @@ func changesOf(before, after *unstructured.Unstructured) []Change {
 	return changes
 }
 
-// compared is what people change of an object, and its status as one.
-func compared(obj *unstructured.Unstructured) map[string]any {
+// contentOf is what people change of an object, and its status as one.
+func contentOf(obj *unstructured.Unstructured) map[string]any {
 	fields := map[string]any{}
 	for key, value := range obj.Object {
 		if key != "apiVersion" && key != "kind" && key != "metadata" {

@@ -84,18 +84,18 @@ func TestAWorkspaceWithoutABindingIsToldAsSuch(t *testing.T) {
 func TestKindsNeedNoRightToListBindings(t *testing.T) {
 	server, c := newWorkspace(t)
 	bind(server)
-	server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "apibindings") {
 			http.Error(rw, "no", http.StatusForbidden)
 			return true
 		}
 		return false
-	}
+	})
 	kinds, err := c.Kinds(t.Context())
 	if err != nil || kinds.String() != "sandboxes (sbx), sandboxsets (sbs)" {
 		t.Errorf("%s %v", kinds, err)
 	}
-	server.Intercept = nil
+	server.Intercept(nil)
 	if kinds, err = c.Kinds(t.Context()); err != nil || len(kinds) != 3 {
 		t.Errorf("%s %v", kinds, err)
 	}
@@ -103,10 +103,10 @@ func TestKindsNeedNoRightToListBindings(t *testing.T) {
 
 func TestAWorkspaceThatRefusesDiscoveryIsNotOneWithoutABinding(t *testing.T) {
 	server, c := newWorkspace(t)
-	server.Intercept = func(rw http.ResponseWriter, _ *http.Request) bool {
+	server.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
 		http.Error(rw, "no", http.StatusInternalServerError)
 		return true
-	}
+	})
 	_, err := c.Kind(t.Context(), "sandboxes")
 	var unbound *NotBoundError
 	if err == nil || errors.As(err, &unbound) {

@@ -88,13 +88,13 @@ func TestAListWhoseVersionIsForgottenBeginsAgain(t *testing.T) {
 	server, c := newWorkspace(t)
 	fill(server, 25)
 	k := sandboxesOf(t, c)
-	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("continue") != "" {
 			server.Put("sandboxes", sandbox("b", nil))
 			server.Forget()
 		}
 		return false
-	}
+	})
 	list, err := c.List(t.Context(), k, ListOptions{Namespace: "default", PageSize: 10, Columns: true})
 	if err != nil || len(list.Items) != 26 {
 		t.Fatalf("%d objects, %v", len(list.Items), err)
@@ -121,10 +121,10 @@ func TestAServerWithoutTablesIsReadToo(t *testing.T) {
 	server, c := newWorkspace(t)
 	fill(server, 3)
 	k := sandboxesOf(t, c)
-	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		r.Header.Set("Accept", "application/json")
 		return false
-	}
+	})
 	list, err := c.List(t.Context(), k, ListOptions{Namespace: "default", PageSize: 2, Columns: true})
 	if err != nil || names(list.Items) != "[a-00 a-01 a-02]" || list.Columns != nil || list.ResourceVersion == "" {
 		t.Errorf("%v %v", list, err)

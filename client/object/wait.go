@@ -84,10 +84,9 @@ func (c *Client) await(ctx context.Context, k Kind, opts ListOptions, look func(
 			return nil
 		case Deleted:
 			return look(nil)
-		case Added, Modified:
+		default:
 			return look(e.Unstructured)
 		}
-		return nil
 	})
 }
 

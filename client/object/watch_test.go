@@ -116,7 +116,7 @@ func TestAWatchThatTheServerForgotTellsTheGapAndTheDifferences(t *testing.T) {
 			server, c := newWorkspace(t)
 			fill(server, 3)
 			first := true
-			server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+			server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Query().Get("watch") == "" || !first {
 					return false
 				}
@@ -129,7 +129,7 @@ func TestAWatchThatTheServerForgotTellsTheGapAndTheDifferences(t *testing.T) {
 					objecttest.Refuse(rw, apierrors.NewResourceExpired("too old resource version"))
 				}
 				return refuses
-			}
+			})
 			w := watchAll(t, c, ListOptions{Namespace: "default", Columns: true})
 			w.want("Gap", "Modified a-01 [a-01 Ready]", "Added new [new Ready]", "Deleted a-02 [a-02 Ready]")
 			server.Put("sandboxes", sandbox("later", nil))
@@ -140,13 +140,13 @@ func TestAWatchThatTheServerForgotTellsTheGapAndTheDifferences(t *testing.T) {
 
 func TestAWatchThatIsRefusedEnds(t *testing.T) {
 	server, c := newWorkspace(t)
-	server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			objecttest.Refuse(rw, apierrors.NewForbidden(schema.GroupResource{Group: "sandbar.dev", Resource: "sandboxes"}, "", errors.New("no right to watch")))
 			return true
 		}
 		return false
-	}
+	})
 	k := sandboxesOf(t, c)
 	list, err := c.List(t.Context(), k, ListOptions{Namespace: "default"})
 	if err != nil {
@@ -162,7 +162,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 func TestAWatchSaysOnceThatItsConnectionIsLost(t *testing.T) {
 	server, c := newWorkspace(t)
 	tries := 0
-	server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") == "" {
 			return false
 		}
@@ -171,7 +171,7 @@ func TestAWatchSaysOnceThatItsConnectionIsLost(t *testing.T) {
 		}
 		objecttest.Refuse(rw, apierrors.NewServiceUnavailable("the shard is away"))
 		return true
-	}
+	})
 	w := watchAll(t, c, ListOptions{Namespace: "default"})
 	w.want("Interrupted")
 	server.Put("sandboxes", sandbox("a", nil))

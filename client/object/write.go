@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 )
@@ -25,6 +26,8 @@ type WriteOptions struct {
 	// Version is the resourceVersion that the object must have; empty means any. Of an object that has another
 	// the write is refused with a [ConflictError].
 	Version string
+	// DropUnknown has fields that the kind does not have dropped, and not refused.
+	DropUnknown bool
 }
 
 func (o WriteOptions) dryRun() []string {
@@ -34,12 +37,19 @@ func (o WriteOptions) dryRun() []string {
 	return nil
 }
 
+func (o WriteOptions) validation() string {
+	if o.DropUnknown {
+		return metav1.FieldValidationIgnore
+	}
+	return metav1.FieldValidationStrict
+}
+
 // Create creates an object and returns it as the server answered. Its kind and namespace may be empty.
 func (c *Client) Create(ctx context.Context, k Kind, namespace string, obj *unstructured.Unstructured, opts WriteOptions) (*unstructured.Unstructured, error) {
 	obj = obj.DeepCopy()
 	obj.SetGroupVersionKind(k.GVK())
 	created, err := c.of(k, namespace).Create(ctx, obj, metav1.CreateOptions{
-		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
+		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", k.Resource.Resource, obj.GetName(), err)
@@ -63,6 +73,38 @@ func (c *Client) Delete(ctx context.Context, k Kind, obj *unstructured.Unstructu
 		return fmt.Errorf("deleting %s %s: %w", k.Resource.Resource, obj.GetName(), err)
 	}
 	return nil
+}
+
+// Patch changes fields of an object that was read, by a JSON merge patch (RFC 7386), and returns the object as the server
+// answered. It refuses an object that was created again, and with a version of the options one that has another, with a
+// [ConflictError]. Fields that the kind does not have are refused.
+func (c *Client) Patch(ctx context.Context, k Kind, known *unstructured.Unstructured, change map[string]any, opts WriteOptions) (*unstructured.Unstructured, error) {
+	change = runtime.DeepCopyJSON(change)
+	metadata, _ := change["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["uid"] = string(known.GetUID())
+	if opts.Version != "" {
+		metadata["resourceVersion"] = opts.Version
+	} else {
+		delete(metadata, "resourceVersion")
+	}
+	change["metadata"] = metadata
+	patch, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("writing the change of %s: %w", known.GetName(), err)
+	}
+	changed, err := c.of(k, known.GetNamespace()).Patch(ctx, known.GetName(), types.MergePatchType, patch, metav1.PatchOptions{
+		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),
+	})
+	if apierrors.IsConflict(err) {
+		return nil, c.conflict(ctx, k, known, opts.Version, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("changing %s %s: %w", k.Resource.Resource, known.GetName(), err)
+	}
+	return changed, nil
 }
 
 // OverwriteError means that an object has a label or an annotation with another value.

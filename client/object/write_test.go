@@ -24,7 +24,7 @@ func edit(server *objecttest.Server, name, manager string, ago time.Duration, ch
 	at := metav1.NewTime(time.Now().Add(-ago))
 	obj.SetManagedFields(append(obj.GetManagedFields(), metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "sandbar.dev/v1alpha1", Time: &at,
-		FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(wrote)},
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(wrote),
 	}))
 	return server.Put("sandboxes", obj.Object)
 }
@@ -91,13 +91,13 @@ func TestMarkDoesNotOverwriteWhatWasSetMeanwhile(t *testing.T) {
 			server.Put("sandboxes", sandbox("web", nil))
 			k := sandboxesOf(t, client)
 			first := true
-			server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+			server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 				if r.Method == http.MethodPatch && first {
 					first = false
 					server.Put("sandboxes", sandbox("web", map[string]any{c.meanwhile: "theirs"}))
 				}
 				return false
-			}
+			})
 			_, _, err := client.Mark(t.Context(), k, "default", "web", Labels, Pairs{Set: map[string]string{"env": "ours"}}, c.overwrite, WriteOptions{})
 			if text(err) != c.want {
 				t.Fatalf("%v, want %q", err, c.want)
@@ -141,7 +141,7 @@ func TestAStaleVersionIsRefusedWithWhatChangedAndByWhom(t *testing.T) {
 	}
 	// A server that does not have the version any more knows who changed the object last.
 	server.Forget()
-	if err := c.Delete(t.Context(), k, known, stale); text(err) != want+known.GetResourceVersion()+": the server has no such version any more; the last change is by sandbar-provider, 3s ago" {
+	if _, _, err := c.Mark(t.Context(), k, "default", "web", Labels, Pairs{Remove: []string{"env"}}, false, stale); text(err) != want+known.GetResourceVersion()+": the server has no such version any more; the last change is by sandbar-provider, 3s ago" {
 		t.Errorf("%v", err)
 	}
 	current := WriteOptions{Version: now.GetResourceVersion()}
@@ -239,13 +239,13 @@ func TestAnObjectIsGoneWhenAnotherHasItsName(t *testing.T) {
 	server, c := newWorkspace(t)
 	known := server.Put("sandboxes", sandbox("web", nil))
 	k := sandboxesOf(t, c)
-	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" && server.Object("sandboxes", "default", "web").GetUID() == known.GetUID() {
 			server.Remove("sandboxes", "default", "web")
 			server.Put("sandboxes", sandbox("web", nil))
 		}
 		return false
-	}
+	})
 	if err := c.AwaitGone(t.Context(), k, "default", "web", known.GetUID(), time.Minute); err != nil {
 		t.Error(err)
 	}

@@ -180,11 +180,8 @@ func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) err
 	if err := o.complete(cmd, w, obj, s.name); err != nil {
 		return err
 	}
-	if namespace := obj.GetNamespace(); namespace != "" && namespace != w.namespace {
-		if cmd.Flags().Changed("namespace") {
-			return &usageError{fmt.Errorf("the object is of namespace %s, and -n says %s", termsafe.Line(namespace), w.namespace)}
-		}
-		w.namespace = namespace
+	if w.namespace, err = w.namespaceOf(cmd, obj); err != nil {
+		return err
 	}
 	created, err := w.Create(cmd.Context(), w.kind, w.namespace, obj, object.WriteOptions{DryRun: bool(o.dryRun)})
 	if apierrors.IsAlreadyExists(err) {
@@ -203,7 +200,7 @@ func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) err
 	}
 	ready, err := w.await(cmd, created, o.condition, o.timeout)
 	if err != nil || o.format == "" {
-		return err
+		return longer(err, created, o.timeout)
 	}
 	return p.wrote(cmd.OutOrStdout(), w, ready, "created", false)
 }
@@ -217,7 +214,7 @@ func (o *createOptions) begin(cmd *cobra.Command, args []string) (*unstructured.
 			return nil, objectArgs{}, err
 		}
 		if len(all) != 1 {
-			return nil, objectArgs{}, &usageError{fmt.Errorf("-f %s has %d objects; create takes one", o.file, len(all))}
+			return nil, objectArgs{}, &usageError{fmt.Errorf("-f %s has %d objects; create takes one, and sandbar apply any number", o.file, len(all))}
 		}
 		if obj = all[0]; len(args) == 0 {
 			if obj.GetName() == "" {
@@ -275,7 +272,11 @@ func addTo(has, more map[string]string, set func(map[string]string)) {
 
 // await waits until an object has a condition, and tells each state that it has meanwhile.
 func (w *workspaceObjects) await(cmd *cobra.Command, obj *unstructured.Unstructured, condition object.Condition, timeout time.Duration) (*unstructured.Unstructured, error) {
+	if reached, err := condition.Reached(obj); reached || err != nil {
+		return obj, err
+	}
 	progress := newProgress(cmd.ErrOrStderr(), obj.GetName())
+	progress.at(object.StateOf(obj))
 	last := obj
 	err := w.Await(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
 		if now == nil || now.GetUID() != obj.GetUID() {
@@ -288,10 +289,6 @@ func (w *workspaceObjects) await(cmd *cobra.Command, obj *unstructured.Unstructu
 		}
 		return reached, err
 	})
-	var late *object.TimeoutError
-	if errors.As(err, &late) {
-		return last, fmt.Errorf("%w; --timeout gives it longer", err)
-	}
 	if err == nil {
 		progress.at(condition.Type)
 	}

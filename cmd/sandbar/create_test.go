@@ -88,7 +88,7 @@ func TestCreateRefusesMistakesBeforeItCreates(t *testing.T) {
 
 // becoming has a server give an object of a name one state after the other, once it is watched.
 func becoming(s *objecttest.Server, name string, states ...map[string]any) {
-	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") == "" {
 			return false
 		}
@@ -99,7 +99,7 @@ func becoming(s *objecttest.Server, name string, states ...map[string]any) {
 		}
 		states = nil
 		return false
-	}
+	})
 }
 
 func stateWith(phase, status, message string) map[string]any {
@@ -133,12 +133,12 @@ func TestCreateWaitsWithProgressOnStderr(t *testing.T) {
 func TestCreateEndsWhenTheObjectIsDeletedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	s := w.withObjects(t)
-	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			s.Remove("sandboxes", "default", "a")
 		}
 		return false
-	}
+	})
 	if code, _, stderr := w.run(t, "create", "sandbox", "a", "--wait"); code != exitFailure || !strings.Contains(stderr, "sandbar: the Sandbox a was deleted meanwhile\n") {
 		t.Errorf("%d %s", code, stderr)
 	}

@@ -105,12 +105,8 @@ func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) err
 	}
 	for _, obj := range meant {
 		s.name = obj.GetName()
-		err := w.AwaitGone(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), o.timeout)
-		if late := new(object.TimeoutError); errors.As(err, &late) {
-			return fmt.Errorf("%w; --timeout gives it longer", err)
-		}
-		if err != nil {
-			return err
+		if err := w.AwaitGone(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), o.timeout); err != nil {
+			return longer(err, obj, o.timeout)
 		}
 	}
 	return nil

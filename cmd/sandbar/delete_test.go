@@ -46,12 +46,12 @@ func TestDeleteWaitsUntilTheObjectIsGone(t *testing.T) {
 	if code, _, stderr := w.run(t, "delete", "sandbox", "web", "--timeout", "100ms"); code != exitFailure || stderr != "sandbar: web is still being deleted after 100ms; --timeout gives it longer\n" {
 		t.Errorf("%d %s", code, stderr)
 	}
-	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			s.Remove("sandboxes", "default", "web")
 		}
 		return false
-	}
+	})
 	if code, _, stderr := w.run(t, "delete", "sandbox", "web"); code != 0 || stderr != "" {
 		t.Errorf("%d %s", code, stderr)
 	}
@@ -61,13 +61,13 @@ func TestDeleteWaitsUntilTheObjectIsGone(t *testing.T) {
 func TestDeleteSparesAnotherObjectOfTheName(t *testing.T) {
 	w := newWorld(t)
 	s := w.stocked(t)
-	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodDelete {
 			s.Remove("sandboxes", "default", "web")
 			s.Put("sandboxes", map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": map[string]any{"name": "web"}})
 		}
 		return false
-	}
+	})
 	code, _, stderr := w.run(t, "delete", "sandbox", "web")
 	if code != exitFailure || !strings.HasPrefix(stderr, "sandbar: the Sandbox web was deleted and created again since you read it") || s.Object("sandboxes", "default", "web") == nil {
 		t.Errorf("%d %s", code, stderr)

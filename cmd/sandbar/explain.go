@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
@@ -59,6 +60,8 @@ func hintOf(err error) string {
 	var left *session.LeftOutError
 	var unbound *object.NotBoundError
 	var taken *object.OverwriteError
+	var fields *object.FieldConflictError
+	var kept *keptError
 	var stale *object.ConflictError
 	switch {
 	case errors.As(err, &unsafe) && unsafe.Err != nil:
@@ -69,8 +72,12 @@ func hintOf(err error) string {
 		return termsafe.String(fmt.Sprintf("%v (nothing is trusted; --no-check trusts what cannot be reached from here)", silent.Err))
 	case errors.As(err, &taken):
 		return text + ": --overwrite changes it"
+	case errors.As(err, &kept):
+		return fmt.Sprintf("%s. Your changes are in %s", keptReason(kept.err), kept.file)
+	case errors.As(err, &fields):
+		return text + ". Leave them out of the file, or take them over with --force-conflicts"
 	case errors.As(err, &stale) && stale.Current != nil:
-		return text + ". Read it again, and repeat the command with --resource-version " + termsafe.Line(stale.Current.GetResourceVersion())
+		return text + ". Read it again, and repeat the command with version " + termsafe.Line(stale.Current.GetResourceVersion())
 	case errors.As(err, &unbound):
 		return notBound(unbound.Group, unbound.Group)
 	case errors.Is(err, session.ErrNoTar), errors.Is(err, session.ErrNoTools):
@@ -81,4 +88,14 @@ func hintOf(err error) string {
 		return text + ": leave --component out"
 	}
 	return ""
+}
+
+// keptReason is why an edit was not taken.
+func keptReason(err error) string {
+	var stale *object.ConflictError
+	text := strings.TrimSuffix(termsafe.String(err.Error()), ".")
+	if errors.As(err, &stale) {
+		text += ". Edit it again, or repeat with --force-conflicts"
+	}
+	return text
 }

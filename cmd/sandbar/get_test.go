@@ -111,13 +111,13 @@ func TestGetSaysWhatIsMissingInTheWorkspace(t *testing.T) {
 		"unauthorized": apierrors.NewUnauthorized("Unauthorized"),
 	} {
 		s := w.stocked(t)
-		s.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+		s.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/sandboxes") {
 				objecttest.Refuse(rw, err)
 				return true
 			}
 			return false
-		}
+		})
 		w.transcript(t, "get-"+name+".golden", []turn{{name: name, args: "get sandboxes"}})
 	}
 }
@@ -146,10 +146,10 @@ func TestGetReadsTemplatesFromFiles(t *testing.T) {
 func TestWarningsOfTheServerGoToStderrOnce(t *testing.T) {
 	w := newWorld(t)
 	s := w.stocked(t)
-	s.Intercept = func(rw http.ResponseWriter, _ *http.Request) bool {
+	s.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
 		rw.Header().Add("Warning", `299 - "this kind is deprecated"`)
 		return false
-	}
+	})
 	_, stdout, stderr := w.run(t, "get", "sandboxes", "-o", "name")
 	if strings.Contains(stdout, "deprecated") || strings.Count(stderr, "Warning: this kind is deprecated\n") != 1 {
 		t.Errorf("stdout %q, stderr %q", stdout, stderr)
@@ -199,12 +199,12 @@ func TestGetWatchesOneObjectAsDocuments(t *testing.T) {
 func TestAWatchThatBeginsWithoutAnObjectSeesTheFirst(t *testing.T) {
 	w := newWorld(t)
 	s := w.withObjects(t)
-	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			s.Put("sandboxsets", map[string]any{"kind": "SandboxSet", "metadata": map[string]any{"name": "first"}, "spec": map[string]any{"replicas": int64(7)}})
 		}
 		return false
-	}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	out, _, ended := w.begin(ctx, strings.NewReader(""), "get", "sandboxsets", "--watch-only")
 	await(t, out, "first")

@@ -18,6 +18,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -32,6 +33,9 @@ import (
 // version is set by the build (-ldflags "-X main.version=…").
 var version = "dev"
 
+// unstamped is the version of a program whose build sets none.
+const unstamped = "dev"
+
 const (
 	exitFailure     = 1
 	exitUsage       = 2
@@ -44,6 +48,8 @@ const (
 
 func main() {
 	klog.SetLogger(logr.Discard()) // libraries report to it what commands say in their own words
+	info, ok := debug.ReadBuildInfo()
+	version = installedVersion(version, info, ok)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // what does not end upon the first signal ends upon the second
 	err := newRootCommand().ExecuteContext(ctx)
@@ -126,7 +132,8 @@ func (s *target) addCommands(root *cobra.Command) {
 		{"start", "Start:", append([]*cobra.Command{newLoginCommand(s), newLogoutCommand(s), newBindCommand(s), newDoctorCommand(s), newWhoamiCommand(s)},
 			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
-			newCreateCommand(s), newGetCommand(s), newLabelCommand(s), newAnnotateCommand(s), newDeleteCommand(s),
+			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
+			newApplyCommand(s), newEditCommand(s), newDeleteCommand(s), newWaitCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
@@ -43,6 +43,7 @@ sandbox is not suspended. One whose shutdown time has passed needs a later one: 
 // suspension is the command that sets spec.suspended to a value.
 func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Command {
 	var wait bool
+	var version string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   verb + " NAME",
@@ -58,7 +59,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 				return err
 			}
 			s.name = args[0]
-			changed, err := k.setSuspended(cmd.Context(), args[0], suspended)
+			changed, err := k.setSuspended(cmd.Context(), args[0], suspended, version)
 			if err != nil {
 				return err
 			}
@@ -73,6 +74,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 		},
 	}
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is so")
+	cmd.Flags().StringVar(&version, "resource-version", "", "change the sandbox only if it has this version")
 	cmd.Flags().DurationVar(&timeout, "timeout", suspendTimeout, "how long to wait at most")
 	return cmd
 }
@@ -103,19 +105,25 @@ func outcomeOf(suspended, changed bool, state string) string {
 	return did + ", and is Ready"
 }
 
-// setSuspended sets spec.suspended of an instance, and reports whether it was different.
-func (k kind) setSuspended(ctx context.Context, name string, suspended bool) (changed bool, err error) {
+// setSuspended sets spec.suspended of an instance, and reports whether it was different. If a version is named, the
+// instance has to have it.
+func (k kind) setSuspended(ctx context.Context, name string, suspended bool, version string) (changed bool, err error) {
 	obj, err := k.instances().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading %s %s: %w", k.resource.Resource, name, err)
 	}
-	if now, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); now == suspended {
+	if now, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); now == suspended && (version == "" || version == obj.GetResourceVersion()) {
 		return false, nil
 	}
-	patch := fmt.Appendf(nil, `{"spec":{"suspended":%t}}`, suspended)
-	obj, err = k.instances().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	objects, err := object.New(k.cfg)
 	if err != nil {
-		return false, fmt.Errorf("changing %s %s: %w", k.resource.Resource, name, err)
+		return false, err
+	}
+	obj.SetNamespace(k.namespace)
+	same := object.Kind{Resource: k.resource, Name: obj.GetKind(), Namespaced: true}
+	obj, err = objects.Patch(ctx, same, obj, map[string]any{"spec": map[string]any{"suspended": suspended}}, object.WriteOptions{Version: version, DropUnknown: true})
+	if err != nil {
+		return false, err
 	}
 	// A field that the kind does not have is dropped without an error.
 	if now, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); now != suspended {

@@ -5,9 +5,18 @@ package main
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 )
+
+// installedVersion is the version of a program that was made by go install MODULE@VERSION, which stamps none.
+func installedVersion(stamped string, info *debug.BuildInfo, ok bool) string {
+	if stamped != unstamped || !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return stamped
+	}
+	return info.Main.Version
+}
 
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,7 +33,7 @@ type call struct {
 // ServeHTTP implements http.Handler. Paths may begin with /clusters/NAME.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	s.note(r)
-	if s.Intercept != nil && s.Intercept(rw, r) {
+	if intercept := s.interceptor(); intercept != nil && intercept(rw, r) {
 		return
 	}
 	path := r.URL.Path
@@ -41,6 +42,13 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		path = "/" + path
 	}
 	if s.serveDiscovery(rw, path) {
+		return
+	}
+	if path == "/apis/authentication.k8s.io/v1/selfsubjectreviews" && r.Method == http.MethodPost {
+		answer(rw, http.StatusCreated, authenticationv1.SelfSubjectReview{
+			TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"},
+			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: s.User, Groups: []string{"system:authenticated"}}},
+		})
 		return
 	}
 	c, ok := s.route(r, strings.Split(strings.Trim(path, "/"), "/"))
@@ -151,8 +159,13 @@ func (c call) selects() (func(*unstructured.Unstructured) bool, error) {
 		return nil, err
 	}
 	return func(obj *unstructured.Unstructured) bool {
-		return obj != nil && by.Matches(labels.Set(obj.GetLabels())) &&
-			at.Matches(fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()})
+		if obj == nil {
+			return false
+		}
+		about, _, _ := unstructured.NestedString(obj.Object, "involvedObject", "uid")
+		return by.Matches(labels.Set(obj.GetLabels())) && at.Matches(fields.Set{
+			"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace(), "involvedObject.uid": about,
+		})
 	}, nil
 }
 

@@ -44,21 +44,33 @@ type Server struct {
 	Kinds []Kind
 	// Now is the server's clock.
 	Now func() time.Time
-	// Intercept answers requests that it returns true for; nil answers none.
-	Intercept func(http.ResponseWriter, *http.Request) bool
 	// OpenAPI has the documents at /openapi/v3/apis/GROUP/VERSION, by GROUP/VERSION.
 	OpenAPI map[string]string
 	// User is the name that the workspace knows the caller by.
 	User string
 
-	mu       sync.Mutex
-	version  int
-	objects  map[string]map[types.NamespacedName]*unstructured.Unstructured // by resource
-	history  []change
-	oldest   int // changes up to this version are forgotten
-	changed  chan struct{}
-	cut      chan struct{}
-	requests []string
+	mu        sync.Mutex
+	intercept func(http.ResponseWriter, *http.Request) bool
+	version   int
+	objects   map[string]map[types.NamespacedName]*unstructured.Unstructured // by resource
+	history   []change
+	oldest    int // changes up to this version are forgotten
+	changed   chan struct{}
+	cut       chan struct{}
+	requests  []string
+}
+
+// Intercept has answer asked first from now on: it answers the requests that it returns true for. With nil none is.
+func (s *Server) Intercept(answer func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intercept = answer
+}
+
+func (s *Server) interceptor() func(http.ResponseWriter, *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.intercept
 }
 
 // change is one entry of the history that watches read.

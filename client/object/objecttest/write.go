@@ -41,6 +41,10 @@ func (s *Server) serveWrite(rw http.ResponseWriter, c call) {
 		Refuse(rw, refused)
 		return
 	}
+	if current != nil && isSame(current, obj) {
+		answer(rw, http.StatusOK, current)
+		return
+	}
 	if c.URL.Query().Get("dryRun") == "" {
 		s.store(c.kind.Resource, obj)
 	}
@@ -49,6 +53,17 @@ func (s *Server) serveWrite(rw http.ResponseWriter, c call) {
 		code = http.StatusCreated
 	}
 	answer(rw, code, obj)
+}
+
+// isSame reports whether a write changes nothing: then an object keeps its version.
+func isSame(before, after *unstructured.Unstructured) bool {
+	content := func(obj *unstructured.Unstructured) map[string]any {
+		obj = obj.DeepCopy()
+		obj.SetManagedFields(nil)
+		obj.SetResourceVersion("")
+		return obj.Object
+	}
+	return reflect.DeepEqual(content(before), content(after))
 }
 
 func (c call) applies() bool {

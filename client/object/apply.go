@@ -1,0 +1,102 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Outcome is what a write has done to an object.
+type Outcome string
+
+// Outcomes of Apply.
+const (
+	Created    Outcome = "created"
+	Configured Outcome = "configured"
+	Unchanged  Outcome = "unchanged"
+)
+
+// FieldConflictError means that an object has fields which other field managers have set to other values.
+type FieldConflictError struct {
+	Name   string
+	Fields []Change
+	Err    error
+}
+
+// Unwrap returns Err.
+func (e *FieldConflictError) Unwrap() error { return e.Err }
+
+// Error implements error.
+func (e *FieldConflictError) Error() string {
+	var texts []string
+	for _, f := range e.Fields[:min(mostChanges, len(e.Fields))] {
+		texts = append(texts, fmt.Sprintf("%s (by %s)", f.Path, f.Manager))
+	}
+	if len(e.Fields) > mostChanges {
+		texts = append(texts, "and others")
+	}
+	return fmt.Sprintf("%s has fields that other programs have set to other values: %s", e.Name, strings.Join(texts, ", "))
+}
+
+// Apply makes an object have the fields of obj, by server-side apply: fields that this package applied before and that
+// obj does not have any more are taken away. Fields of other field managers are refused with a [FieldConflictError],
+// unless force takes them over. A resourceVersion in obj is a precondition.
+func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstructured.Unstructured, force bool, opts WriteOptions) (*unstructured.Unstructured, Outcome, error) {
+	obj = obj.DeepCopy()
+	obj.SetGroupVersionKind(k.GVK())
+	obj.SetManagedFields(nil)
+	before, err := c.of(k, namespace).Get(ctx, obj.GetName(), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, "", fmt.Errorf("reading %s %s: %w", k.Resource.Resource, obj.GetName(), err)
+	}
+	if apierrors.IsNotFound(err) {
+		before = nil
+	}
+	applied, err := c.of(k, namespace).Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{DryRun: opts.dryRun(), FieldManager: FieldManager, Force: force})
+	switch {
+	case apierrors.IsConflict(err) && len(fieldConflicts(err)) > 0:
+		return nil, "", &FieldConflictError{Name: obj.GetName(), Fields: fieldConflicts(err), Err: err}
+	case apierrors.IsConflict(err) && before != nil && obj.GetResourceVersion() != "":
+		return nil, "", c.conflict(ctx, k, before, obj.GetResourceVersion(), err)
+	case err != nil:
+		return nil, "", fmt.Errorf("applying %s %s: %w", k.Resource.Resource, obj.GetName(), err)
+	case before == nil:
+		return applied, Created, nil
+	case before.GetResourceVersion() == applied.GetResourceVersion() && !opts.DryRun,
+		opts.DryRun && len(changesOf(before, applied)) == 0:
+		return applied, Unchanged, nil
+	}
+	return applied, Configured, nil
+}
+
+// managerOf finds the field manager in the server's text about one field.
+var managerOf = regexp.MustCompile(`conflict with "([^"]+)"`)
+
+// fieldConflicts are the fields of an error of server-side apply.
+func fieldConflicts(err error) []Change {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var found []Change
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		change := Change{Path: strings.TrimPrefix(cause.Field, "."), Manager: "another program"}
+		if m := managerOf.FindStringSubmatch(cause.Message); m != nil {
+			change.Manager = m[1]
+		}
+		found = append(found, change)
+	}
+	return found
+}

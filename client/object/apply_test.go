@@ -1,0 +1,127 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package object
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+)
+
+func manifest(spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": map[string]any{"name": "web"}, "spec": spec,
+	}}
+}
+
+func TestApplyReportsWhatItHasDone(t *testing.T) {
+	_, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	for _, a := range []struct {
+		spec map[string]any
+		dry  bool
+		want Outcome
+	}{
+		{map[string]any{"a": "1"}, true, Created},
+		{map[string]any{"a": "1"}, false, Created},
+		{map[string]any{"a": "1"}, true, Unchanged},
+		{map[string]any{"a": "1"}, false, Unchanged},
+		{map[string]any{"a": "2"}, true, Configured},
+		{map[string]any{"a": "2"}, false, Configured},
+	} {
+		obj, outcome, err := c.Apply(t.Context(), k, "default", manifest(a.spec), false, WriteOptions{DryRun: a.dry})
+		if err != nil || outcome != a.want || obj.GetName() != "web" {
+			t.Errorf("%+v: %s %v", a, outcome, err)
+		}
+	}
+}
+
+func TestApplyNamesTheProgramsWhoseFieldsItWouldChange(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	refusal := apierrors.NewApplyConflict([]metav1.StatusCause{
+		{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "kubectl-edit" using sandbar.dev/v1alpha1`, Field: ".spec.suspended"},
+		{Type: metav1.CauseTypeFieldManagerConflict, Message: "words of a later server", Field: ".spec.x"},
+	}, "Apply failed with 2 conflicts")
+	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || r.URL.Query().Get("force") == "true" {
+			return false
+		}
+		objecttest.Refuse(rw, refusal)
+		return true
+	})
+	_, _, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"suspended": true}), false, WriteOptions{})
+	var conflict *FieldConflictError
+	if !errors.As(err, &conflict) || !apierrors.IsConflict(err) || err.Error() != "web has fields that other programs have set to other values: spec.suspended (by kubectl-edit), spec.x (by another program)" {
+		t.Errorf("%v", err)
+	}
+	if _, outcome, err := c.Apply(t.Context(), k, "default", manifest(nil), true, WriteOptions{}); err != nil || outcome != Created {
+		t.Errorf("by force: %s %v", outcome, err)
+	}
+}
+
+func TestApplyTakesTheVersionOfAManifestAsAPrecondition(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	known := server.Put("sandboxes", sandbox("web", nil))
+	server.Put("sandboxes", sandbox("web", map[string]any{"env": "prod"}))
+	obj := manifest(map[string]any{"a": "1"})
+	obj.SetResourceVersion(known.GetResourceVersion())
+	_, _, err := c.Apply(t.Context(), k, "default", obj, true, WriteOptions{})
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) || !strings.HasSuffix(err.Error(), ": metadata.labels.env") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPatchChangesTheObjectThatWasRead(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	known := server.Put("sandboxes", sandbox("web", nil))
+	change := map[string]any{"spec": map[string]any{"a": "1"}}
+	if _, err := c.Patch(t.Context(), k, known, change, WriteOptions{Version: known.GetResourceVersion()}); err != nil {
+		t.Fatal(err)
+	}
+	// The caller has the version that it names: what has changed is known without the server's history.
+	server.Forget()
+	_, err := c.Patch(t.Context(), k, known, change, WriteOptions{Version: known.GetResourceVersion()})
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) || !strings.HasSuffix(err.Error(), ": spec.a") {
+		t.Errorf("%v", err)
+	}
+	if _, err := c.Patch(t.Context(), k, known, change, WriteOptions{}); err != nil {
+		t.Errorf("without a version: %v", err)
+	}
+	server.Remove("sandboxes", "default", "web")
+	if _, err := c.Patch(t.Context(), k, known, change, WriteOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+	server.Put("sandboxes", sandbox("web", nil))
+	if _, err := c.Patch(t.Context(), k, known, change, WriteOptions{}); !errors.As(err, &conflict) || !conflict.Gone {
+		t.Errorf("of one that was created again: %v", err)
+	}
+	if _, ok := change["metadata"]; ok {
+		t.Error("the caller's own map was changed")
+	}
+}
+
+func TestAnObjectThatCannotBeReadIsNotDescribed(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	server.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
+		objecttest.Refuse(rw, apierrors.NewForbidden(schema.GroupResource{Resource: "sandboxes"}, "web", errors.New("no right")))
+		return true
+	})
+	if _, err := c.Describe(t.Context(), k, "default", "web"); !apierrors.IsForbidden(err) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,109 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
+)
+
+// applyOptions are the flags of sandbar apply.
+type applyOptions struct {
+	output
+	files  []string
+	force  bool
+	dryRun dryRun
+}
+
+func newApplyCommand(s *target) *cobra.Command {
+	var o applyOptions
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Make objects as they are in files: create them, or change the fields that differ",
+		Long: `Make the objects of files in YAML or JSON as they are there, by server-side apply: an object that is not there
+is created, and of one that is there the fields of the file are set. A field that was applied before and that the
+file does not have any more is taken away.
+
+A field that another program has set to another value is refused with the program's name, and taken over with
+--force-conflicts. A metadata.resourceVersion in the file is a precondition. A field that the kind does not have is
+refused.`,
+		Example: `  sandbar apply -f sandbox.yaml
+  sandbar get sandbox web -o yaml | sed s/node-20/node-22/ | sandbar apply -f - --dry-run`,
+		Args: named(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.apply(cmd, &o) },
+	}
+	fs := cmd.Flags()
+	o.addFlags(fs)
+	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with objects in YAML or JSON; - reads the input; can be repeated")
+	fs.BoolVar(&o.force, "force-conflicts", false, "take over fields that other programs have set")
+	o.dryRun.addFlag(fs)
+	return cmd
+}
+
+func (s *target) apply(cmd *cobra.Command, o *applyOptions) error {
+	if len(o.files) == 0 {
+		return &usageError{errors.New("apply takes -f FILE")}
+	}
+	p, err := o.writePrinter()
+	if err != nil {
+		return err
+	}
+	var all []*unstructured.Unstructured
+	for _, file := range o.files {
+		some, err := readObjects(cmd.InOrStdin(), file)
+		if err != nil {
+			return err
+		}
+		for _, obj := range some {
+			if err := checkName(obj.GetName()); err != nil {
+				return fmt.Errorf("-f %s: %w", file, err)
+			}
+		}
+		all = append(all, some...)
+	}
+	kinds := map[string]*workspaceObjects{}
+	for _, obj := range all {
+		word := kindArgument(obj)
+		if kinds[word] == nil {
+			if kinds[word], err = s.objectsOf(cmd.Context(), cmd, word); err != nil {
+				return err
+			}
+		}
+		s.name = obj.GetName()
+		if err := o.applyOne(cmd, kinds[word], obj, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *applyOptions) applyOne(cmd *cobra.Command, w *workspaceObjects, obj *unstructured.Unstructured, p *writePrinter) error {
+	namespace, err := w.namespaceOf(cmd, obj)
+	if err != nil {
+		return err
+	}
+	applied, outcome, err := w.Apply(cmd.Context(), w.kind, namespace, obj, o.force, object.WriteOptions{DryRun: bool(o.dryRun)})
+	if err != nil {
+		return err
+	}
+	return p.wrote(cmd.OutOrStdout(), w, applied, string(outcome), bool(o.dryRun) && outcome != object.Unchanged)
+}
+
+// namespaceOf is the namespace of an object of a file, or that of the call if the file does not say it.
+func (w *workspaceObjects) namespaceOf(cmd *cobra.Command, obj *unstructured.Unstructured) (string, error) {
+	has := obj.GetNamespace()
+	switch {
+	case has == "" || has == w.namespace:
+		return w.namespace, nil
+	case cmd.Flags().Changed("namespace"):
+		return "", &usageError{fmt.Errorf("the object is of namespace %s, and -n says %s", termsafe.Line(has), w.namespace)}
+	}
+	return has, nil
+}

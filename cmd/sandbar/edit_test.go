@@ -1,0 +1,174 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+)
+
+func TestApplyMakesObjectsAsTheyAreInFiles(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	const one = "apiVersion: sandbar.dev/v1alpha1\nkind: Sandbox\nmetadata: {name: one}\nspec: {displayName: One}\n"
+	const set = "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxSet\nmetadata: {name: pool, namespace: other}\nspec: {replicas: 2}\n"
+	stale := strings.Replace(one, "name: one", "name: api, resourceVersion: \""+s.Object("sandboxes", "default", "api").GetResourceVersion()+"\"", 1)
+	api := s.Object("sandboxes", "default", "api")
+	api.SetLabels(map[string]string{"env": "prod"})
+	s.Put("sandboxes", api.Object)
+	w.transcript(t, "apply.golden", []turn{
+		{name: "two kinds, one of which is in another namespace", args: "apply -f -", input: one + "---\n" + set},
+		{name: "the same again", args: "apply -f -", input: one + "---\n" + set},
+		{name: "another value, as a dry run", args: "apply -f - --dry-run", input: strings.Replace(one, "One", "Two", 1)},
+		{name: "another value, for a program", args: "apply -f - -o jsonpath={.spec.displayName}", input: strings.Replace(one, "One", "Two", 1)},
+		{name: "a list", args: "apply -f -", input: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(one), "\n", "\n  ")},
+		{name: "a version that it does not have any more", args: "apply -f -", input: stale},
+		{name: "a namespace that the call contradicts", args: "apply -n default -f -", input: set},
+		{name: "a kind that is not there", args: "apply -f -", input: "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n"},
+		{name: "a name that cannot be", args: "apply -f -", input: strings.Replace(one, "name: one", "name: My_App", 1)},
+		{name: "without a file", args: "apply"},
+		{name: "with an argument", args: "apply sandbox.yaml"},
+	})
+	s.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch {
+			return false
+		}
+		objecttest.Refuse(rw, apierrors.NewApplyConflict([]metav1.StatusCause{{
+			Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "kubectl-edit" using sandbar.dev/v1alpha1`, Field: ".spec.displayName",
+		}}, "Apply failed with 1 conflict"))
+		return true
+	})
+	w.transcript(t, "apply-conflict.golden", []turn{{name: "a field of another program", args: "apply -f -", input: one}})
+}
+
+// editor makes the editor a program that changes the file by a sed script.
+func editor(t *testing.T, script string) {
+	t.Helper()
+	t.Setenv("KUBE_EDITOR", "")
+	t.Setenv("EDITOR", "sed -i -e "+script)
+}
+
+func TestEditChangesWhatWasEdited(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	edit := func(script string, args ...string) string {
+		editor(t, script)
+		_, stdout, stderr := w.run(t, append([]string{"edit", "sandbox", "web"}, args...)...)
+		return stdout + stderr
+	}
+	if got := edit("s/node-22/node-24/"); got != "sandbox.sandbar.dev/web edited\n" || templateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
+		t.Errorf("%s", got)
+	}
+	if got := edit("s/node-24/node-26/", "--dry-run"); got != "sandbox.sandbar.dev/web edited (dry run: nothing was changed)\n" || templateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
+		t.Errorf("%s", got)
+	}
+	for _, script := range []string{"s/x/x/", "d"} {
+		if got := edit(script); got != "Nothing was edited, and nothing is changed.\n" {
+			t.Errorf("%s: %s", script, got)
+		}
+	}
+	if left, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(left) > 0 {
+		t.Errorf("files are left: %v %v", left, err)
+	}
+}
+
+func TestAnEditThatIsNotTakenIsKept(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"another name":  {"s/name:.web/name:\\x20other/", "the kind, the name and the namespace of an object do not change: create another one instead. Your changes are in FILE\n"},
+		"not YAML":      {"s/kind:/:::kind/", "what was edited is not YAML: "},
+		"not an object": {"1,$s/.*/text/", "what was edited is not an object. Your changes are in FILE\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.stocked(t)
+			t.Setenv("TMPDIR", t.TempDir())
+			editor(t, c.script)
+			code, _, stderr := w.run(t, "edit", "sandbox", "web")
+			file := regexp.MustCompile(`Your changes are in (\S+)\n`).FindStringSubmatch(stderr)
+			if code != exitFailure || len(file) == 0 || !strings.HasPrefix(strings.Replace(stderr, file[1], "FILE", 1), "sandbar: "+c.want) {
+				t.Fatalf("%d %s", code, stderr)
+			}
+			if _, err := os.Stat(file[1]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Somebody changes the object while it is in the editor.
+func TestAnEditOfAStaleObjectNamesTheOthersChanges(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	meanwhile := func() {
+		obj := s.Object("sandboxes", "default", "web")
+		labels := obj.GetLabels()
+		labels["env"] += "x"
+		obj.SetLabels(labels)
+		s.Put("sandboxes", obj.Object)
+	}
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			meanwhile()
+		}
+		return false
+	})
+	editor(t, "s/node-22/node-24/")
+	code, _, stderr := w.run(t, "edit", "sandbox", "web")
+	if code != exitFailure || !regexp.MustCompile(`^sandbar: web has changed since version \d+: metadata\.labels\.env\. Edit it again, or repeat with --force-conflicts\. Your changes are in \S+\n$`).MatchString(stderr) {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if files, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*", "web.yaml")); len(files) != 1 {
+		t.Errorf("%v", files)
+	}
+	if code, stdout, stderr := w.run(t, "edit", "sandbox", "web", "--force-conflicts"); code != 0 {
+		t.Errorf("%s %s", stdout, stderr)
+	}
+	if web := s.Object("sandboxes", "default", "web"); templateOf(web) != "node-24" || web.GetLabels()["env"] != "prodxx" {
+		t.Errorf("both changes are to be there: %v", web)
+	}
+}
+
+func TestEditRefusesMistakes(t *testing.T) {
+	w := newWorld(t)
+	w.stocked(t)
+	t.Setenv("KUBE_EDITOR", "/nowhere/editor --wait")
+	w.transcript(t, "edit.golden", []turn{
+		{name: "an editor that is not there", args: "edit sandbox web"},
+		{name: "an object that is not there", args: "edit sandbox wbe"},
+		{name: "two objects", args: "edit sandbox web api"},
+		{name: "no object", args: "edit sandboxes"},
+	})
+}
+
+func TestSuspendHasAVersionAsAPrecondition(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	version := s.Object("sandboxrunners", "default", "app").GetResourceVersion()
+	obj := s.Object("sandboxrunners", "default", "app")
+	obj.Object["spec"].(map[string]any)["toolchain"] = "python"
+	now := s.Put("sandboxrunners", obj.Object).GetResourceVersion()
+	code, _, stderr := w.run(t, "suspend", "app", "--wait=false", "--resource-version", version)
+	if code != exitFailure || stderr != "sandbar: app has changed since version "+version+": spec.toolchain. Read it again, and repeat the command with version "+now+"\n" {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if code, _, stderr := w.run(t, "suspend", "app", "--wait=false", "--resource-version", now); code != 0 {
+		t.Errorf("%s", stderr)
+	}
+	if suspended, _ := s.Object("sandboxrunners", "default", "app").Object["spec"].(map[string]any)["suspended"].(bool); !suspended {
+		t.Error("it is not suspended")
+	}
+}

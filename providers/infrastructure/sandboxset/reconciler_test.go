@@ -190,10 +190,10 @@ func (w *world) Revision(ctx context.Context, set instance.Set) (made instance.M
 	}
 	made.Revision, made.TemplateRevision = string(template.UID), string(template.UID)
 	switch {
-	case strings.Contains(set.Patch, "wrong"):
+	case strings.Contains(set.Change.Patch, "wrong"):
 		return made, nil, &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: "correct spec.patch: it is wrong"}
-	case set.Patch != "" && set.Patch != "{}":
-		made.Revision, made.Differs = made.Revision+set.Patch, placement.PatchedResourcesEqual
+	case set.Change.Patch != "" && set.Change.Patch != "{}":
+		made.Revision, made.Differs = made.Revision+set.Change.Patch, placement.PatchedResourcesEqual
 	}
 	return made, &podtemplate.Pod{}, nil
 }

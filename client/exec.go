@@ -11,7 +11,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	execwire "github.com/sandbar-dev/sandbar/apis/wire/exec"
@@ -89,6 +91,9 @@ var (
 func (i *Instance) Exec(ctx context.Context, opts ExecOptions) (int, error) {
 	if len(opts.Command) == 0 {
 		return 0, errors.New("running a command: there is none")
+	}
+	if slices.ContainsFunc(opts.Command, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
+		return 0, errors.New("running a command: an argument contains a zero byte, which no program can be given")
 	}
 	return (&execution{instance: i, opts: opts}).run(ctx)
 }
@@ -173,6 +178,9 @@ func (x *execution) query() url.Values {
 	if x.id != "" {
 		return url.Values{execwire.ParamID: {x.id}, execwire.ParamOffset: {strconv.FormatInt(x.offset, 10)}}
 	}
+	if x.isLong() && !x.pod {
+		return url.Values{execwire.ParamMessage: {"true"}}
+	}
 	q := url.Values{execwire.ParamCommand: x.opts.Command}
 	if x.opts.Dir != "" {
 		q.Set(execwire.ParamDir, x.opts.Dir)
@@ -201,6 +209,12 @@ func (x *execution) once(caller context.Context) (int, error) {
 		x.end(ctx, conn)
 		cancel()
 	})()
+	if x.id == "" && !x.pod && x.isLong() {
+		if err := x.sendCommand(ctx, conn); err != nil {
+			_ = conn.CloseNow()
+			return 0, fmt.Errorf("sending the command: %w", err)
+		}
+	}
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -408,6 +422,9 @@ func exitCode(p []byte) (int, error) {
 	var end execwire.Status
 	if err := json.Unmarshal(p, &end); err != nil {
 		return 0, fmt.Errorf("reading how the command ended: %w", err)
+	}
+	if reason, exit, ok := end.Refusal(); ok {
+		return 0, &CallError{Verb: "exec", Code: http.StatusBadRequest, Reason: reason, Message: end.Message, ExitCode: exit, Sandbox: true}
 	}
 	if code, ok := end.ExitCode(); ok {
 		return code, nil

@@ -37,7 +37,7 @@ func (x *execution) dial(ctx context.Context) (*wsconn.Conn, error) {
 		case res == nil || res.StatusCode < http.StatusBadRequest:
 			return nil, fmt.Errorf("calling exec: %w", err)
 		case x.pod || x.opts.Dir != "" || res.Header.Get("Sec-Websocket-Protocol") != execwire.PodProtocol:
-			return nil, fmt.Errorf("calling exec: %w", readError(res, "exec"))
+			return nil, fmt.Errorf("calling exec: %w", x.orTooLong(res, readError(res, "exec")))
 		}
 		x.pod = true
 	}

@@ -101,6 +101,25 @@ func TestAMessageAboveTheLimitEndsTheCommandsConnection(t *testing.T) {
 	}
 }
 
+func TestACommandThatIsTooLongForAPodSaysTheWayOut(t *testing.T) {
+	i := runnerOf(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Sec-Websocket-Protocol") != execwire.PodProtocol {
+			w.Header().Set("Sec-Websocket-Protocol", execwire.PodProtocol)
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+	})
+	_, err := i.Exec(t.Context(), ExecOptions{Command: []string{"sh", "-c", strings.Repeat("x", 20<<10)}})
+	var long *TooLongError
+	if !errors.As(err, &long) || !strings.Contains(err.Error(), "copy it into a file of the pod") {
+		t.Errorf("a long command: %v", err)
+	}
+	if _, err := i.Exec(t.Context(), ExecOptions{Command: []string{"x"}}); err == nil || errors.As(err, &long) {
+		t.Errorf("a short one: %v", err)
+	}
+}
+
 // Closing the terminal of a pod would lose the output, and within a line one end hands over the line alone.
 func TestTheEndOfTheInputEndsATerminalsInputAnywhereInALine(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -77,6 +77,13 @@ type InfrastructureProviderSpec struct {
 	// +optional
 	Quota Quota `json:"quota,omitempty"`
 
+	// PlacementClasses are the kinds of places that a SandboxTemplate or a SandboxSet may name for its pods.
+	//
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 63 && name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",message="the name of a placement class has lower-case letters, digits and dashes, 63 at most"
+	// +optional
+	PlacementClasses map[string]PlacementClass `json:"placementClasses,omitempty"`
+
 	// Rollout says how changes reach instances that run. A Template can say otherwise.
 	//
 	// +optional

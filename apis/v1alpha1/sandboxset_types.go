@@ -91,6 +91,15 @@ type SandboxSetSpec struct {
 	// +optional
 	Patch *runtime.RawExtension `json:"patch,omitempty"`
 
+	// PlacementClass names a kind of place for the pod, one of the operator's (spec.placementClasses of the
+	// InfrastructureProvider). It takes the place of the template's, and a Sandbox
+	// that takes one of the sandboxes stays where it is.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	PlacementClass string `json:"placementClass,omitempty"`
+
 	// Priority orders the sets that have what a Sandbox wants: those with a higher one are used first.
 	//
 	// +kubebuilder:validation:Minimum=-1000

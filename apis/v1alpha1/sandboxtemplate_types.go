@@ -78,6 +78,14 @@ type SandboxTemplateSpec struct {
 	// +optional
 	VolumeClaimTemplates []VolumeClaimTemplate `json:"volumeClaimTemplates,omitempty"`
 
+	// PlacementClass names a kind of place for the pod, one of the operator's (spec.placementClasses of the
+	// InfrastructureProvider). Without it the pod has that of templateRef, if any.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	PlacementClass string `json:"placementClass,omitempty"`
+
 	// PersistentContents says what of a Sandbox outlives its pod. Only filesystem can be had: the volumes.
 	// Neither memory nor addresses are kept.
 	//

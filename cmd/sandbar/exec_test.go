@@ -7,6 +7,7 @@ package main
 
 import (
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,35 @@ func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 	}
 	if code, _, stderr := w.run(t, "exec", "web", "--", "no-such-program"); code != 127 || !strings.Contains(stderr, "no-such-program") {
 		t.Errorf("a program that is not there: exit code %d, %q", code, stderr)
+	}
+}
+
+// As issue 29 found, 200 arguments or a script of 20 KB did not fit into the address of a request.
+func TestALongCommandIsRunAsItIs(t *testing.T) {
+	w := newWorld(t)
+	w.withRunner(t, "")
+	var many []string
+	for n := range 1000 {
+		many = append(many, strconv.Itoa(n))
+	}
+	script := "echo begun\n" + strings.Repeat("# a comment\n", 8<<10) + "echo ended: $1"
+	for name, c := range map[string]struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		"many arguments":                    {append([]string{"sh", "-c", "echo $#", "sh"}, many...), 0, "1000\n", ""},
+		"a long script":                     {[]string{"sh", "-c", script, "sh", "aéb"}, 0, "begun\nended: aéb\n", ""},
+		"a program that is not there":       {append([]string{"no-such-program"}, many...), 127, "", "no-such-program"},
+		"an argument that no program takes": {[]string{"echo", strings.Repeat("x", 129<<10)}, 126, "", "put what is longer into a file"},
+		"more than all together may have":   {[]string{"echo", strings.Repeat("x", 2<<20)}, 126, "", "put what is longer into a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := w.run(t, append([]string{"exec", "web", "--"}, c.args...)...)
+			if code != c.code || stdout != c.stdout || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit code %d, stdout %.200q, stderr %.400q", code, stdout, stderr)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@
 package podtemplate
 
 import (
+	"cmp"
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,9 @@ import (
 type Base struct {
 	Template             corev1.PodTemplateSpec
 	VolumeClaimTemplates []sandbarv1alpha1.VolumeClaimTemplate
+
+	// PlacementClass names the operator's class of places; empty for none.
+	PlacementClass string
 
 	// Operators is the part of it that a Template of the operator's has said; empty for a template of a
 	// tenant's own. What it says of nodes, priorities and volumes holds, and a tenant could not say it.
@@ -67,8 +71,9 @@ func OwnBase(spec *sandbarv1alpha1.SandboxTemplateSpec, base *Base) (*Base, erro
 		return nil, err
 	}
 	own := &Base{Template: pod.Template, VolumeClaimTemplates: pod.VolumeClaimTemplates}
+	own.PlacementClass = spec.PlacementClass
 	if base != nil {
-		own.Operators = base.Operators
+		own.Operators, own.PlacementClass = base.Operators, cmp.Or(spec.PlacementClass, base.PlacementClass)
 	}
 	return own, nil
 }

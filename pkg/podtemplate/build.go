@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,8 @@ type Rules struct {
 	Labels map[string]string
 	// RuntimeClassName is that of sandboxes; empty means the cluster's default.
 	RuntimeClassName string
+	// PlacementClasses are the operator's kinds of places, by their names.
+	PlacementClasses map[string]sandbarv1alpha1.PlacementClass
 	// PodSecurity is the level that the placement enforces.
 	PodSecurity string
 	// LabelPrefixes and AnnotationPrefixes are what a tenant's keys may begin with.
@@ -105,7 +108,47 @@ func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandb
 		return nil, &RefusedError{Problems: problems}
 	}
 	pod.force(rules)
+	if base != nil && base.PlacementClass != "" {
+		class, ok := rules.PlacementClasses[base.PlacementClass]
+		if !ok {
+			return nil, &UnknownClassError{Class: base.PlacementClass, Known: slices.Sorted(maps.Keys(rules.PlacementClasses))}
+		}
+		pod.placeIn(class)
+	}
 	return pod, nil
+}
+
+// UnknownClassError says that the operator has no placement class of a name.
+type UnknownClassError struct {
+	Class string
+	Known []string
+}
+
+func (u *UnknownClassError) Error() string {
+	if len(u.Known) == 0 {
+		return fmt.Sprintf("there is no placement class %q; the operator has none, so leave it out", u.Class)
+	}
+	return fmt.Sprintf("there is no placement class %q; the operator has %s", u.Class, strings.Join(u.Known, ", "))
+}
+
+// placeIn puts the operator's words of where a pod runs into it.
+func (p *Pod) placeIn(class sandbarv1alpha1.PlacementClass) {
+	spec := &p.Template.Spec
+	if len(class.NodeSelector) > 0 {
+		selector := maps.Clone(spec.NodeSelector)
+		if selector == nil {
+			selector = map[string]string{}
+		}
+		maps.Copy(selector, class.NodeSelector)
+		spec.NodeSelector = selector
+	}
+	spec.Tolerations = append(slices.Clone(spec.Tolerations), class.Tolerations...)
+	if class.RuntimeClassName != "" {
+		spec.RuntimeClassName = &class.RuntimeClassName
+	}
+	if class.PriorityClassName != "" {
+		spec.PriorityClassName = class.PriorityClassName
+	}
 }
 
 // begin makes a pod of what was written alone: the template or the base, and the patch on it.

@@ -64,6 +64,9 @@ type StatusCause struct {
 
 const (
 	success       = "Success"
+	reasonExit    = "NonZeroExitCode"
+	// reasonRuntime is what the kubelet writes of a command that a pod could not start.
+	reasonRuntime = "InternalError"
 	causeExitCode = "ExitCode"
 	causeSignal   = "Signal"
 )
@@ -76,7 +79,7 @@ func NewStatus(exit int, signal string) Status {
 	}
 	code := strconv.Itoa(exit)
 	st := Status{
-		Status: "Failure", Reason: "NonZeroExitCode",
+		Status: "Failure", Reason: reasonExit,
 		Message: "command terminated with non-zero exit code: " + code,
 		Details: &StatusDetails{Causes: []StatusCause{{Reason: causeExitCode, Message: code}}},
 	}
@@ -94,6 +97,17 @@ func NewRefusal(code, message string, exit int) Status {
 		st.Details = &StatusDetails{Causes: []StatusCause{{Reason: causeExitCode, Message: strconv.Itoa(exit)}}}
 	}
 	return st
+}
+
+// Refusal returns the code of a status that [NewRefusal] made, and the exit code of a shell or zero. It is false of
+// other statuses.
+func (s *Status) Refusal() (code string, exit int, ok bool) {
+	switch s.Reason {
+	case "", reasonExit, reasonRuntime:
+		return "", 0, false
+	}
+	exit, _ = s.ExitCode()
+	return s.Reason, exit, s.Status != success
 }
 
 // ExitCode returns the exit code. It is false if the status has none, as that of a command that a pod

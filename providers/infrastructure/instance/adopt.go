@@ -105,15 +105,15 @@ var revisionID = placement.ID{Origin: "sandbar-revision", UID: "revision"}
 // podRevision is of the pod that would be made for an object now, and of all that the operator says of it:
 // objects with one revision have the same pod. The error is an *outcome.RefusalError if there would be none.
 func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, error) {
-	revision, _, err := r.revisionPod(ctx, s, "")
+	revision, _, err := r.revisionPod(ctx, s, scope.PodChange{})
 	return revision, err
 }
 
-// revisionPod is podRevision with a set's patch, and that pod.
-func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, patch string) (string, *podtemplate.Pod, error) {
+// revisionPod is podRevision with what a set changes, and that pod.
+func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (string, *podtemplate.Pod, error) {
 	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
 	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement.Owner, Object: s.Placement.Object})
-	pod, of, err := r.buildPod(ctx, alike, written, patch, nil)
+	pod, of, err := r.buildPod(ctx, alike, written, change, nil)
 	if err != nil {
 		return "", nil, err
 	}

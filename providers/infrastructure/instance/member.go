@@ -309,7 +309,7 @@ func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope
 		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": set.Template.Kind, "name": set.Template.Name}},
 	}
 	words := *settings.Pod
-	words.Written, words.Patch = set.Field, set.Patch
+	words.Written, words.Change = set.Field, set.Change
 	settings.Pod = &words
 	return &scope.Scope{
 		Kind: r.kind, Settings: settings, Object: object, Member: &member,

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // sandboxes is the kind whose placements SandboxSets keep.
@@ -77,8 +78,8 @@ type Set struct {
 	Template sandbarv1alpha1.PodTemplateRef
 	// Field is the field of the set that says so, for messages.
 	Field string
-	// Patch is the set's patch of the pod template, in JSON; empty for none.
-	Patch string
+	// Change is what the set makes different in the pods of its template.
+	Change scope.PodChange
 	Made
 	Priority int32
 	// MaxAge is how long after its pod's start a member may be taken; zero: for ever.
@@ -286,8 +287,8 @@ func (m *Members) usable(ctx context.Context, namespace string) (ready bool, sta
 }
 
 // Revision is what a set's members would be now, with the pod to be tried. The error is an *outcome.RefusalError if
-// they would have none, and ErrNoKind while there are no Sandboxes. It is refused for the template first: only what is
-// wrong with the patch has the reason PatchRefused.
+// they would have none, and ErrNoKind while there are no Sandboxes. If only what the set changes is refused, the
+// revision of the template is there.
 func (m *Members) Revision(ctx context.Context, set Set) (made Made, pod *podtemplate.Pod, err error) {
 	r, err := m.reconciler()
 	if err != nil {
@@ -297,15 +298,15 @@ func (m *Members) Revision(ctx context.Context, set Set) (made Made, pod *podtem
 	if err != nil {
 		return made, nil, err
 	}
-	plain, plainPod, err := r.revisionPod(ctx, s, "")
+	plain, plainPod, err := r.revisionPod(ctx, s, scope.PodChange{})
 	if err != nil {
 		return made, nil, err
 	}
 	made = Made{Revision: plain, TemplateRevision: plain, PodSecurity: s.PodSecurity()}
-	if set.Patch == "" {
+	if set.Change == (scope.PodChange{}) {
 		return made, plainPod, nil
 	}
-	patched, pod, err := r.patchedPod(ctx, s, set.Patch)
+	patched, pod, err := r.patchedPod(ctx, s, set.Change)
 	if err != nil {
 		return made, nil, err
 	}

@@ -40,8 +40,15 @@ func newPatchedBases() *patchedBases {
 	return &patchedBases{known: known}
 }
 
-// of returns the base with a patch on it. The error is a *podtemplate.RefusedError if the patch does not apply.
-func (p *patchedBases) of(base *podtemplate.Base, patch string) (*podtemplate.Base, error) {
+// of returns the base with what a set changes in it. The error is a *podtemplate.RefusedError if the patch does not
+// apply.
+func (p *patchedBases) of(base *podtemplate.Base, change scope.PodChange) (*podtemplate.Base, error) {
+	if change.PlacementClass != "" {
+		placed := *base
+		placed.PlacementClass = change.PlacementClass
+		base = &placed
+	}
+	patch := change.Patch
 	if patch == "" {
 		return base, nil
 	}
@@ -61,10 +68,10 @@ func (p *patchedBases) of(base *podtemplate.Base, patch string) (*podtemplate.Ba
 
 // patchedPod is the pod of a set with its patch, whose template has been found to make a pod without it: what is
 // refused now is the patch.
-func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, patch string) (revision string, pod *podtemplate.Pod, err error) {
+func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (revision string, pod *podtemplate.Pod, err error) {
 	words, patched := *s.Pod, *s
-	words.Written, patched.Pod = "spec.patch", &words
-	revision, pod, err = r.revisionPod(ctx, &patched, patch)
+	words.Written, words.WrittenClass, patched.Pod = "spec.patch", "spec.placementClass", &words
+	revision, pod, err = r.revisionPod(ctx, &patched, change)
 	var refused *outcome.RefusalError
 	if errors.As(err, &refused) && refused.Reason == outcome.ReasonSpecRefused {
 		err = &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: refused.Message}

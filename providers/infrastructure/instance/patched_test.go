@@ -26,7 +26,7 @@ import (
 func cheapSet() Set {
 	set := testSet
 	set.UID, set.Key.Name = "set-cheap", "cheap"
-	set.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/patched","resources":{"requests":{"cpu":"100m"}}}]}}`
+	set.Change.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/patched","resources":{"requests":{"cpu":"100m"}}}]}}`
 	return set
 }
 
@@ -173,14 +173,14 @@ func TestAPatchThatChangesNothingIsNone(t *testing.T) {
 	w := newWarmWorld(t, 0)
 	for _, patch := range []string{`{}`, `{"spec":{"containers":[{"name":"main","image":"of-mine"}]}}`} {
 		set := testSet
-		set.Patch = patch
+		set.Change.Patch = patch
 		set = w.configure(set)
 		if set.Differs != placement.Unpatched || set.Revision != set.TemplateRevision {
 			t.Errorf("%s: %+v", patch, set.Made)
 		}
 	}
 	set := cheapSet()
-	set.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/x"}]}}`
+	set.Change.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/x"}]}}`
 	if set = w.configure(set); set.Differs != placement.PatchedResourcesEqual || set.Revision == set.TemplateRevision {
 		t.Errorf("%+v", set.Made)
 	}
@@ -201,7 +201,7 @@ func TestAPatchIsRefusedWithItsField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWarmWorld(t, 0)
 			set := testSet
-			set.Field, set.Patch = "spec.templateRef", test.patch
+			set.Field, set.Change.Patch = "spec.templateRef", test.patch
 			_, _, err := w.members.Revision(t.Context(), set)
 			var refused *outcome.RefusalError
 			if !errors.As(err, &refused) || refused.Reason != sandbarv1alpha1.SandboxSetPatchRefused ||
@@ -216,6 +216,47 @@ func TestAPatchIsRefusedWithItsField(t *testing.T) {
 		_, _, err := w.members.Revision(t.Context(), cheapSet())
 		var refused *outcome.RefusalError
 		if !errors.As(err, &refused) || refused.Reason != outcome.ReasonTemplateRef {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestASandboxStaysInThePlacementClassOfItsSet(t *testing.T) {
+	w := newWarmWorld(t, 0)
+	w.settings.Revision = "r1"
+	w.settings.Infrastructure.PlacementClasses = map[string]sandbarv1alpha1.PlacementClass{"spot": {NodeSelector: map[string]string{"pool": "spot"}}}
+	set := testSet
+	set.Change.PlacementClass = "spot"
+	w.makeMember(set)
+	w.mustReconcile()
+	w.hasOne(t)
+	selector := func() any {
+		instance := fixture.Thing.NewObject()
+		if err := w.runtime.Get(t.Context(), types.NamespacedName{Namespace: w.ownedNames()[0], Name: placement.BornInstance}, instance); err != nil {
+			t.Fatal(err)
+		}
+		found, _, _ := unstructured.NestedStringMap(instance.Object, "spec", "pod", "template", "spec", "nodeSelector")
+		return found["pool"]
+	}
+	w.settle()
+	if got := selector(); got != "spot" {
+		t.Errorf("it runs in %v", got)
+	}
+	t.Run("also when the operator takes the class away", func(t *testing.T) {
+		w.settings.Infrastructure.PlacementClasses = nil
+		w.suspend(true)
+		w.settle()
+		if got := selector(); got != "spot" {
+			t.Errorf("it runs in %v", got)
+		}
+		if said := w.composed(); strings.HasPrefix(said, sandbarv1alpha1.PlacementClassUnknown) {
+			t.Errorf("it says %q", said)
+		}
+	})
+	t.Run("and the set says that there is none", func(t *testing.T) {
+		_, _, err := w.members.Revision(t.Context(), set)
+		var refused *outcome.RefusalError
+		if !errors.As(err, &refused) || refused.Reason != sandbarv1alpha1.PlacementClassUnknown || !strings.HasPrefix(refused.Message, "spec.placementClass: there is no placement class") {
 			t.Errorf("%v", err)
 		}
 	})

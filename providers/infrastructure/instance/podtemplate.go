@@ -5,6 +5,7 @@ package instance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -45,16 +46,16 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
 	runs := exists && !lifecycle.Suspended(current)
-	notes := podNotes{words: hashOf(written), patch: s.Pod.Patch}
+	notes := podNotes{words: hashOf(written), change: s.Pod.Change}
 	keep := func() {
 		spec[fields.To] = former
 		notesOf(current).write(desired)
 	}
 	same := exists && !rewritten(s, current, written)
 	if same {
-		notes.patch = notesOf(current).patch
+		notes.change = notesOf(current).change
 	}
-	pod, of, err := r.buildPod(ctx, s, written, notes.patch, former)
+	pod, of, err := r.buildPod(ctx, s, written, notes.change, former)
 	if same && (remade(current, of) || templateGone(err)) {
 		keep()
 		return t, true, nil
@@ -86,9 +87,9 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 	return t, err == nil, err
 }
 
-// buildPod makes the pod of what the tenant wrote, with a set's patch of its template. of are the UIDs of the SandboxTemplates that it is made
+// buildPod makes the pod of what the tenant wrote, with what a set changes in its template. of are the UIDs of the SandboxTemplates that it is made
 // of, empty for none.
-func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[string]any, patch string, former map[string]any) (pod *podtemplate.Pod, of string, err error) {
+func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[string]any, change scope.PodChange, former map[string]any) (pod *podtemplate.Pod, of string, err error) {
 	source, err := podtemplate.NewSource(written)
 	if err != nil {
 		return nil, "", place.SpecRefused(s, err)
@@ -106,8 +107,8 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[s
 			return nil, "", err
 		}
 	}
-	if patch != "" && base != nil {
-		if base, err = r.members.patched.of(base, patch); err != nil {
+	if base != nil {
+		if base, err = r.members.patched.of(base, change); err != nil {
 			return nil, "", patchRefused(err)
 		}
 	}
@@ -141,10 +142,10 @@ func remade(current *unstructured.Unstructured, of string) bool {
 }
 
 // templateGone reports whether a pod cannot be built because the template that it begins with is not there, or not
-// usable now.
+// usable now, or because the operator has taken its placement class away.
 func templateGone(err error) bool {
 	var refused *outcome.RefusalError
-	return errors.As(err, &refused) && refused.Reason == outcome.ReasonTemplateRef
+	return errors.As(err, &refused) && (refused.Reason == outcome.ReasonTemplateRef || refused.Reason == sandbarv1alpha1.PlacementClassUnknown)
 }
 
 // rewritten reports whether the tenant has changed what it says of the pod since the pod was made, or was told that
@@ -164,19 +165,27 @@ func rewritten(s *scope.Scope, current *unstructured.Unstructured, written map[s
 }
 
 // podNotes are what a kro instance says of how its pod was made.
-type podNotes struct{ of, words, patch string }
+type podNotes struct {
+	of, words string
+	change    scope.PodChange
+}
 
 func notesOf(instance *unstructured.Unstructured) podNotes {
 	annotations := instance.GetAnnotations()
-	return podNotes{
-		of: annotations[place.AnnotationPodOf], words: annotations[place.AnnotationPodWords], patch: annotations[place.AnnotationSetPatch],
-	}
+	notes := podNotes{of: annotations[place.AnnotationPodOf], words: annotations[place.AnnotationPodWords]}
+	_ = json.Unmarshal([]byte(annotations[place.AnnotationSetChange]), &notes.change) // what is damaged changes nothing
+	return notes
 }
 
 func (n podNotes) write(instance *unstructured.Unstructured) {
 	annotations := instance.GetAnnotations()
+	change := ""
+	if n.change != (scope.PodChange{}) {
+		raw, _ := json.Marshal(n.change) //nolint:errchkjson // it has texts alone
+		change = string(raw)
+	}
 	for name, value := range map[string]string{
-		place.AnnotationPodOf: n.of, place.AnnotationPodWords: n.words, place.AnnotationSetPatch: n.patch,
+		place.AnnotationPodOf: n.of, place.AnnotationPodWords: n.words, place.AnnotationSetChange: change,
 	} {
 		if value != "" {
 			annotations[name] = value

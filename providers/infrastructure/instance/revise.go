@@ -83,7 +83,7 @@ func (r *reconciler) keepsPod(s *scope.Scope, current, desired *unstructured.Uns
 		return false, outcome.Turn{}
 	}
 	var unusable *outcome.RefusalError
-	if errors.As(refused, &unusable) && unusable.Reason == outcome.ReasonTemplateRef {
+	if errors.As(refused, &unusable) && templateGone(refused) {
 		return true, outcome.Turn{} // the Template may come back any moment
 	}
 	var wanted any

@@ -100,15 +100,8 @@ func (r *reconciler) check(ctx context.Context, spec, accepted *sandbarv1alpha1.
 	if err := r.checkChoices(ctx, spec.Images, accepted.Images); err != nil {
 		return err
 	}
-	if class := spec.Isolation.RuntimeClassName; class != "" && class != accepted.Isolation.RuntimeClassName {
-		err := r.live.Get(ctx, types.NamespacedName{Name: class}, &nodev1.RuntimeClass{})
-		if apierrors.IsNotFound(err) {
-			return &refusal{reasonRuntimeClassMissing, fmt.Sprintf(
-				"spec.isolation.runtimeClassName: the runtime cluster has no RuntimeClass %q; create it there, or name another", class)}
-		}
-		if err != nil {
-			return fmt.Errorf("looking for RuntimeClass %s: %w", class, err)
-		}
+	if err := r.checkRuntimeClasses(ctx, spec, accepted); err != nil {
+		return err
 	}
 	if r.opts.Try == nil {
 		return nil
@@ -118,6 +111,33 @@ func (r *reconciler) check(ctx context.Context, spec, accepted *sandbarv1alpha1.
 			return &refusal{reasonSettingsRefused, err.Error()}
 		}
 		return err
+	}
+	return nil
+}
+
+// checkRuntimeClasses refuses a RuntimeClass that the runtime cluster does not have.
+func (r *reconciler) checkRuntimeClasses(ctx context.Context, spec, accepted *sandbarv1alpha1.InfrastructureProviderSpec) error {
+	check := func(field, class, former string) error {
+		if class == "" || class == former {
+			return nil
+		}
+		err := r.live.Get(ctx, types.NamespacedName{Name: class}, &nodev1.RuntimeClass{})
+		if apierrors.IsNotFound(err) {
+			return &refusal{reasonRuntimeClassMissing, fmt.Sprintf("%s: the runtime cluster has no RuntimeClass %q; create it there, or name another", field, class)}
+		}
+		if err != nil {
+			return fmt.Errorf("looking for RuntimeClass %s: %w", class, err)
+		}
+		return nil
+	}
+	if err := check("spec.isolation.runtimeClassName", spec.Isolation.RuntimeClassName, accepted.Isolation.RuntimeClassName); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.PlacementClasses)) {
+		field := "spec.placementClasses." + name + ".runtimeClassName"
+		if err := check(field, spec.PlacementClasses[name].RuntimeClassName, accepted.PlacementClasses[name].RuntimeClassName); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -131,7 +131,10 @@ func TestAChangeThatBreaksInstancesCountsForNothing(t *testing.T) {
 		"an image that cannot be one":               {func(s *settings) { s.Images["new"] = "UPPER/case: 1" }, reasonImageInvalid, "spec.images.new"},
 		"a runtime class that there is":             {func(s *settings) { s.Isolation.RuntimeClassName = "gvisor" }, "", ""},
 		"a runtime class that there is not":         {func(s *settings) { s.Isolation.RuntimeClassName = "kata" }, reasonRuntimeClassMissing, `"kata"`},
-		"what cannot be made":                       {func(s *settings) { s.Isolation.PodSecurity = "impossible" }, reasonSettingsRefused, "impossible"},
+		"a placement class's runtime class that there is not": {func(s *settings) {
+			s.PlacementClasses = map[string]sandbarv1alpha1.PlacementClass{"small": {}, "spot": {RuntimeClassName: "kata"}}
+		}, reasonRuntimeClassMissing, `spec.placementClasses.spot.runtimeClassName: the runtime cluster has no RuntimeClass "kata"`},
+		"what cannot be made": {func(s *settings) { s.Isolation.PodSecurity = "impossible" }, reasonSettingsRefused, "impossible"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOperator(t, *spec.DeepCopy(), onRuntime(t)...)

@@ -28,6 +28,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 )
 
@@ -85,7 +86,7 @@ type reconciler struct {
 	// inline are the identities of the templates that sets have themselves.
 	inline map[export.Key]types.UID
 	// patches are those of sets that were accepted last, and accepted the revisions whose pod was tried.
-	patches  map[types.UID]string
+	patches  map[types.UID]scope.PodChange
 	accepted *lru.Cache[string, struct{}]
 }
 
@@ -94,7 +95,7 @@ func newReconciler(objects objects, members keeper, templates templates, tries t
 	return &reconciler{
 		objects: objects, members: members, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
 		written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}, inline: map[export.Key]types.UID{},
-		patches: map[types.UID]string{}, accepted: accepted,
+		patches: map[types.UID]scope.PodChange{}, accepted: accepted,
 	}
 }
 
@@ -158,7 +159,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 	o.patched = says.Differs != placement.Unpatched
 	o.wishes = wishesOf(&set.Spec, says.Revision, o.most)
 	o.wishes.invalid = o.invalid != nil
-	o.wishes.untakeable = o.invalid != nil && o.invalid.Reason != sandbarv1alpha1.SandboxSetPatchRefused
+	o.wishes.untakeable = o.invalid != nil && says.TemplateRevision == ""
 	says.MaxAge = o.wishes.maxAge
 	r.configure(says, own)
 	o.plan = planFor(o.wishes, own, r.now())

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ import (
 // world is a workspace's sets and SandboxTemplates, and the members that there are.
 type world struct {
 	t         *testing.T
+	removing  sync.Mutex
 	sets      map[string]*sandbarv1alpha1.SandboxSet
 	templates map[string]*sandbarv1alpha1.SandboxTemplate
 	writes    int
@@ -190,10 +192,10 @@ func (w *world) Revision(ctx context.Context, set instance.Set) (made instance.M
 	}
 	made.Revision, made.TemplateRevision = string(template.UID), string(template.UID)
 	switch {
-	case strings.Contains(set.Patch, "wrong"):
+	case strings.Contains(set.Change.Patch, "wrong"):
 		return made, nil, &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: "correct spec.patch: it is wrong"}
-	case set.Patch != "" && set.Patch != "{}":
-		made.Revision, made.Differs = made.Revision+set.Patch, placement.PatchedResourcesEqual
+	case set.Change.Patch != "" && set.Change.Patch != "{}":
+		made.Revision, made.Differs = made.Revision+set.Change.Patch, placement.PatchedResourcesEqual
 	}
 	return made, &podtemplate.Pod{}, nil
 }
@@ -220,6 +222,8 @@ func (w *world) Make(_ context.Context, set instance.Set) error {
 }
 
 func (w *world) Remove(_ context.Context, member instance.Member) error {
+	w.removing.Lock() // members are removed side by side
+	defer w.removing.Unlock()
 	w.members = slices.DeleteFunc(w.members, func(m instance.Member) bool { return m.ID == member.ID })
 	return nil
 }

@@ -29,27 +29,28 @@ func (r *reconciler) revise(ctx context.Context, says instance.Set) (now instanc
 	r.mu.Lock()
 	former, known := r.patches[says.UID]
 	if err == nil {
-		r.patches[says.UID] = says.Patch
+		r.patches[says.UID] = says.Change
 	}
 	r.mu.Unlock()
-	if !errors.As(err, &refused) || refused.Reason != sandbarv1alpha1.SandboxSetPatchRefused || !known {
-		return now, nil, err
+	if !errors.As(err, &refused) || now.TemplateRevision == "" || !known {
+		return now, nil, err // it is refused for its template, or by nobody
 	}
-	says.Patch = former
+	says.Change = former
 	if now, err = r.made(ctx, says); err != nil {
 		return now, nil, refused // it is not accepted any more, either
 	}
 	return now, refused, nil
 }
 
-// made is the set with what its members would be. The error is an *outcome.RefusalError if there would be none. A pod
-// with a patch is tried: the template's own was, when the template was looked at.
+// made is the set with what its members would be. The error is an *outcome.RefusalError if there would be none; the
+// revision of the template is there if only what the set changes in it is refused. A pod with a change is tried: the
+// template's own was, when the template was looked at.
 func (r *reconciler) made(ctx context.Context, says instance.Set) (instance.Set, error) {
 	made, pod, err := r.members.Revision(ctx, says)
+	says.Made = made
 	if err != nil {
 		return says, err
 	}
-	says.Made = made
 	if made.Differs == placement.Unpatched || r.accepted.Contains(made.Revision) {
 		return says, nil
 	}

@@ -38,7 +38,10 @@ func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) instance.Set {
 	}
 	says := instance.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
 	if set.Spec.Patch != nil {
-		says.Patch = string(set.Spec.Patch.Raw)
+		says.Change.Patch = string(set.Spec.Patch.Raw)
+	}
+	if set.Spec.Template == nil { // that of a template of its own is part of it
+		says.Change.PlacementClass = set.Spec.PlacementClass
 	}
 	return says
 }
@@ -59,7 +62,7 @@ func inlineOf(set *sandbarv1alpha1.SandboxSet) (*sandbarv1alpha1.SandboxTemplate
 		return nil, nil //nolint:nilnil // there is none
 	}
 	own := &sandbarv1alpha1.SandboxTemplate{ObjectMeta: set.ObjectMeta}
-	own.Spec.Template, own.Spec.VolumeClaimTemplates = set.Spec.Template, set.Spec.VolumeClaimTemplates
+	own.Spec.Template, own.Spec.VolumeClaimTemplates, own.Spec.PlacementClass = set.Spec.Template, set.Spec.VolumeClaimTemplates, set.Spec.PlacementClass
 	raw, err := json.Marshal(own.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("reading SandboxSet %s: %w", set.Name, err)
@@ -118,7 +121,7 @@ func (r *reconciler) conflict(ctx context.Context, key export.Key, set *sandbarv
 	if err != nil || named == nil || named.DeletionTimestamp != nil {
 		return err
 	}
-	if equality.Semantic.DeepEqual(named.Spec.Template, set.Spec.Template) &&
+	if named.Spec.PlacementClass == set.Spec.PlacementClass && equality.Semantic.DeepEqual(named.Spec.Template, set.Spec.Template) &&
 		equality.Semantic.DeepEqual(named.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates) {
 		return nil
 	}

@@ -51,6 +51,9 @@ func (r *reconciler) check(ctx context.Context, template *sandbarv1alpha1.Sandbo
 	s := sample(says.infrastructure, template)
 	pod, err := place.BuildPod(s, &sandbarv1alpha1.PodTemplateSource{TemplateRef: &sandbarv1alpha1.PodTemplateRef{Name: template.Name}}, base, nil)
 	var refused *outcome.RefusalError
+	if errors.As(err, &refused) && refused.Reason == sandbarv1alpha1.PlacementClassUnknown {
+		return verdict{reason: refused.Reason, message: refused.Message}, nil
+	}
 	if errors.As(err, &refused) {
 		return verdict{reason: sandbarv1alpha1.TemplateSpecRefused, message: refused.Message}, nil
 	}
@@ -78,8 +81,10 @@ func sample(operators *sandbarv1alpha1.InfrastructureProviderSpec, template *san
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetName(triesID.Origin)
 	return &scope.Scope{
-		Kind:      scope.Kind{Template: triesID.Origin},
-		Settings:  scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{Fields: sandbarv1alpha1.PodTemplateFields{From: field}}},
+		Kind: scope.Kind{Template: triesID.Origin},
+		Settings: scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{
+			Fields: sandbarv1alpha1.PodTemplateFields{From: field}, WrittenClass: "spec.placementClass",
+		}},
 		Placement: placement.Placed{ID: triesID}, Object: object,
 	}
 }

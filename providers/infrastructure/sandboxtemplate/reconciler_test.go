@@ -150,6 +150,13 @@ func own(edit ...func(*corev1.PodSpec)) sandbarv1alpha1.SandboxTemplateSpec {
 	return sandbarv1alpha1.SandboxTemplateSpec{Template: &sandbarv1alpha1.PodTemplate{Spec: pod}}
 }
 
+// in is a template of its own in a placement class.
+func in(class string) sandbarv1alpha1.SandboxTemplateSpec {
+	spec := own()
+	spec.PlacementClass = class
+	return spec
+}
+
 func on(name string) sandbarv1alpha1.SandboxTemplateSpec {
 	return sandbarv1alpha1.SandboxTemplateSpec{TemplateRef: &sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: name}}
 }
@@ -167,6 +174,7 @@ func TestTheConditionSaysWhetherSandboxesCanBeMade(t *testing.T) {
 		"one on one that is not there":   {spec: on("nosuch"), reason: "TemplateNotUsable", word: `"nosuch"`},
 		"a field of the operator's":      {spec: own(func(p *corev1.PodSpec) { p.NodeName = "chosen" }), reason: "SpecRefused", word: "correct spec.template: spec.nodeName"},
 		"a pod that the cluster refuses": {spec: own(), refuse: forbidden, reason: "PodRefused", word: "violates PodSecurity"},
+		"in a class that there is not":   {spec: in("nosuch"), reason: "PlacementClassUnknown", word: `spec.placementClass: there is no placement class "nosuch"`},
 		"before there are settings":      {spec: own(), unconfigured: true, reason: "NotConfigured", word: "not configured"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,9 +23,9 @@ const AnnotationPodOf = "sandbar.dev/pod-of"
 // AnnotationPodWords on the kro instance is a hash of what its tenant had written of the pod when it was made.
 const AnnotationPodWords = "sandbar.dev/pod-words"
 
-// AnnotationSetPatch on the kro instance is the patch of the set with which the pod was made, in JSON. An instance
-// that has taken the member keeps the patch until what it says of the pod itself changes.
-const AnnotationSetPatch = "sandbar.dev/set-patch"
+// AnnotationSetChange on the kro instance is what the set has changed in the pod that it made (scope.PodChange), in
+// JSON. An instance that has taken the member keeps that until what it says of the pod itself changes.
+const AnnotationSetChange = "sandbar.dev/set-change"
 
 // Differs tells whether an object lacks one of the desired labels or annotations or has another
 // spec. What others added to its metadata, kro's labels and finalizer above all, is theirs.
@@ -45,7 +45,7 @@ func Differs(desired, current client.Object) bool {
 	case *unstructured.Unstructured:
 		// Why an instance is suspended, whether it is being updated, and whether what its tenant has
 		// written is refused, may change, and end, without another change.
-		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused, AnnotationPodOf, AnnotationPodWords, AnnotationSetPatch} {
+		for _, name := range []string{placement.AnnotationSuspension, placement.AnnotationUpdating, AnnotationRefused, AnnotationPodOf, AnnotationPodWords, AnnotationSetChange} {
 			if d.GetAnnotations()[name] != current.GetAnnotations()[name] {
 				return true
 			}

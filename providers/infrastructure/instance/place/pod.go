@@ -5,6 +5,7 @@ package place
 
 import (
 	"errors"
+	"time"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -12,6 +13,9 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
+
+// triedAgain is how soon a pod is built again that the operator's settings make impossible.
+const triedAgain = 10 * time.Second
 
 // PodFields are the pod as the graph takes it. A pod that runs is not replaced for bounds that
 // came after it: they hold from its next start on.
@@ -38,11 +42,17 @@ func BuildPod(s *scope.Scope, source *sandbarv1alpha1.PodTemplateSource, base *p
 	pod, err := podtemplate.Build(source, base, kept, podtemplate.Rules{
 		Labels:             map[string]string{placement.LabelInstanceUID: string(s.Placement.UID)},
 		RuntimeClassName:   s.Infrastructure.Isolation.RuntimeClassName,
+		PlacementClasses:   s.Infrastructure.PlacementClasses,
 		PodSecurity:        s.PodSecurity(),
 		Bounds:             podBounds(bounds),
 		LabelPrefixes:      s.Infrastructure.InstanceMetadata.LabelPrefixes,
 		AnnotationPrefixes: s.Infrastructure.InstanceMetadata.AnnotationPrefixes,
 	})
+	var unknown *podtemplate.UnknownClassError
+	if errors.As(err, &unknown) {
+		// The operator may have it, or have it again, at any moment.
+		err = &outcome.RefusalError{Recheck: triedAgain, Reason: sandbarv1alpha1.PlacementClassUnknown, Message: s.Pod.ClassField() + ": " + unknown.Error()}
+	}
 	return pod, SpecRefused(s, err)
 }
 

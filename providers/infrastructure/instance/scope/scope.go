@@ -142,12 +142,25 @@ type PodWords struct {
 	// Written is the field of the tenant's object that names or holds the pod template, for messages; empty
 	// for the field of an instance. A SandboxSet has fields of its own.
 	Written string
-	// Patch is that of the set whose member this is, in JSON; empty for none.
-	Patch string
+	// WrittenClass is the same for the placement class.
+	WrittenClass string
+	// Change is that of the set whose member this is.
+	Change PodChange
+}
+
+// PodChange is what a set makes different in the pods of its template. The zero value changes nothing.
+type PodChange struct {
+	// Patch is a strategic merge patch of the pod, in JSON.
+	Patch string `json:"patch,omitempty"`
+	// PlacementClass takes the place of the template's.
+	PlacementClass string `json:"placementClass,omitempty"`
 }
 
 // Field names the field that holds the pod template, for messages.
 func (w *PodWords) Field() string { return cmp.Or(w.Written, "spec."+w.Fields.From) }
+
+// ClassField names the field of the placement class, for messages.
+func (w *PodWords) ClassField() string { return cmp.Or(w.WrittenClass, w.RefField()) }
 
 // RefField names the field that refers to a template, for messages.
 func (w *PodWords) RefField() string { return cmp.Or(w.Written, "spec."+w.Fields.From+".templateRef") }

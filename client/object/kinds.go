@@ -263,3 +263,16 @@ func kindOf(gv schema.GroupVersion, r metav1.APIResource) Kind {
 func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && '0' <= s[1] && s[1] <= '9'
 }
+
+// Namespaces returns the names of the workspace's namespaces, at most limit.
+func (c *Client) Namespaces(ctx context.Context, limit int64) ([]string, error) {
+	list, err := c.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).List(ctx, metav1.ListOptions{Limit: limit})
+	if err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].GetName())
+	}
+	return names, nil
+}

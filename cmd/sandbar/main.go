@@ -143,11 +143,12 @@ func (s *target) addCommands(root *cobra.Command) {
 		{"program", "This program:", []*cobra.Command{newVersionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
-		for _, c := range group.commands {
+		for _, c := range s.completing(group.commands) {
 			c.GroupID = group.id
 			root.AddCommand(c)
 		}
 	}
+	s.completeFlags(root)
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
 }

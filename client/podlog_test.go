@@ -80,19 +80,23 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 				{[]string{"3 c\n"}, "well"},
 				{[]string{"4 end\n"}, "open"},
 			},
-			crash, []string{"connected", "a\n", "b\n", "ended " + crash, "connected", "c\n", "ended " + crash, "connected", "end\n"},
+			crash,
+			[]string{"connected", "a\n", "b\n", "ended " + crash, "connected", "c\n", "ended " + crash, "connected", "end\n"},
 		},
 		"a pod is replaced": {
 			[]answer{{[]string{"1 a\n"}, "broken"}, {nil, "absent"}, {[]string{"2 end\n"}, "open"}},
-			"", []string{"connected", "a\n", "disconnected", "disconnected", "connected", "end\n"},
+			"",
+			[]string{"connected", "a\n", "disconnected", "disconnected", "connected", "end\n"},
 		},
 		"a connection breaks between lines of one time": {
 			[]answer{{[]string{"1 a\n", "1 b\n"}, "broken"}, {[]string{"1 a\n", "1 b\n", "1 c\n", "2 end\n"}, "open"}},
-			"", []string{"connected", "a\n", "b\n", "disconnected", "connected", "c\n", "end\n"},
+			"",
+			[]string{"connected", "a\n", "b\n", "disconnected", "connected", "c\n", "end\n"},
 		},
 		"a connection breaks in a line": {
 			[]answer{{[]string{"1 a\n", "2 ha"}, "broken"}, {[]string{"1 a\n", "2 half"}, "broken"}, {[]string{"1 a\n", "2 half a line\n", "3 end\n"}, "open"}},
-			"", []string{"connected", "a\n", "ha", "disconnected", "connected", "lf", "disconnected", "connected", " a line\n", "end\n"},
+			"",
+			[]string{"connected", "a\n", "ha", "disconnected", "connected", "lf", "disconnected", "connected", " a line\n", "end\n"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,6 +125,7 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 					}
 				case client.LogEnded:
 					what += " " + e.Message
+				case client.LogGap, client.LogDisconnected, client.LogConnected, client.LogKept, client.LogReplaced:
 				}
 				if got = append(got, what); what == "end\n" {
 					break

@@ -57,11 +57,11 @@ func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 func TestCompletionIsQuietWhenTheWorkspaceRefuses(t *testing.T) {
 	w := newWorld(t)
 	s := w.stocked(t)
-	s.Intercept = func(rw http.ResponseWriter, _ *http.Request) bool {
+	s.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
 		rw.Header().Add("Warning", `299 - "deprecated"`)
 		http.Error(rw, "no", http.StatusForbidden)
 		return true
-	}
+	})
 	for _, line := range []string{"get ", "get sandboxes ", "get sandboxes -n ", "logs ", "get sbx/"} {
 		code, _, stderr := w.run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if got := w.completed(t, strings.Split(line, " ")...); code != 0 || got != "" || strings.Contains(stderr, "no") || strings.Contains(stderr, "deprecated") {

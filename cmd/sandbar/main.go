@@ -47,7 +47,7 @@ const (
 )
 
 func main() {
-	klog.SetLogger(logr.Discard()) // libraries report to it what commands say in their own words
+	quietLibraries()
 	info, ok := debug.ReadBuildInfo()
 	version = installedVersion(version, info, ok)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -152,6 +152,9 @@ func (s *target) addCommands(root *cobra.Command) {
 	root.SetHelpCommandGroupID("program")
 	root.SetCompletionCommandGroupID("program")
 }
+
+// quietLibraries drops what libraries log: commands say it in their own words.
+func quietLibraries() { klog.SetLogger(logr.Discard()) }
 
 // untilInterrupted is the error of a command that goes on until it is interrupted: one that ends so
 // says nothing, and its exit code does.

@@ -195,7 +195,8 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 	var logged bytes.Buffer
 	klog.LogToStderr(false)
 	klog.SetOutput(&logged)
-	t.Cleanup(func() { klog.LogToStderr(true) })
+	quietLibraries()
+	t.Cleanup(func() { klog.LogToStderr(true); klog.ClearLogger() })
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
 	await(t, out, "to port 80\n")

@@ -63,8 +63,8 @@ type StatusCause struct {
 }
 
 const (
-	success       = "Success"
-	reasonExit    = "NonZeroExitCode"
+	success    = "Success"
+	reasonExit = "NonZeroExitCode"
 	// reasonRuntime is what the kubelet writes of a command that a pod could not start.
 	reasonRuntime = "InternalError"
 	causeExitCode = "ExitCode"

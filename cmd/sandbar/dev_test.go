@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	if os.Getenv(asRunner) == "" {
+		quietLibraries() // once, as main does
 		os.Exit(m.Run())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

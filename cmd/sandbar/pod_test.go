@@ -195,8 +195,7 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 	var logged bytes.Buffer
 	klog.LogToStderr(false)
 	klog.SetOutput(&logged)
-	quietLibraries()
-	t.Cleanup(func() { klog.LogToStderr(true); klog.ClearLogger() })
+	t.Cleanup(func() { klog.LogToStderr(true) })
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
 	await(t, out, "to port 80\n")

@@ -368,11 +368,7 @@ func TestSandboxSets(t *testing.T) {
 		})
 	})
 	t.Run("as the example has it", func(t *testing.T) {
-		tn.apply("../examples/tenant/sandboxset.yaml", func(obj *unstructured.Unstructured) {
-			if obj.GetKind() == "Sandbox" {
-				tn.waitSet("quick", "has two", hasAvailable(2))
-			}
-		})
+		tn.apply("../examples/tenant/sandboxset.yaml", func(*unstructured.Unstructured) {})
 		if start := tn.existing(sandboxes, "of-quick").started(); start.Type != sandbarv1alpha1.StartWarm {
 			t.Errorf("it started as %+v", start)
 		}

@@ -100,7 +100,7 @@ type InstanceStartSet struct {
 
 // InstanceStartTimes are the moments of a start, with microseconds where they are known.
 type InstanceStartTimes struct {
-	// Requested is when the object was created.
+	// Requested is when the object was created, in whole seconds: kcp keeps no more of it.
 	//
 	// +optional
 	Requested *metav1.MicroTime `json:"requested,omitempty"`

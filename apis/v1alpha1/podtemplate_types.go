@@ -101,8 +101,10 @@ type PodTemplateRef struct {
 
 // VolumeClaimTemplate is a volume that outlives the pod, written as in a StatefulSet.
 type VolumeClaimTemplate struct {
+	// Metadata is the name of the volume.
 	Metadata VolumeClaimMetadata `json:"metadata"`
-	Spec     VolumeClaimSpec     `json:"spec"`
+	// Spec is what the volume is.
+	Spec VolumeClaimSpec `json:"spec"`
 }
 
 // VolumeClaimMetadata names a volume.
@@ -132,11 +134,13 @@ type VolumeClaimSpec struct {
 	// +optional
 	StorageClassName string `json:"storageClassName,omitempty"`
 
+	// Resources says how large the volume is.
 	Resources VolumeClaimResources `json:"resources"`
 }
 
 // VolumeClaimResources says how large a volume is.
 type VolumeClaimResources struct {
+	// Requests says how large the volume is.
 	Requests VolumeClaimRequests `json:"requests"`
 }
 

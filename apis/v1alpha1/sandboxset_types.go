@@ -29,7 +29,9 @@ type SandboxSet struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   SandboxSetSpec   `json:"spec"`
+	// Spec says of what the sandboxes are made, and how many there are.
+	Spec SandboxSetSpec `json:"spec"`
+	// Status is how the set is. The provider writes it.
 	Status SandboxSetStatus `json:"status,omitempty"`
 }
 
@@ -107,9 +109,13 @@ type SandboxSetSpec struct {
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
 
+	// ScaleStrategy says how fast the set grows.
+	//
 	// +optional
 	ScaleStrategy SandboxSetScaleStrategy `json:"scaleStrategy,omitempty"`
 
+	// UpdateStrategy says how unused sandboxes are replaced after a change of their template.
+	//
 	// +optional
 	UpdateStrategy SandboxSetUpdateStrategy `json:"updateStrategy,omitempty"`
 

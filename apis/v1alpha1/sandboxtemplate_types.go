@@ -22,7 +22,9 @@ type SandboxTemplate struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   SandboxTemplateSpec   `json:"spec"`
+	// Spec is the pod template. It does not change, but for its description.
+	Spec SandboxTemplateSpec `json:"spec"`
+	// Status says whether Sandboxes can be made of it. The provider writes it.
 	Status SandboxTemplateStatus `json:"status,omitempty"`
 }
 

@@ -17,6 +17,11 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	ManagedBy      = "sandbar"
 
+	// LabelPurpose is on a namespace of the provider's that has the name of a placement and is none: PurposeTries
+	// for the one in which pods are tried in dry runs.
+	LabelPurpose = "sandbar.dev/purpose"
+	PurposeTries = "dry-runs"
+
 	// LabelOwnerUID and LabelOwnerCluster, on the namespace alone, tell which object of a tenant the
 	// placement stands for: its UID and its logical cluster.
 	LabelOwnerUID     = "sandbar.dev/owner-uid"

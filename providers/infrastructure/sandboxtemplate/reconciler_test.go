@@ -27,6 +27,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // world is a workspace's SandboxTemplates, the operator's settings and a runtime cluster.
@@ -79,6 +80,9 @@ func newWorld(t *testing.T, configured bool) *world {
 				t.Errorf("%s is applied: %v", raw, err)
 			}
 			w.level = ns.Labels["pod-security.kubernetes.io/enforce"]
+			if ns.Labels[placement.LabelPurpose] != placement.PurposeTries || ns.Annotations["kubernetes.io/description"] == "" {
+				t.Errorf("the namespace does not say what it is: %v, %v", ns.Labels, ns.Annotations)
+			}
 			return nil
 		},
 	}).Build()

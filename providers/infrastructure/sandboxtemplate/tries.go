@@ -67,12 +67,15 @@ func (t *Tries) ensureNamespace(ctx context.Context, level string) error {
 	if t.level == level && time.Since(t.at) < triesKept {
 		return nil
 	}
-	labels := map[string]string{placement.LabelManagedBy: placement.ManagedBy}
+	labels := map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelPurpose: placement.PurposeTries}
 	for _, mode := range []string{"enforce", "warn", "audit"} {
 		labels["pod-security.kubernetes.io/"+mode] = level
 	}
 	config, err := place.ApplyConfiguration(&corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: triesID.Namespace(), Labels: labels},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{
+			Name: triesID.Namespace(), Labels: labels,
+			Annotations: map[string]string{"kubernetes.io/description": "Sandbar tries pods of SandboxTemplates and SandboxSets here, in dry runs. Nothing runs in it."},
+		},
 	})
 	if err == nil {
 		err = t.runtime.Apply(ctx, client.ApplyConfigurationFromUnstructured(config), client.FieldOwner(fieldOwner), client.ForceOwnership)

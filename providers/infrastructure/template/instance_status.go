@@ -58,7 +58,7 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 				"times": {
 					Type: "object", Description: "The moments of the start.",
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{
-						"requested": {Type: "string", Format: "date-time", Description: "When the object was created."},
+						"requested": {Type: "string", Format: "date-time", Description: "When the object was created, in whole seconds."},
 						"placed":    {Type: "string", Format: "date-time", Description: "When its sandbox became its own."},
 						"ready":     {Type: "string", Format: "date-time", Description: "When it was first Ready."},
 					},

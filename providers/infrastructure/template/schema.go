@@ -106,6 +106,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	root.Properties["spec"] = *withLifecycle(p.spec)
 	nameRules(root)
 	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
+	explain(root, crd.Spec.Names.Kind)
 	demandSpec(root)
 	boundName(root)
 	version.Served, version.Storage = true, true

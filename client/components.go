@@ -5,17 +5,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strings"
 )
-
-// maxCatalogue bounds the catalogue of Templates.
-const maxCatalogue = 16 << 20
 
 // errNoWorkspace means that an address of a data plane is not of the form that Sandbar gives.
 var errNoWorkspace = errors.New("the data plane's address names no workspace")
@@ -38,29 +32,11 @@ func (i *Instance) Components(ctx context.Context) (map[string]DevelopedComponen
 		return nil, errNoWorkspace
 	}
 	u.Path, u.RawPath = before+"/clusters/"+workspace+"/templates", ""
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	items, err := i.plane.catalogue(ctx, &u)
 	if err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
+		return nil, err
 	}
-	res, err := i.plane.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading the catalogue: %w", readError(res, ""))
-	}
-	var catalogue struct {
-		Items []struct {
-			Resource           string                        `json:"resource"`
-			InstanceAPIVersion string                        `json:"instanceAPIVersion"`
-			Development        map[string]DevelopedComponent `json:"development"`
-		} `json:"items"`
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxCatalogue)).Decode(&catalogue); err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
-	}
-	for _, item := range catalogue.Items {
+	for _, item := range items {
 		if item.Resource != i.resource.Resource || item.InstanceAPIVersion != i.Object.GetAPIVersion() {
 			continue
 		}

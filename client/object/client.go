@@ -35,6 +35,11 @@ type Client struct {
 // New returns a client of the workspace that a configuration leads to.
 func New(workspace *rest.Config) (*Client, error) {
 	cfg := dynamic.ConfigFor(workspace)
+	if cfg.QPS == 0 && cfg.RateLimiter == nil {
+		// client-go's own limit, five requests a second, is for controllers that nobody waits for: a label for a
+		// hundred objects would take forty seconds. The server has its limits, and says when it wants a pause.
+		cfg.QPS = -1
+	}
 	connections, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)

@@ -69,6 +69,9 @@ func (e *ConflictError) Error() string {
 	case e.Gone:
 		return fmt.Sprintf("the %s %s was deleted since you read it", e.Kind.Name, e.Name)
 	}
+	if e.Current == nil {
+		return fmt.Sprintf("%s does not have the version %s any more, and cannot be read now", e.Name, e.Version)
+	}
 	return fmt.Sprintf("%s has changed since version %s: %s", e.Name, e.Version, e.what())
 }
 

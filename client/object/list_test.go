@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 )
@@ -131,5 +132,17 @@ func TestAServerWithoutTablesIsReadToo(t *testing.T) {
 	}
 	if list, err = c.Get(t.Context(), k, "default", "a-01", true); err != nil || names(list.Items) != "[a-01]" {
 		t.Errorf("%v %v", list, err)
+	}
+}
+
+// A label for a hundred objects would take forty seconds with client-go's own limit.
+func TestRequestsAreNotHeldBackHere(t *testing.T) {
+	_, c := newWorkspace(t)
+	if c.raw.GetRateLimiter() != nil {
+		t.Error("requests are limited")
+	}
+	limited, err := New(&rest.Config{Host: "https://kcp.example.com", QPS: 5})
+	if err != nil || limited.raw.GetRateLimiter() == nil {
+		t.Errorf("the limit of the caller's configuration does not count: %v", err)
 	}
 }

@@ -64,6 +64,7 @@ func (w *world) withObjects(t *testing.T) *objecttest.Server {
 	s := objecttest.New(runners, sandboxes, sets,
 		objecttest.Kind{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", Cluster: true},
 		objecttest.Kind{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Event"}, Resource: "events"},
+		objecttest.Kind{GVK: schema.GroupVersionKind{Group: "apis.kcp.io", Version: "v1alpha2", Kind: "APIBinding"}, Resource: "apibindings", Cluster: true},
 	)
 	w.mu.Lock()
 	defer w.mu.Unlock()

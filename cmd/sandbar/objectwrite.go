@@ -105,7 +105,7 @@ func (o *output) writePrinter() (*writePrinter, error) {
 		return nil, err
 	}
 	if p.columns() {
-		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes json, yaml, name, jsonpath=…, go-template=… and custom-columns=…", o.format)}
+		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes %s", o.format, documentFormats)}
 	}
 	return &writePrinter{p}, nil
 }

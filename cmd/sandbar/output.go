@@ -26,7 +26,10 @@ import (
 const maxTemplateFile = 1 << 20
 
 // The formats of -o are kubectl's, with table for the one that is meant without -o.
-const outputFormats = "table, wide, json, yaml, name, jsonpath=…, go-template=… and custom-columns=…, the last three also with -file=FILE"
+const (
+	documentFormats = "json, yaml, name, jsonpath=…, go-template=… and custom-columns=…, the last three also with -file=FILE"
+	outputFormats   = "table, wide, " + documentFormats
+)
 
 // output is how a command prints objects.
 type output struct {
@@ -38,12 +41,13 @@ type output struct {
 }
 
 func (o *output) addFlags(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.format, "output", "o", "", "how to print: "+outputFormats)
+	fs.StringVarP(&o.format, "output", "o", "", "print the object: "+documentFormats)
 	fs.BoolVar(&o.managed, "show-managed-fields", false, "keep metadata.managedFields in json and yaml")
 }
 
 func (o *output) addTableFlags(fs *pflag.FlagSet) {
 	o.addFlags(fs)
+	fs.Lookup("output").Usage = "how to print: " + outputFormats
 	fs.BoolVar(&o.noHeaders, "no-headers", false, "leave out the line with the names of the columns")
 	fs.BoolVar(&o.showLabels, "show-labels", false, "add a column with all labels")
 	fs.StringSliceVarP(&o.labelColumns, "label-columns", "L", nil, "labels that get a column each, for example -L env,team")

@@ -46,9 +46,9 @@ func (s *target) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.kubeconfig, "kubeconfig", "", "kubeconfig that leads to your workspace; as for kubectl, $KUBECONFIG and ~/.kube/config are next")
 	flags := clientcmd.RecommendedConfigOverrideFlags("")
 	flags.ContextOverrideFlags.Namespace.ShortName = "n"
-	for _, f := range []clientcmd.FlagInfo{flags.CurrentContext, flags.ContextOverrideFlags.Namespace, flags.ClusterOverrideFlags.APIServer} {
-		f.Description = strings.ToLower(f.Description[:1]) + f.Description[1:]
-	}
+	flags.CurrentContext.Description = "context of the kubeconfig to use, instead of its current one"
+	flags.ContextOverrideFlags.Namespace.Description = "namespace of the objects, instead of the context's"
+	flags.ClusterOverrideFlags.APIServer.Description = "address of your workspace, instead of the context's"
 	flags.CurrentContext.BindStringFlag(fs, &s.overrides.CurrentContext)
 	flags.ContextOverrideFlags.Namespace.BindStringFlag(fs, &s.overrides.Context.Namespace)
 	flags.ClusterOverrideFlags.APIServer.BindStringFlag(fs, &s.overrides.ClusterInfo.Server)

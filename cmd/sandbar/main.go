@@ -108,7 +108,7 @@ func newRootCommand() *cobra.Command {
 		newAttachCommand(&s), newCopyCommand(&s), newDevCommand(&s), newEnvCommand(&s), newExecCommand(&s), newKillCommand(&s), newLogsCommand(&s), newOpenCommand(&s), newPortForwardCommand(&s),
 		newRenewCommand(&s), newRestartCommand(&s), newResumeCommand(&s), newSuspendCommand(&s), newSyncCommand(&s), newTrustCommand(&s), newUntrustCommand(&s),
 	})...)
-	root.AddCommand(newBindCommand(&s), newDoctorCommand(&s), newLoginCommand(&s), newLogoutCommand(&s), newWhoamiCommand(&s))
+	root.AddCommand(newBindCommand(&s), newCredentialCommand(), newDoctorCommand(&s), newLoginCommand(&s), newLogoutCommand(&s), newWhoamiCommand(&s))
 	root.AddCommand(newVersionCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

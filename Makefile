@@ -14,7 +14,7 @@ tool = $$($(GO) tool -n -modfile=$(CURDIR)/hack/tools/go.mod $(1))
 STACKCMD := $(GO) -C hack/stack run .
 # The suite's own stack keeps nothing, and has two CPUs on every machine.
 UPFLAGS = $(if $(filter test,$(STACK)),--for-tests)
-MODULES := . hack/stack hack/stack/mutagen
+MODULES := . hack/stack hack/stack/mutagen hack/openid
 # Tested without the race detector as well: pkg/rawconn is another one with it, and models of one goroutine
 # explore what would take it minutes.
 WITHOUTRACE := ./pkg/rawconn ./providers/infrastructure/instance

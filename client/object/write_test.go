@@ -193,13 +193,13 @@ func TestAConflictIsToldAlsoWhenTheObjectCannotBeRead(t *testing.T) {
 	known := server.Put("sandboxes", sandbox("web", nil))
 	k := sandboxesOf(t, c)
 	server.Put("sandboxes", sandbox("web", map[string]any{"a": "b"}))
-	server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet {
 			objecttest.Refuse(rw, apierrors.NewServiceUnavailable("the shard is away"))
 			return true
 		}
 		return false
-	}
+	})
 	err := c.Delete(t.Context(), k, known, WriteOptions{Version: known.GetResourceVersion()})
 	if want := "web does not have the version " + known.GetResourceVersion() + " any more, and cannot be read now"; text(err) != want {
 		t.Errorf("%v", err)

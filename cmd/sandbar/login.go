@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sandbar-dev/sandbar/client/login"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
@@ -32,6 +33,10 @@ URL is the workspace's, https://HOST/clusters/WORKSPACE. The credential is one o
   --client-certificate FILE --client-key FILE
                            a client certificate, which kcp takes and data planes do not
   --exec-command PROGRAM   a credential plugin as kubectl runs it, with --exec-arg and --exec-env
+  --oidc-issuer-url URL --oidc-client-id ID
+                           a login in the browser at an OpenID provider, of a public client that
+                           it lets return to http://127.0.0.1 at any port. sandbar keeps the login
+                           and refreshes it, for kubectl too
 
 sandbar login asks the workspace first whose credential it is, and writes nothing if the workspace
 refuses it. It makes a context WORKSPACE@HOST, or --context, and makes it the current one. Logging
@@ -46,17 +51,19 @@ of that name that leads elsewhere is not touched.`,
 			if err != nil {
 				return &usageError{err}
 			}
-			user, err := c.read(cmd)
-			if err != nil {
-				return err
-			}
-			l := login.Login{Server: server, Context: s.overrides.CurrentContext, Namespace: s.overrides.Context.Namespace, User: user}
+			l := login.Login{Server: server, Context: s.overrides.CurrentContext, Namespace: s.overrides.Context.Namespace}
 			if caFile != "" {
 				if l.CAFile, err = readable("--certificate-authority", caFile); err != nil {
 					return err
 				}
 			}
-			return s.login(cmd, l)
+			if l.User, err = c.read(cmd); err != nil {
+				return err
+			}
+			if c.openid.issuer != "" {
+				return s.loginOpenID(cmd, l, c.openid)
+			}
+			return s.login(cmd, l, l.User)
 		},
 	}
 	cmd.Flags().StringVar(&caFile, "certificate-authority", "", "PEM bundle that verifies the server; the system's roots do by default")
@@ -79,10 +86,12 @@ func nameOf(file clientcmd.ConfigAccess) string {
 	return file.GetDefaultFilename()
 }
 
-// login tries a credential and writes it.
-func (s *target) login(cmd *cobra.Command, l login.Login) error {
+// login tries a credential and writes l.User, which stands for it in the kubeconfig.
+func (s *target) login(cmd *cobra.Command, l login.Login, credential *clientcmdapi.AuthInfo) error {
 	file := s.kubeconfigAccess()
-	cfg, err := l.Prepare(file)
+	tried := l
+	tried.User = credential
+	cfg, err := tried.Prepare(file)
 	if err != nil {
 		return loginError(cmd.Context(), err)
 	}
@@ -146,7 +155,7 @@ cluster if sandbar login has made them. What login has not written stays.`,
 		Args: named(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file := s.kubeconfigAccess()
-			name, _, err := login.Logout(file, s.overrides.CurrentContext)
+			name, user, err := login.Logout(file, s.overrides.CurrentContext)
 			var missing *login.NoContextError
 			switch {
 			case errors.As(err, &missing):
@@ -157,7 +166,7 @@ cluster if sandbar login has made them. What login has not written stays.`,
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no credential for the context %s any more.\n", nameOf(file), termsafe.Line(name))
-			return nil
+			return endLogin(cmd, user)
 		},
 	}
 }

@@ -29,6 +29,7 @@ type credentialFlags struct {
 	execCommand              string
 	execArgs, execEnv        []string
 	execVersion, execInstall string
+	openid                   openidFlags
 }
 
 func (c *credentialFlags) addFlags(fs *pflag.FlagSet) {
@@ -41,25 +42,30 @@ func (c *credentialFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&c.execEnv, "exec-env", nil, "variable of the program's environment, NAME=VALUE; may be repeated")
 	fs.StringVar(&c.execVersion, "exec-api-version", "client.authentication.k8s.io/v1", "version of the program's output")
 	fs.StringVar(&c.execInstall, "exec-install-hint", "", "what a person reads where the program is missing")
+	c.openid.addFlags(fs)
 }
 
 // read returns the credential that the flags name, and checks what can be checked on this machine.
 func (c *credentialFlags) read(cmd *cobra.Command) (*clientcmdapi.AuthInfo, error) {
 	given := 0
-	for _, value := range []string{c.token, c.tokenFile, c.certificate, c.execCommand} {
+	for _, value := range []string{c.token, c.tokenFile, c.certificate, c.execCommand, c.openid.issuer} {
 		if value != "" {
 			given++
 		}
 	}
 	switch {
 	case given == 0:
-		return nil, &usageError{errors.New("login needs a credential: --token, --token-file, --client-certificate with --client-key, or --exec-command; see sandbar login --help")}
+		return nil, &usageError{errors.New("login needs a credential: --token, --token-file, --client-certificate with --client-key, --exec-command, or --oidc-issuer-url with --oidc-client-id; see sandbar login --help")}
 	case given > 1:
-		return nil, &usageError{errors.New("login takes one credential: --token, --token-file, --client-certificate and --exec-command exclude each other")}
+		return nil, &usageError{errors.New("login takes one credential: --token, --token-file, --client-certificate, --exec-command and --oidc-issuer-url exclude each other")}
+	case (c.openid.issuer == "") != (c.openid.client == ""):
+		return nil, &usageError{errors.New("--oidc-issuer-url and --oidc-client-id go together")}
 	case c.execCommand == "" && len(c.execArgs)+len(c.execEnv) > 0:
 		return nil, &usageError{errors.New("--exec-arg and --exec-env need --exec-command")}
 	case (c.certificate == "") != (c.key == ""):
 		return nil, &usageError{errors.New("--client-certificate and --client-key go together")}
+	case c.openid.issuer != "":
+		return &clientcmdapi.AuthInfo{}, nil // it comes from the browser
 	case c.token != "":
 		return c.readToken(cmd)
 	case c.tokenFile != "":

@@ -129,7 +129,7 @@ func (s *target) addCommands(root *cobra.Command) {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"start", "Start:", append([]*cobra.Command{newLoginCommand(s), newLogoutCommand(s), newBindCommand(s), newDoctorCommand(s), newWhoamiCommand(s)},
+		{"start", "Start:", append([]*cobra.Command{newLoginCommand(s), newLogoutCommand(s), newBindCommand(s), newDoctorCommand(s), newWhoamiCommand(s), newCredentialCommand()},
 			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
 			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),

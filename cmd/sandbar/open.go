@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"runtime"
@@ -94,8 +95,12 @@ func newOpenCommand(s *target) *cobra.Command {
 	return cmd
 }
 
-// browse starts the person's browser. Without one the URL has been printed all the same.
+// browse starts the person's browser; the URL has been printed in case there is none. The address may come from a server, and
+// the program that gets it starts others for other schemes, with files and arguments of the address.
 func browse(ctx context.Context, address string) error {
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return fmt.Errorf("%q is not the address of a page, and no browser is started", address)
+	}
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"

@@ -51,7 +51,7 @@ func TestDevNamesMissingPackagesBeforeTheLastLines(t *testing.T) {
 	d := newDevPrinter(&bytes.Buffer{}, &notes, false, false, "")
 	f := &stateFollower{
 		name: "web", tell: func(state devState) error { return d.state("web", state) },
-		lines:   func(context.Context) []string { return []string{"ENOENT"} },
+		crash:   func(context.Context) crash { return crash{lines: []string{"ENOENT"}} },
 		lacking: func(context.Context) bool { return true }, synced: func() bool { return true },
 	}
 	if err := f.observe(t.Context(), inState("Degraded", "False", "m")); err != nil {

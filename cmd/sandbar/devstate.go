@@ -39,11 +39,15 @@ type devState struct {
 	URL string `json:"url,omitempty"`
 	// PortMessage is why an app that runs does not answer where its preview leads.
 	PortMessage string `json:"portMessage,omitempty"`
+	// Ended is how an app that does not stay up ended the last time.
+	Ended string `json:"ended,omitempty"`
 	// LacksDependencies: the project names packages, and the sandbox has none.
 	LacksDependencies bool `json:"lacksDependencies,omitempty"`
-	// LastLines are those of the log of an app that does not stay up.
+	// LastLines are those of the log of an app that does not stay up, since its last start.
 	LastLines []string `json:"lastLines,omitempty"`
 
+	// lacking: a program or a module was not found.
+	lacking bool
 	// toolchain is that of a SandboxRunner; empty for other kinds.
 	toolchain string
 }
@@ -76,9 +80,10 @@ func (d devState) down() bool {
 
 // stateFollower tells a person how the instance is while they develop it.
 type stateFollower struct {
-	name  string
-	tell  func(devState) error
-	lines func(ctx context.Context) []string
+	name string
+	tell func(devState) error
+	// crash finds out about an app that does not stay up.
+	crash func(ctx context.Context) crash
 	// lacking reports whether the dependencies of the app are not installed.
 	lacking func(ctx context.Context) bool
 	url     string
@@ -135,7 +140,8 @@ func (f *stateFollower) observe(ctx context.Context, obj *unstructured.Unstructu
 		state.URL = f.url
 	}
 	if state.down() {
-		state.LastLines, state.LacksDependencies = f.lines(ctx), f.lacking(ctx)
+		c := f.crash(ctx)
+		state.Ended, state.LastLines, state.lacking, state.LacksDependencies = c.ended, c.lines, c.lacking, f.lacking(ctx)
 	}
 	return f.tell(state)
 }
@@ -181,13 +187,7 @@ func (s *target) followState(ctx context.Context, name string, parts []session.P
 		lacking: func(ctx context.Context) bool {
 			return slices.ContainsFunc(parts, func(p session.Part) bool { return p.LacksModules(ctx) })
 		},
-		lines: func(ctx context.Context) []string {
-			var lines []string
-			for _, p := range parts {
-				lines = append(lines, lastLinesOf(ctx, p.Instance)...)
-			}
-			return lines
-		},
+		crash: func(ctx context.Context) crash { return crashesOf(ctx, parts) },
 	}
 	if d.json {
 		f.told = "" // it was told in words, beside the JSON
@@ -227,28 +227,6 @@ func unanswered(ctx context.Context, i *client.Instance) (why string, known bool
 	return process.PortMessage, true
 }
 
-// lastLinesOf reads the end of the log. That it cannot be read is said by what follows it.
-func lastLinesOf(ctx context.Context, i *client.Instance) []string {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	count := lastLines
-	var text strings.Builder
-	for e, err := range i.Logs(ctx, client.LogOptions{Tail: &count}) {
-		if err != nil {
-			break
-		}
-		text.Write(e.Record.Data)
-	}
-	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
-	if len(lines) > lastLines {
-		lines = lines[len(lines)-lastLines:]
-	}
-	if text.Len() == 0 {
-		return nil
-	}
-	return lines
-}
-
 // state prints a change of the instance's state.
 func (d *devPrinter) state(name string, state devState) error {
 	d.mu.Lock()
@@ -272,7 +250,11 @@ func (d *devPrinter) state(name string, state devState) error {
 			// They are more than what the condition quotes of them.
 			state.Message, _, _ = strings.Cut(state.Message, " "+sandbarv1alpha1.LastWordsMark)
 		}
-		say(d.notes, "%s does not stay up: it is %s", name, described(state))
+		what := "it is " + described(state)
+		if state.Ended != "" {
+			what = state.Ended
+		}
+		say(d.notes, "%s does not stay up: %s", name, what)
 		if state.LacksDependencies {
 			say(d.notes, "the packages that its package.json names are not installed, so do that first: sandbar exec %s -- %s", name, toInstall["node"])
 		}
@@ -283,7 +265,7 @@ func (d *devPrinter) state(name string, state devState) error {
 			fmt.Fprintf(d.notes, "  | %s\n", termsafe.String(line))
 		}
 		say(d.notes, "it is started again by itself, and when a file that you save has been sent")
-		if install := toInstall[state.toolchain]; install != "" && !state.LacksDependencies {
+		if install := toInstall[state.toolchain]; install != "" && state.lacking && !state.LacksDependencies {
 			say(d.notes, "if it lacks its dependencies, install them in the sandbox: sandbar exec %s -- %s", name, install)
 			say(d.notes, "if something else should run, set spec.startCommand of the SandboxRunner, or spec.toolchain for another language")
 		}

@@ -30,8 +30,10 @@ func TestDevSaysThatTheAppDoesNotStayUpWithItsLastLines(t *testing.T) {
 	d := newDevPrinter(&bytes.Buffer{}, &notes, false, false, "")
 	f := &stateFollower{
 		name: "web", url: "https://plane/proxy/", told: "Materializing: the pods are starting",
-		tell:    func(state devState) error { return d.state("web", state) },
-		lines:   func(context.Context) []string { return []string{"sh: 1: vite: not found\x1b[2J"} },
+		tell: func(state devState) error { return d.state("web", state) },
+		crash: func(context.Context) crash {
+			return crash{ended: "your program ends with exit code 127", lines: []string{"sh: 1: vite: not found\x1b[2J"}, lacking: true}
+		},
 		lacking: func(context.Context) bool { return false },
 		synced:  func() bool { return true }, unanswered: func(context.Context) (string, bool) { return "", true },
 	}
@@ -51,11 +53,11 @@ func TestDevSaysThatTheAppDoesNotStayUpWithItsLastLines(t *testing.T) {
 	said := notes.String()
 	for text, times := range map[string]int{
 		"web is Ready; open it with: sandbar open web --stay (with a token it is at https://plane/proxy/)": 2,
-		"web does not stay up: it is Degraded: container runner runs":                                      1,
+		"web does not stay up: your program ends with exit code 127\n":                                     1,
+		"container runner runs":           0,
 		"  | sh: 1: vite: not found":      1,
 		"sandbar exec web -- npm install": 1,
 		"\x1b":                            0,
-		"its log tells why.\n":            1,
 		"last words":                      0,
 		"the pods are starting":           1,
 	} {
@@ -84,7 +86,7 @@ func TestDevSaysReadyOfWhatCanBeOpened(t *testing.T) {
 	f := &stateFollower{
 		name: "web", url: "https://plane/proxy/",
 		tell:    func(state devState) error { return d.state("web", state) },
-		lines:   func(context.Context) []string { return nil },
+		crash:   func(context.Context) crash { return crash{} },
 		lacking: func(context.Context) bool { return false },
 		synced:  func() bool { return synced },
 		unanswered: func(context.Context) (string, bool) {

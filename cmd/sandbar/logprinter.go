@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ type logPrinter struct {
 	// begun is true from when the log was read first: what is not there yet is not lost.
 	begun  bool
 	losses *losses
-	// stateTold: that the sandbox is suspended is told by somebody else.
+	// stateTold: that the sandbox is suspended, or not ready, is told by somebody else.
 	stateTold bool
 	// broke is how a connection broke, until the next try shows why; empty for none.
 	broke string
@@ -89,8 +90,8 @@ func (p *logPrinter) disconnected(e client.LogEvent) {
 	p.lost = true
 	var answer *client.CallError
 	switch isAnswer := errors.As(e.Err, &answer); {
-	case isAnswer && answer.Suspended() && p.stateTold:
-		p.broke = ""
+	case isAnswer && p.stateTold && (answer.Suspended() || p.begun && answer.Code == http.StatusConflict && !answer.Sandbox):
+		p.broke = "" // the instance is suspended, or its pod is replaced: its state says so
 	case isAnswer:
 		p.broke = ""
 		p.tellLoss(reasonIn(e.Err))

@@ -64,29 +64,28 @@ func (e *Engine) sameRoot() error {
 // holdRoot opens the directory again if another one took its place, and drops what was agreed on with
 // the old one.
 func (e *Engine) holdRoot() error {
-	for {
-		err := e.sameRoot()
-		if !errors.Is(err, errReplaced) {
-			return err
-		}
-		root, err := os.OpenRoot(e.opts.Dir)
-		if isGone(err) {
-			return &GoneError{Dir: e.opts.Dir}
-		}
-		if err != nil {
-			return fmt.Errorf("opening the directory: %w", err)
-		}
-		_ = e.root.Close()
-		e.root = root
-		e.replaced = max(e.replaced, len(e.base.entries))
-		if err := e.base.forget(); err != nil {
-			return fmt.Errorf("noting that the directory was replaced: %w", err)
-		}
-		e.all, e.relist, e.local.asked = true, true, time.Time{}
-		clear(e.stuck)
-		clear(e.refusals)
-		e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
+	err := e.sameRoot()
+	if !errors.Is(err, errReplaced) {
+		return err
 	}
+	root, err := os.OpenRoot(e.opts.Dir)
+	if isGone(err) {
+		return &GoneError{Dir: e.opts.Dir}
+	}
+	if err != nil {
+		return fmt.Errorf("opening the directory: %w", err)
+	}
+	_ = e.root.Close()
+	e.root = root
+	e.replaced = max(e.replaced, len(e.base.entries))
+	if err := e.base.forget(); err != nil {
+		return fmt.Errorf("noting that the directory was replaced: %w", err)
+	}
+	e.all, e.relist, e.local.asked = true, true, time.Time{}
+	clear(e.stuck)
+	clear(e.refusals)
+	e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
+	return nil
 }
 
 // calm reads a directory that took the place of another until it is the same twice. One that is still

@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
@@ -25,6 +26,9 @@ import (
 // calmFor is how long a directory that took the place of another has to stay the same before it is
 // compared: a clone or a copy may still be filling it.
 const calmFor = time.Second
+
+// largePart: a deletion of more than one file in so many is a large one.
+const largePart = 4
 
 // goneEvery is how often a directory that is gone is looked for.
 const goneEvery = 500 * time.Millisecond
@@ -86,6 +90,35 @@ func (e *Engine) holdRoot() error {
 	clear(e.refusals)
 	e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
 	return nil
+}
+
+// hold waits for the end of a large deletion that a Watch sees, and reports whether the trees are to be
+// compared again. rm -rf takes a directory's files before it takes the directory: what it has taken so far is
+// not deleted in the sandbox when it was the beginning of the end of all.
+func (e *Engine) hold(ctx context.Context, p *plan) (again bool, err error) {
+	gone := 0
+	for _, c := range p.push {
+		switch {
+		case c.want.Type == syncwire.None && c.expect.Type != syncwire.Dir:
+			gone++
+		case c.expect.Type == syncwire.None:
+			gone-- // it may be a file that was renamed
+		}
+	}
+	if !e.watching || e.held || gone*largePart <= len(e.base.entries) {
+		e.held = false
+		return false, nil
+	}
+	for changed := 1; changed > 0; {
+		if err := pause.For(ctx, calmFor); err != nil {
+			return false, err
+		}
+		if changed, err = e.readAll(ctx); err != nil {
+			return false, err
+		}
+	}
+	e.held, e.all, e.again = true, true, true
+	return true, nil
 }
 
 // calm reads a directory that took the place of another until it is the same twice. One that is still

@@ -14,7 +14,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,4 +144,27 @@ func TestALargeDeletionIsMeantOnlyIfTheDirectoryStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A program that writes to the directory all the time must not keep a deletion from the sandbox.
+func TestADirectoryThatNeverBecomesCalmIsComparedNevertheless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		e, err := Open(Options{Dir: dir, ID: "x", StateDir: t.TempDir(), Remote: accepting{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		read := 0
+		e.local.watch = func(string) { // before each reading
+			read++
+			if err := os.WriteFile(filepath.Join(dir, "log"), []byte(strconv.Itoa(read)), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		began := time.Now()
+		if err := e.becomeCalm(t.Context()); err != nil || read != mostCalming || time.Since(began) != mostCalming*calmFor {
+			t.Errorf("it was read %d times in %s, %v", read, time.Since(began), err)
+		}
+	})
 }

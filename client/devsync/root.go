@@ -27,6 +27,9 @@ import (
 // compared: a clone or a copy may still be filling it.
 const calmFor = time.Second
 
+// mostCalming is how often it is read meanwhile: a program may write to it all the time, a log for example.
+const mostCalming = 10
+
 // largePart: a deletion of more than one file in so many is a large one.
 const largePart = 4
 
@@ -109,36 +112,42 @@ func (e *Engine) hold(ctx context.Context, p *plan) (again bool, err error) {
 		e.held = false
 		return false, nil
 	}
-	for changed := 1; changed > 0; {
-		if err := pause.For(ctx, calmFor); err != nil {
-			return false, err
-		}
-		if changed, err = e.readAll(ctx); err != nil {
-			return false, err
-		}
+	if err := e.becomeCalm(ctx); err != nil {
+		return false, err
 	}
 	e.held, e.all, e.again = true, true, true
 	return true, nil
 }
 
-// calm reads a directory that took the place of another until it is the same twice. One that is still
-// empty stays one that was replaced.
-func (e *Engine) calm(ctx context.Context) error {
-	for e.replaced > 0 {
-		if len(e.local.nodes) == 0 && !e.opts.AllowEmpty {
-			return &EmptiedError{Dir: e.opts.Dir, Files: e.replaced}
-		}
+// becomeCalm reads the directory until it is the same twice, and is the same directory.
+func (e *Engine) becomeCalm(ctx context.Context) error {
+	for range mostCalming {
 		if err := pause.For(ctx, calmFor); err != nil {
 			return err
 		}
 		root := e.root
 		changed, err := e.readAll(ctx)
-		if err != nil {
+		if err != nil || changed == 0 && e.root == root {
 			return err
 		}
-		if changed == 0 && e.root == root {
-			e.replaced = 0
+	}
+	return nil
+}
+
+// calm reads a directory that took the place of another until it is the same twice. One that is still
+// empty stays one that was replaced.
+func (e *Engine) calm(ctx context.Context) error {
+	if e.replaced == 0 {
+		return nil
+	}
+	if len(e.local.nodes) > 0 || e.opts.AllowEmpty {
+		if err := e.becomeCalm(ctx); err != nil {
+			return err
 		}
 	}
+	if len(e.local.nodes) == 0 && !e.opts.AllowEmpty {
+		return &EmptiedError{Dir: e.opts.Dir, Files: e.replaced}
+	}
+	e.replaced = 0
 	return nil
 }

@@ -92,10 +92,10 @@ func (t *tunnels) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	}
 	stream, err := one.CreateStream(headers)
 	if err != nil {
-		t.left(one, isError)
+		t.left(one, request, isError)
 		return nil, err
 	}
-	return &tunnelStream{Stream: stream, port: port, isError: isError, of: one, tunnels: t}, nil
+	return &tunnelStream{Stream: stream, port: port, isError: isError, of: one, request: request, tunnels: t}, nil
 }
 
 func (t *tunnels) tunnelOf(port, request string, isError bool) (*oneTunnel, error) {
@@ -130,12 +130,13 @@ func (t *tunnels) tunnelOf(port, request string, isError bool) (*oneTunnel, erro
 }
 
 // left notes the end of a connection, of which the error stream counts.
-func (t *tunnels) left(one *oneTunnel, isError bool) {
+func (t *tunnels) left(one *oneTunnel, request string, isError bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !isError {
 		return
 	}
+	delete(t.byRequest, request)
 	if one.open--; one.retired && one.open == 0 {
 		_ = one.Close()
 	}
@@ -177,7 +178,7 @@ func (t *tunnels) RemoveStreams(streams ...httpstream.Stream) {
 	for _, stream := range streams {
 		if s, ok := stream.(*tunnelStream); ok {
 			s.of.RemoveStreams(s.Stream)
-			t.left(s.of, s.isError)
+			t.left(s.of, s.request, s.isError)
 		}
 	}
 }
@@ -210,6 +211,7 @@ func (t *tunnels) cause() error {
 type tunnelStream struct {
 	httpstream.Stream
 	port    string
+	request string
 	isError bool
 	of      *oneTunnel
 	tunnels *tunnels

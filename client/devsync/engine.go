@@ -105,6 +105,8 @@ type Engine struct {
 	replaced int
 	// gone: the directory was not at its place since it was read, and may have changed unseen.
 	gone bool
+	// held: a large deletion has been waited for, and is meant.
+	held bool
 	// untold is why git did not say what it tracks, as far as that was told.
 	untold string
 
@@ -300,6 +302,9 @@ func (e *Engine) round(ctx context.Context) error {
 	p := m.run(paths)
 	p.push = e.withoutStuck(m.local, p.push, &p)
 	p.pull = e.withoutStuck(m.local, p.pull, &p)
+	if again, err := e.hold(ctx, &p); err != nil || again {
+		return err
+	}
 	e.moving = p.paths()
 	e.state(paths, &p)
 	err := e.carry(ctx, &p)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,6 +227,31 @@ func TestWithoutAnExecutableBitTheAgreedOneHolds(t *testing.T) {
 		if got := tr.entry(path).Executable; got != want {
 			t.Errorf("%s is executable: %t, want %t", path, got, want)
 		}
+	}
+}
+
+// A directory that is another one each time it has been read would be read without an end.
+func TestADirectoryThatIsReplacedAgainAndAgainIsNotReadForEver(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(Options{Dir: dir, ID: "x", StateDir: t.TempDir(), Remote: accepting{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	read := 0
+	e.newWatcher = func(dir string) *watcher { // which comes after the directory was opened, and before it is read
+		read++
+		if err := errors.Join(os.Rename(dir, dir+strconv.Itoa(read)), os.Mkdir(dir, 0o700)); err != nil {
+			t.Error(err)
+		}
+		return newWatcher(dir)
+	}
+	var unsettled *UnsettledError
+	if err := e.Watch(t.Context()); !errors.As(err, &unsettled) || read != maxRounds {
+		t.Errorf("it was read %d times, and ended with %v", read, err)
 	}
 }
 

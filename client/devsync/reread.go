@@ -25,7 +25,7 @@ func (e *Engine) rescan(ctx context.Context) error {
 
 // readAll is rescan, and returns how many paths changed. What was read is one directory, the open one.
 func (e *Engine) readAll(ctx context.Context) (int, error) {
-	for {
+	for range maxRounds {
 		if err := e.holdRoot(); err != nil {
 			return 0, err
 		}
@@ -56,6 +56,7 @@ func (e *Engine) readAll(ctx context.Context) (int, error) {
 		e.tellLeft()
 		return len(changed), nil
 	}
+	return 0, &UnsettledError{}
 }
 
 // readChanged looks at what is dirty, or at everything when another directory has taken the place.

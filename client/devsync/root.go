@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
 
@@ -25,6 +26,12 @@ import (
 // calmFor is how long a directory that took the place of another has to stay the same before it is
 // compared: a clone or a copy may still be filling it.
 const calmFor = time.Second
+
+// mostCalming is how often it is read meanwhile: a program may write to it all the time, a log for example.
+const mostCalming = 10
+
+// largePart: a deletion of more than one file in so many is a large one.
+const largePart = 4
 
 // goneEvery is how often a directory that is gone is looked for.
 const goneEvery = 500 * time.Millisecond
@@ -64,49 +71,83 @@ func (e *Engine) sameRoot() error {
 // holdRoot opens the directory again if another one took its place, and drops what was agreed on with
 // the old one.
 func (e *Engine) holdRoot() error {
-	for {
-		err := e.sameRoot()
-		if !errors.Is(err, errReplaced) {
-			return err
-		}
-		root, err := os.OpenRoot(e.opts.Dir)
-		if isGone(err) {
-			return &GoneError{Dir: e.opts.Dir}
-		}
-		if err != nil {
-			return fmt.Errorf("opening the directory: %w", err)
-		}
-		_ = e.root.Close()
-		e.root = root
-		e.replaced = max(e.replaced, len(e.base.entries))
-		if err := e.base.forget(); err != nil {
-			return fmt.Errorf("noting that the directory was replaced: %w", err)
-		}
-		e.all, e.relist, e.local.asked = true, true, time.Time{}
-		clear(e.stuck)
-		clear(e.refusals)
-		e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
+	err := e.sameRoot()
+	if !errors.Is(err, errReplaced) {
+		return err
 	}
+	root, err := os.OpenRoot(e.opts.Dir)
+	if isGone(err) {
+		return &GoneError{Dir: e.opts.Dir}
+	}
+	if err != nil {
+		return fmt.Errorf("opening the directory: %w", err)
+	}
+	_ = e.root.Close()
+	e.root = root
+	e.replaced = max(e.replaced, len(e.base.entries))
+	if err := e.base.forget(); err != nil {
+		return fmt.Errorf("noting that the directory was replaced: %w", err)
+	}
+	e.all, e.relist, e.local.asked = true, true, time.Time{}
+	clear(e.stuck)
+	clear(e.refusals)
+	e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
+	return nil
 }
 
-// calm reads a directory that took the place of another until it is the same twice. One that is still
-// empty stays one that was replaced.
-func (e *Engine) calm(ctx context.Context) error {
-	for e.replaced > 0 {
-		if len(e.local.nodes) == 0 && !e.opts.AllowEmpty {
-			return &EmptiedError{Dir: e.opts.Dir, Files: e.replaced}
+// hold waits for the end of a large deletion that a Watch sees, and reports whether the trees are to be
+// compared again. rm -rf takes a directory's files before it takes the directory: what it has taken so far is
+// not deleted in the sandbox when it was the beginning of the end of all.
+func (e *Engine) hold(ctx context.Context, p *plan) (again bool, err error) {
+	gone := 0
+	for _, c := range p.push {
+		switch {
+		case c.want.Type == syncwire.None && c.expect.Type != syncwire.Dir:
+			gone++
+		case c.expect.Type == syncwire.None:
+			gone-- // it may be a file that was renamed
 		}
+	}
+	if !e.watching || e.held || gone*largePart <= len(e.base.entries) {
+		e.held = false
+		return false, nil
+	}
+	if err := e.becomeCalm(ctx); err != nil {
+		return false, err
+	}
+	e.held, e.all, e.again = true, true, true
+	return true, nil
+}
+
+// becomeCalm reads the directory until it is the same twice, and is the same directory.
+func (e *Engine) becomeCalm(ctx context.Context) error {
+	for range mostCalming {
 		if err := pause.For(ctx, calmFor); err != nil {
 			return err
 		}
 		root := e.root
 		changed, err := e.readAll(ctx)
-		if err != nil {
+		if err != nil || changed == 0 && e.root == root {
 			return err
 		}
-		if changed == 0 && e.root == root {
-			e.replaced = 0
+	}
+	return nil
+}
+
+// calm reads a directory that took the place of another until it is the same twice. One that is still
+// empty stays one that was replaced.
+func (e *Engine) calm(ctx context.Context) error {
+	if e.replaced == 0 {
+		return nil
+	}
+	if len(e.local.nodes) > 0 || e.opts.AllowEmpty {
+		if err := e.becomeCalm(ctx); err != nil {
+			return err
 		}
 	}
+	if len(e.local.nodes) == 0 && !e.opts.AllowEmpty {
+		return &EmptiedError{Dir: e.opts.Dir, Files: e.replaced}
+	}
+	e.replaced = 0
 	return nil
 }

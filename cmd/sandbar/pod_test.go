@@ -7,7 +7,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/gorilla/websocket"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
@@ -192,10 +190,6 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 		// As a kubelet does, it leaves unread what was sent to a port that refused it, and its tunnel stands still.
 		echoPorts(conn, func(port string) bool { return port == "9" && !listens.Load() })
 	})
-	var logged bytes.Buffer
-	klog.LogToStderr(false)
-	klog.SetOutput(&logged)
-	t.Cleanup(func() { klog.LogToStderr(true) })
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
 	await(t, out, "to port 80\n")
@@ -234,9 +228,36 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 	if code := <-ended; code != exitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
-	klog.Flush()
-	if said := errs.String(); strings.Count(said, "\n") != 1 || strings.Contains(said, "\x1b") || logged.Len() > 0 {
-		t.Errorf("stderr is %q, the log %q", said, &logged)
+	if said := errs.String(); strings.Count(said, "\n") != 1 || strings.Contains(said, "\x1b") {
+		t.Errorf("stderr is %q", said)
+	}
+}
+
+// A new tunnel needs the caller's right again.
+func TestPortForwardEndsWhenTheRightIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.verbs = []string{"port-forward"}
+	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+		echoPorts(conn, func(string) bool { return true })
+	})
+	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:9")
+	await(t, out, "to port 9\n")
+	ask := func() {
+		local, _, _ := strings.Cut(out.String(), " to port ")
+		conn, err := net.Dial("tcp", local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_, _ = io.ReadAll(conn)
+	}
+	ask()
+	await(t, errs, "nothing listens on port 9")
+	w.serve(refusing(http.StatusForbidden, "Forbidden", "you may not forward ports"))
+	ask()
+	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "sandbar: ") || !strings.Contains(errs.String(), "you may not forward ports") || strings.Contains(errs.String(), "lost connection") {
+		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
 

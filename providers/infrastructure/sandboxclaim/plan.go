@@ -245,17 +245,14 @@ func waitsFor(f found) (reason, why string) {
 	return reason, "; " + strings.Join(words, "; ")
 }
 
-func reasonOf(s sandbox) string {
-	switch s.status.Phase {
-	case sandbarv1alpha1.InstancePendingCapacity:
-		return reasonNoRoom
-	case sandbarv1alpha1.InstanceFailed:
-		return reasonCannotStart
-	case sandbarv1alpha1.InstancePending:
-		return reasonNoMember
-	}
-	return reasonColdSlow
+// byPhase are why a claim has timed out, by the phases of Sandboxes that are not Ready; all others are slow.
+var byPhase = map[sandbarv1alpha1.InstancePhase]string{
+	sandbarv1alpha1.InstancePendingCapacity: reasonNoRoom,
+	sandbarv1alpha1.InstanceFailed:          reasonCannotStart,
+	sandbarv1alpha1.InstancePending:         reasonNoMember,
 }
+
+func reasonOf(s sandbox) string { return cmp.Or(byPhase[s.status.Phase], reasonColdSlow) }
 
 // byName puts Sandboxes into the order of their numbers.
 func byName(a, b sandbox) int {

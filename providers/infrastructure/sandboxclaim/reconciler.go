@@ -86,6 +86,9 @@ func (r *reconciler) reconcile(ctx context.Context, key export.Key) (reconcile.R
 		return reconcile.Result{}, r.writeFinalizers(ctx, key, claim, append(slices.Clone(claim.Finalizers), finalizer))
 	}
 	own, err := r.owned(ctx, key, claim)
+	if errors.Is(err, instance.ErrNoKind) && claim.DeletionTimestamp != nil && len(claim.Status.Sandboxes) == 0 {
+		err = nil // it has none, and the kind may never come back
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,13 @@ func (f fleet) New() (*unstructured.Unstructured, string, error) {
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox"}}, "template", nil
 }
 
+func (f fleet) List(ctx context.Context, cluster, namespace, selector string) ([]unstructured.Unstructured, error) {
+	if f.none {
+		return nil, instance.ErrNoKind
+	}
+	return f.store.List(ctx, cluster, namespace, selector)
+}
+
 type world struct {
 	t      *testing.T
 	claims *store
@@ -169,9 +177,7 @@ func newWorld(t *testing.T, replicas int64, fields map[string]any) *world {
 		"templateRef": map[string]any{"kind": "SandboxTemplate", "name": "own"}, "replicas": replicas, "prewarm": "Prefer",
 		"claimTimeout": "1m", "onDelete": "Delete", "ttlAfterFinished": "1h",
 	}
-	for name, value := range fields {
-		spec[name] = value
-	}
+	maps.Copy(spec, fields)
 	claim := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxClaim", "spec": spec}}
 	claim.SetName("batch")
 	claim.SetUID("uid-batch")
@@ -437,6 +443,27 @@ func TestAClaimWaitsForTheKind(t *testing.T) {
 	w.start()
 	if again := w.look(); again != lookAgain {
 		t.Errorf("it is looked at again in %v", again)
+	}
+}
+
+// The Template Sandbox may be gone for good, or not be followed yet by a provider that has just started.
+func TestAClaimIsDeletedWithoutTheKindOnlyIfItHasNoSandboxes(t *testing.T) {
+	for _, has := range []bool{false, true} {
+		w := newWorld(t, 1, nil)
+		w.look()
+		if !has { // its only one is being deleted
+			w.boxes.objects["batch"].SetDeletionTimestamp(new(metav1.Now()))
+			w.look()
+		}
+		w.boxes.none = true
+		w.start()
+		w.deleteClaim()
+		if again := w.look(); (again == lookAgain) != has {
+			t.Errorf("with Sandboxes: %v; it is looked at again in %v", has, again)
+		}
+		if (w.claims.objects["batch"] != nil) != has {
+			t.Errorf("with Sandboxes: %v; the claim is %v", has, w.claims.objects["batch"])
+		}
 	}
 }
 

@@ -191,6 +191,16 @@ func TestSandboxTemplates(t *testing.T) {
 		if err := tn.dyn.Resource(sandboxTemplates).Namespace("default").Delete(t.Context(), "own", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		waits.mustPatch(`{"spec":{"suspended":true}}`)
+		eventually(t, "it is suspended without its template", func() error {
+			obj, err := waits.get()
+			if phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase"); err == nil && phase != "Suspended" {
+				err = fmt.Errorf("its phase is %q", phase)
+			}
+			return err
+		})
+		waits.mustPatch(`{"spec":{"suspended":false}}`)
+		waits.waitReady()
 		tn.mustTemplate("own", `{template: {spec: `+podSaying("another")+`}}`)
 		tn.waitValid("own", metav1.ConditionTrue, "Valid")
 		before := waits.pod()

@@ -13,5 +13,5 @@ var Files embed.FS
 
 // Tenants holds one for each built-in kind that tenants get with the export, without a Template.
 //
-//go:embed sandbar.dev_sandboxtemplates.yaml sandbar.dev_sandboxsets.yaml
+//go:embed sandbar.dev_sandboxtemplates.yaml sandbar.dev_sandboxsets.yaml sandbar.dev_sandboxclaims.yaml
 var Tenants embed.FS

@@ -26,6 +26,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&InfrastructureProvider{}, &InfrastructureProviderList{},
 		&SandboxTemplate{}, &SandboxTemplateList{},
 		&SandboxSet{}, &SandboxSetList{},
+		&SandboxClaim{}, &SandboxClaimList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -35,6 +35,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxclaim"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxset"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
@@ -142,6 +143,9 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	}
 	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: members}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxSets: %w", err)
+	}
+	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: members.Sandboxes()}); err != nil {
+		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
 		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates, Members: members,

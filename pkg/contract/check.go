@@ -58,7 +58,7 @@ const (
 )
 
 // ownKinds are the kinds of Sandbar's own; no Template's may be called so.
-var ownKinds = []string{"Template", "InfrastructureProvider", "SandboxTemplate", "SandboxSet"}
+var ownKinds = []string{"Template", "InfrastructureProvider", "SandboxTemplate", "SandboxSet", "SandboxClaim"}
 
 // RevisionField is the field of a kro instance's spec that says which revision of the graph it is
 // composed with. A tenant who could write it would choose among them.

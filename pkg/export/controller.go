@@ -38,6 +38,8 @@ type ControllerOptions struct {
 	FieldManager string
 	// Retried is called each time that a shard which cannot be followed is tried again.
 	Retried func()
+	// Changed, if set, is told of each object that comes, changes in a way that matters, or goes.
+	Changed func(obj metav1.Object)
 	// Failed is called when the controller ends without having been stopped.
 	Failed func()
 	Log    logr.Logger
@@ -63,7 +65,7 @@ type Controller struct {
 func NewController(kind Kind, options ControllerOptions, newReconciler func(*Controller) reconcile.TypedReconciler[Key]) (*Controller, error) {
 	c := &Controller{options: options, stopped: make(chan struct{})}
 	c.Objects = NewObjects(kind, Options{
-		Config: options.Config, FieldManager: options.FieldManager, Changed: c.changed, Retried: options.Retried, Log: options.Log,
+		Config: options.Config, FieldManager: options.FieldManager, Changed: c.shown, Retried: options.Retried, Log: options.Log,
 	})
 	c.fair, c.queue = newQueue(options.Name, options.Concurrency,
 		workqueue.NewTypedItemExponentialFailureRateLimiter[Key](reconcileRetryFirst, reconcileRetryMost))
@@ -120,10 +122,18 @@ func (c *Controller) WakeAll() {
 	c.Objects.Each(func(obj metav1.Object) { c.changed(obj, true) })
 }
 
-// changed is called for each change of an object that the watches show.
+// changed has an object reconciled.
 func (c *Controller) changed(obj metav1.Object, initial bool) {
 	if key, ok := KeyOf(obj); ok {
 		c.Wake(key, initial)
+	}
+}
+
+// shown is called for each change of an object that the watches show.
+func (c *Controller) shown(obj metav1.Object, initial bool) {
+	c.changed(obj, initial)
+	if c.options.Changed != nil {
+		c.options.Changed(obj)
 	}
 }
 

@@ -139,6 +139,44 @@ func (o *Objects) Patch(ctx context.Context, key Key, data []byte, subresources 
 	return nil, answer
 }
 
+// Create creates an object in its workspace.
+func (o *Objects) Create(ctx context.Context, key Key, obj *unstructured.Unstructured) error {
+	options := metav1.CreateOptions{FieldManager: o.options.FieldManager, FieldValidation: metav1.FieldValidationStrict}
+	answer := ErrNoEndpoint
+	for _, e := range o.all() {
+		client, err := e.Resource(key.Cluster, o.kind.GVR())
+		if err != nil {
+			return err
+		}
+		_, err = client.Namespace(key.Namespace).Create(ctx, obj, options)
+		if err == nil || (!apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)) {
+			return err
+		}
+		answer = worse(answer, err)
+	}
+	return answer
+}
+
+// List asks kcp for the objects of a namespace of a workspace that a label selector finds.
+func (o *Objects) List(ctx context.Context, cluster, namespace, selector string) ([]unstructured.Unstructured, error) {
+	answer := ErrNoEndpoint
+	for _, e := range o.all() {
+		client, err := e.Resource(cluster, o.kind.GVR())
+		if err != nil {
+			return nil, err
+		}
+		list, err := client.Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err == nil {
+			return list.Items, nil
+		}
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		answer = worse(answer, err)
+	}
+	return nil, answer
+}
+
 // Remove deletes the object under the UID and the resource version that were read: one that was
 // made anew or changed since is another's, or renewed.
 func (o *Objects) Remove(ctx context.Context, key Key, read *unstructured.Unstructured) error {

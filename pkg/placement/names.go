@@ -93,6 +93,11 @@ const (
 	// ControlKeysSecret that made it. A token without it was made up and cannot be made again.
 	AnnotationControlKey = "sandbar.dev/control-key"
 
+	// LabelClaim is on a tenant's Sandbox that a SandboxClaim of its namespace has made, and holds the claim's name;
+	// AnnotationClaimUID holds its UID. The label finds such a Sandbox, the annotation says whose it is.
+	LabelClaim         = "sandbar.dev/claim"
+	AnnotationClaimUID = "sandbar.dev/claim-uid"
+
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"
 )

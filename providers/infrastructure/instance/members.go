@@ -45,7 +45,8 @@ type Members struct {
 	runner func() *runner
 	now    func() time.Time
 
-	patched *patchedBases
+	patched   *patchedBases
+	sandboxes *Sandboxes
 	// waiters are the instances that start with a member or not at all.
 	waiters *waiters
 
@@ -142,11 +143,13 @@ type Claims struct {
 }
 
 func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
-	return &Members{
+	m := &Members{
 		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, waiters: newWaiters(), patched: newPatchedBases(), sets: map[types.UID]Set{}, held: map[string]bool{},
 		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
+	m.sandboxes = &Sandboxes{members: m, changed: func(export.Key) {}}
+	return m
 }
 
 // OnChanged sets who is told of a set whose members have changed. Set it before the manager starts.

@@ -314,6 +314,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
+	r.members.sandboxes.seen(req.Cluster, s.Object)
 	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil

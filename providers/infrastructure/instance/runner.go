@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -76,6 +77,7 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		Name: "instance-" + k.Resource, Concurrency: config.concurrency, Config: config.kcp, FieldManager: fieldOwner, Log: r.log,
 		Retried: func() { endpointRetriesTotal.WithLabelValues(k.Template).Inc() },
 		Failed:  func() { config.failed(k.Template) },
+		Changed: func(obj metav1.Object) { config.members.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
 	}, func(c *export.Controller) reconcile.TypedReconciler[request] { return r.reconciler(config, c) })
 	if err != nil {
 		return nil, err

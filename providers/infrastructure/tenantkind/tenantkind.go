@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tenantkind runs the controller of a built-in kind that tenants get with the export without a
-// Template: SandboxTemplate, SandboxSet. It publishes the kind's schema, lets tenants use it, follows its
+// Template: SandboxTemplate, SandboxSet, SandboxClaim. It publishes the kind's schema, lets tenants use it, follows its
 // objects on all shards, and has every one looked at when the operator says something else.
 //
 // In: the kind's definition and a reconciler for its objects. Out: an export.Controller that runs for as
@@ -181,8 +181,10 @@ func (k Kind) Schema() (*kcpapisv1alpha1.APIResourceSchema, error) {
 	}
 	// The pod is a Sandbox's, with all of its rules, and without the descriptions of a pod.
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	pod := podtemplate.Schema().Properties["podTemplate"]
-	pod.Description = spec.Properties["template"].Description
-	spec.Properties["template"] = pod
+	if template, ok := spec.Properties["template"]; ok {
+		pod := podtemplate.Schema().Properties["podTemplate"]
+		pod.Description = template.Description
+		spec.Properties["template"] = pod
+	}
 	return offer.Schema(crd, map[string]string{placement.LabelManagedBy: placement.ManagedBy})
 }

@@ -1,0 +1,130 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sandboxclaim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+)
+
+// sandboxes reads and writes Sandboxes; *instance.Sandboxes does it in kcp.
+type sandboxes interface {
+	// New returns an empty Sandbox, and the field of its spec that holds the template; instance.ErrNoKind while
+	// there are none.
+	New() (obj *unstructured.Unstructured, templateField string, err error)
+	List(ctx context.Context, cluster, namespace, selector string) ([]unstructured.Unstructured, error)
+	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
+	Create(ctx context.Context, key export.Key, obj *unstructured.Unstructured) error
+	Remove(ctx context.Context, key export.Key, read *unstructured.Unstructured) error
+	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
+}
+
+var _ sandboxes = (*instance.Sandboxes)(nil)
+
+// owned lists the Sandboxes that a claim has made. The label finds them; whose they are says the UID.
+func (r *reconciler) owned(ctx context.Context, key export.Key, claim *sandbarv1alpha1.SandboxClaim) ([]unstructured.Unstructured, error) {
+	list, err := r.sandboxes.List(ctx, key.Cluster, key.Namespace, placement.LabelClaim+"="+key.Name)
+	if err != nil {
+		return nil, fmt.Errorf("listing the Sandboxes of SandboxClaim %s: %w", key.Name, err)
+	}
+	return slices.DeleteFunc(list, func(obj unstructured.Unstructured) bool {
+		return obj.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID)
+	}), nil
+}
+
+func sandboxOf(obj *unstructured.Unstructured) (sandbox, error) {
+	status, err := outcome.ReadStatus(obj)
+	return sandbox{name: obj.GetName(), uid: string(obj.GetUID()), status: status, going: obj.GetDeletionTimestamp() != nil}, err
+}
+
+// build is a Sandbox of a claim.
+func (r *reconciler) build(key export.Key, claim *sandbarv1alpha1.SandboxClaim, name string) (*unstructured.Unstructured, error) {
+	obj, field, err := r.sandboxes.New()
+	if err != nil {
+		return nil, err
+	}
+	obj.SetNamespace(key.Namespace)
+	obj.SetName(name)
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, claim.Spec.SandboxMetadata.Labels)
+	maps.Copy(annotations, claim.Spec.SandboxMetadata.Annotations)
+	labels[placement.LabelClaim], annotations[placement.AnnotationClaimUID] = key.Name, string(claim.UID) // ours last: they win
+	obj.SetLabels(labels)
+	obj.SetAnnotations(annotations)
+	ref := claim.Spec.TemplateRef
+	obj.Object["spec"] = map[string]any{
+		field:                      map[string]any{"templateRef": map[string]any{"kind": ref.Kind, "name": ref.Name}},
+		contract.PrewarmField:      claim.Spec.Prewarm,
+		contract.StartTimeoutField: claim.Spec.ClaimTimeout,
+	}
+	return obj, nil
+}
+
+// create makes a Sandbox. taken reports that there is one of the name that is not the claim's.
+func (r *reconciler) create(ctx context.Context, key export.Key, claim *sandbarv1alpha1.SandboxClaim, name string) (taken bool, err error) {
+	obj, err := r.build(key, claim, name)
+	if err != nil {
+		return false, err
+	}
+	its := key
+	its.Name = name
+	err = r.sandboxes.Create(ctx, its, obj)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			err = fmt.Errorf("creating Sandbox %s: %w", name, err)
+		}
+		return false, err
+	}
+	// It may be the claim's own: made a moment ago, by a write whose answer was lost.
+	there, err := r.sandboxes.Live(ctx, its)
+	switch {
+	case export.IsGone(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading Sandbox %s: %w", name, err)
+	}
+	return there.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID), nil
+}
+
+// release takes from a Sandbox what says that it is the claim's.
+func (r *reconciler) release(ctx context.Context, key export.Key, obj *unstructured.Unstructured) error {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": obj.GetResourceVersion(),
+		"labels":          map[string]any{placement.LabelClaim: nil},
+		"annotations":     map[string]any{placement.AnnotationClaimUID: nil},
+	}})
+	if err == nil {
+		_, err = r.sandboxes.Patch(ctx, keyOf(key, obj), data)
+	}
+	if err != nil && !export.IsGone(err) {
+		return fmt.Errorf("releasing Sandbox %s: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+// remove deletes a Sandbox as it was read. One that has changed since is looked at again.
+func (r *reconciler) remove(ctx context.Context, key export.Key, obj *unstructured.Unstructured) error {
+	if err := r.sandboxes.Remove(ctx, keyOf(key, obj), obj); err != nil && !export.IsGone(err) {
+		return fmt.Errorf("deleting Sandbox %s: %w", obj.GetName(), err)
+	}
+	return nil
+}
+
+func keyOf(claim export.Key, obj *unstructured.Unstructured) export.Key {
+	claim.Name = obj.GetName()
+	return claim
+}

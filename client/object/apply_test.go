@@ -69,6 +69,32 @@ func TestApplyNamesTheProgramsWhoseFieldsItWouldChange(t *testing.T) {
 	}
 }
 
+// An object that sandbar create made has its fields by the manager sandbar, but not by apply: the server takes that for
+// another manager. Between the refusal and the second try nobody else's field may be taken over.
+func TestApplyTakesOverWhatThisPackageWroteWithoutApply(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		server, c := newWorkspace(t)
+		k := sandboxesOf(t, c)
+		server.Put("sandboxes", sandbox("web", nil))
+		server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPatch || r.URL.Query().Get("force") == "true" {
+				return false
+			}
+			if meanwhile {
+				server.Put("sandboxes", sandbox("web", map[string]any{"theirs": "yes"}))
+			}
+			objecttest.Refuse(rw, apierrors.NewApplyConflict([]metav1.StatusCause{
+				{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "sandbar" using sandbar.dev/v1alpha1`, Field: ".spec.a"},
+			}, "Apply failed with 1 conflict"))
+			return true
+		}
+		_, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{})
+		if meanwhile != apierrors.IsConflict(err) || !meanwhile && outcome != Configured {
+			t.Errorf("changed meanwhile: %t; %s %v", meanwhile, outcome, err)
+		}
+	}
+}
+
 func TestApplyTakesTheVersionOfAManifestAsAPrecondition(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)

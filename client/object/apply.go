@@ -85,11 +85,16 @@ func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstr
 		return nil, "", fmt.Errorf("applying %s %s: %w", k.Resource.Resource, obj.GetName(), tidy(err))
 	case before == nil:
 		return applied, Created, nil
-	case before.GetResourceVersion() == applied.GetResourceVersion() && !opts.DryRun,
-		opts.DryRun && len(changesOf(before, applied)) == 0:
+	case sameButStatus(before, applied):
 		return applied, Unchanged, nil
 	}
 	return applied, Configured, nil
+}
+
+// sameButStatus reports whether two versions of an object differ in their status at most, which apply does not write.
+// Their resourceVersions do not say that: a controller may have written the object in between.
+func sameButStatus(before, after *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(changesOf(before, after), func(c Change) bool { return c.Path != "status" })
 }
 
 // areOurs reports whether all fields of a conflict were written by this package.

@@ -45,6 +45,26 @@ func TestApplyReportsWhatItHasDone(t *testing.T) {
 	}
 }
 
+// The provider writes the status, and kcp its labels, while a person applies.
+func TestApplyThatChangesNothingIsToldAsSuchWhileAControllerWrites(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	if _, _, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			obj := server.Object("sandboxes", "default", "web")
+			obj.Object["status"] = map[string]any{"phase": "Ready"}
+			server.Put("sandboxes", obj.Object)
+		}
+		return false
+	}
+	if _, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil || outcome != Unchanged {
+		t.Errorf("%s %v", outcome, err)
+	}
+}
+
 func TestApplyNamesTheProgramsWhoseFieldsItWouldChange(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)

@@ -69,11 +69,12 @@ func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (
 	return d, nil
 }
 
-// creatorOf returns the field manager that wrote an object when it was created. A manager that has written it since has
-// a later time: then nothing says which one it was.
+// creatorOf returns the field manager that wrote an object when it was created; the server notes the two times one after
+// the other, in whole seconds. A manager that has written the object since has a later time: then nothing says which one
+// it was.
 func creatorOf(obj *unstructured.Unstructured) string {
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.Time.Equal(obj.GetCreationTimestamp().Time) {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.Sub(obj.GetCreationTimestamp().Time).Abs() <= time.Second {
 			return entry.Manager
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +51,9 @@ func (e *FieldConflictError) Error() string {
 // Apply makes an object have the fields of obj, by server-side apply: fields that this package applied before and that
 // obj does not have any more are taken away. Fields of other field managers are refused with a [FieldConflictError],
 // unless force takes them over. A resourceVersion in obj is a precondition.
+//
+// What this package wrote without apply, as by Create and Mark, is its own too: the server takes that for another
+// manager of the same name.
 func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstructured.Unstructured, force bool, opts WriteOptions) (*unstructured.Unstructured, Outcome, error) {
 	obj = obj.DeepCopy()
 	obj.SetGroupVersionKind(k.GVK())
@@ -61,21 +65,41 @@ func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstr
 	if apierrors.IsNotFound(err) {
 		before = nil
 	}
-	applied, err := c.of(k, namespace).Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{DryRun: opts.dryRun(), FieldManager: FieldManager, Force: force})
+	write := func(obj *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
+		return c.of(k, namespace).Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{DryRun: opts.dryRun(), FieldManager: FieldManager, Force: force})
+	}
+	applied, err := write(obj, force)
+	if before != nil && areOurs(fieldConflicts(err)) {
+		again := obj.DeepCopy()
+		if again.GetResourceVersion() == "" {
+			again.SetResourceVersion(before.GetResourceVersion()) // so that nobody else's field is taken over
+		}
+		applied, err = write(again, true)
+	}
 	switch {
 	case apierrors.IsConflict(err) && len(fieldConflicts(err)) > 0:
 		return nil, "", &FieldConflictError{Name: obj.GetName(), Fields: fieldConflicts(err), Err: err}
 	case apierrors.IsConflict(err) && before != nil && obj.GetResourceVersion() != "":
 		return nil, "", c.conflict(ctx, k, before, obj.GetResourceVersion(), err)
 	case err != nil:
-		return nil, "", fmt.Errorf("applying %s %s: %w", k.Resource.Resource, obj.GetName(), err)
+		return nil, "", fmt.Errorf("applying %s %s: %w", k.Resource.Resource, obj.GetName(), tidy(err))
 	case before == nil:
 		return applied, Created, nil
-	case before.GetResourceVersion() == applied.GetResourceVersion() && !opts.DryRun,
-		opts.DryRun && len(changesOf(before, applied)) == 0:
+	case sameButStatus(before, applied):
 		return applied, Unchanged, nil
 	}
 	return applied, Configured, nil
+}
+
+// sameButStatus reports whether two versions of an object differ in their status at most, which apply does not write.
+// Their resourceVersions do not say that: a controller may have written the object in between.
+func sameButStatus(before, after *unstructured.Unstructured) bool {
+	return !slices.ContainsFunc(changesOf(before, after), func(c Change) bool { return c.Path != "status" })
+}
+
+// areOurs reports whether all fields of a conflict were written by this package.
+func areOurs(fields []Change) bool {
+	return len(fields) > 0 && !slices.ContainsFunc(fields, func(f Change) bool { return f.Manager != FieldManager })
 }
 
 // managerOf finds the field manager in the server's text about one field.

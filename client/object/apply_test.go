@@ -45,6 +45,26 @@ func TestApplyReportsWhatItHasDone(t *testing.T) {
 	}
 }
 
+// The provider writes the status, and kcp its labels, while a person applies.
+func TestApplyThatChangesNothingIsToldAsSuchWhileAControllerWrites(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	if _, _, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			obj := server.Object("sandboxes", "default", "web")
+			obj.Object["status"] = map[string]any{"phase": "Ready"}
+			server.Put("sandboxes", obj.Object)
+		}
+		return false
+	}
+	if _, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil || outcome != Unchanged {
+		t.Errorf("%s %v", outcome, err)
+	}
+}
+
 func TestApplyNamesTheProgramsWhoseFieldsItWouldChange(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)
@@ -66,6 +86,32 @@ func TestApplyNamesTheProgramsWhoseFieldsItWouldChange(t *testing.T) {
 	}
 	if _, outcome, err := c.Apply(t.Context(), k, "default", manifest(nil), true, WriteOptions{}); err != nil || outcome != Created {
 		t.Errorf("by force: %s %v", outcome, err)
+	}
+}
+
+// An object that sandbar create made has its fields by the manager sandbar, but not by apply: the server takes that for
+// another manager. Between the refusal and the second try nobody else's field may be taken over.
+func TestApplyTakesOverWhatThisPackageWroteWithoutApply(t *testing.T) {
+	for _, meanwhile := range []bool{false, true} {
+		server, c := newWorkspace(t)
+		k := sandboxesOf(t, c)
+		server.Put("sandboxes", sandbox("web", nil))
+		server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPatch || r.URL.Query().Get("force") == "true" {
+				return false
+			}
+			if meanwhile {
+				server.Put("sandboxes", sandbox("web", map[string]any{"theirs": "yes"}))
+			}
+			objecttest.Refuse(rw, apierrors.NewApplyConflict([]metav1.StatusCause{
+				{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "sandbar" using sandbar.dev/v1alpha1`, Field: ".spec.a"},
+			}, "Apply failed with 1 conflict"))
+			return true
+		}
+		_, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{})
+		if meanwhile != apierrors.IsConflict(err) || !meanwhile && outcome != Configured {
+			t.Errorf("changed meanwhile: %t; %s %v", meanwhile, outcome, err)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ const maxEvents = 500
 // Description is what is known of an object, for a person.
 type Description struct {
 	Object *unstructured.Unstructured
+	// Columns are those that the server prints of the kind.
+	Columns []metav1.TableColumnDefinition
 	// Status is what objects of all kinds have in their status.
 	Status sandbarv1alpha1.InstanceStatus
 	// Creator is the program that created the object, and Updated the last change by a program; both are empty if
@@ -51,11 +53,12 @@ type Step struct {
 
 // Describe reads an object and its events.
 func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (*Description, error) {
-	obj, err := c.of(k, namespace).Get(ctx, name, metav1.GetOptions{})
+	list, err := c.Get(ctx, k, namespace, name, true)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", k.Resource.Resource, name, err)
+		return nil, err
 	}
-	d := &Description{Object: obj, Status: statusOf(obj), Creator: creatorOf(obj)}
+	obj := list.Items[0].Unstructured
+	d := &Description{Object: obj, Columns: list.Columns, Status: statusOf(obj), Creator: creatorOf(obj)}
 	if last := lastEntry(obj, nil); last != nil {
 		d.Updated = Change{Manager: last.Manager, Time: last.Time.Time}
 	}
@@ -66,11 +69,12 @@ func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (
 	return d, nil
 }
 
-// creatorOf returns the field manager that wrote an object when it was created. A manager that has written it since has
-// a later time: then nothing says which one it was.
+// creatorOf returns the field manager that wrote an object when it was created; the server notes the two times one after
+// the other, in whole seconds. A manager that has written the object since has a later time: then nothing says which one
+// it was.
 func creatorOf(obj *unstructured.Unstructured) string {
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.Time.Equal(obj.GetCreationTimestamp().Time) {
+		if entry.Subresource == "" && entry.Time != nil && entry.Time.Sub(obj.GetCreationTimestamp().Time).Abs() <= time.Second {
 			return entry.Manager
 		}
 	}

@@ -52,7 +52,7 @@ func (c *Client) Create(ctx context.Context, k Kind, namespace string, obj *unst
 		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("creating %s %s: %w", k.Resource.Resource, obj.GetName(), err)
+		return nil, fmt.Errorf("creating %s %s: %w", k.Resource.Resource, obj.GetName(), tidy(err))
 	}
 	return created, nil
 }
@@ -102,7 +102,7 @@ func (c *Client) Patch(ctx context.Context, k Kind, known *unstructured.Unstruct
 		return nil, c.conflict(ctx, k, known, opts.Version, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("changing %s %s: %w", k.Resource.Resource, known.GetName(), err)
+		return nil, fmt.Errorf("changing %s %s: %w", k.Resource.Resource, known.GetName(), tidy(err))
 	}
 	return changed, nil
 }

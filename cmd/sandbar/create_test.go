@@ -143,3 +143,16 @@ func TestCreateEndsWhenTheObjectIsDeletedMeanwhile(t *testing.T) {
 		t.Errorf("%d %s", code, stderr)
 	}
 }
+
+func TestAFileHasAtMostAThousandObjects(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	const one = "---\nkind: Sandbox\napiVersion: sandbar.dev/v1alpha1\nmetadata: {name: a}\n"
+	code, _, stderr := w.runWith(t, strings.NewReader(strings.Repeat(one, maxManifestObjects+1)), "apply", "-f", "-")
+	if code != exitUsage || stderr != "sandbar: -f -: it has more than 1000 objects\n" || len(s.Requests()) > 0 {
+		t.Errorf("%d %s", code, stderr)
+	}
+	if all, err := parseObjects([]byte(strings.Repeat(one, maxManifestObjects))); err != nil || len(all) != maxManifestObjects {
+		t.Errorf("%d %v", len(all), err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/liggitt/tabwriter"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
@@ -22,6 +23,8 @@ type customColumns struct {
 	paths   []*jsonpath.JSONPath
 	// noHeaders is set from the beginning, or once the line with the names has been printed.
 	noHeaders bool
+	// lines remembers how wide the columns are; nil before the first line.
+	lines *tabwriter.Writer
 }
 
 func parseCustomColumns(spec string, noHeaders bool) (objectPrinter, error) {
@@ -44,7 +47,10 @@ func (*customColumns) columns() bool { return false }
 func (*customColumns) says() bool    { return true }
 
 func (c *customColumns) print(out io.Writer, s showing) error {
-	w := printers.GetNewTabWriter(out)
+	if c.lines == nil {
+		c.lines = printers.GetNewTabWriter(out)
+	}
+	w := c.lines
 	if !c.noHeaders {
 		fmt.Fprintln(w, strings.Join(c.headers, "\t"))
 		c.noHeaders = true

@@ -174,7 +174,11 @@ func TestGetWatchesUntilItIsInterrupted(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 4 || strings.Count(out.String(), "NAME") != 1 {
-		t.Errorf("want one line of names, and one for the list and each of two changes:\n%s", out)
+		t.Fatalf("want one line of names, and one for the list and each of two changes:\n%s", out)
+	}
+	// A column that a long value has widened stays so.
+	if strings.Index(lines[3], "30d") != strings.Index(lines[2], "30d") {
+		t.Errorf("the columns do not stand below each other:\n%s", out)
 	}
 }
 

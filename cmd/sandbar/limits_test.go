@@ -13,5 +13,12 @@ import (
 func TestTheTableOfLimitsHasTheCommandLinesNumbers(t *testing.T) {
 	limitstable.Check(t, "../../docs/limits.md", "The command line", true,
 		limitstable.Limit{Name: "instances that are compared with a name that does not exist", Number: limitstable.Count(mostCompared), Says: []string{fmt.Sprintf("the first %d ", mostCompared)}},
-		limitstable.Limit{Name: "instances that the error names when no name is similar", Number: limitstable.Count(mostOthers)})
+		limitstable.Limit{Name: "instances that the error names when no name is similar", Number: limitstable.Count(mostOthers)},
+		limitstable.Limit{Name: "objects of a file of `apply` and `create`", Number: limitstable.Count(maxManifestObjects), Says: []string{fmt.Sprintf("more than %d objects", maxManifestObjects)}},
+		limitstable.Limit{Name: "a file with objects", Number: limitstable.Bytes(maxManifest), Says: []string{fmt.Sprintf("more than %d bytes", maxManifest)}},
+		limitstable.Limit{Name: "a file with a template or with columns for `-o`", Number: limitstable.Bytes(maxTemplateFile), Says: []string{fmt.Sprintf("more than %d bytes", maxTemplateFile)}},
+		limitstable.Limit{Name: "events that `describe` prints", Number: limitstable.Count(mostEvents)},
+		limitstable.Limit{Name: "how long a shell waits for a completion", Number: limitstable.Duration(completionTimeout)},
+		limitstable.Limit{Name: "names that a completion reads of a kind", Number: limitstable.Count(mostCompletions), Says: []string{fmt.Sprintf("the first %d ", mostCompletions)}},
+	)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/liggitt/tabwriter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,8 +37,10 @@ const (
 // tablePrinter prints a line for each object.
 type tablePrinter struct {
 	options printers.PrintOptions
-	// inner prints the names of the columns once; nil before the first line.
+	// inner prints the names of the columns once, and lines remembers how wide the columns are, so that the changes
+	// of a watch stand below the list; both are nil before the first line.
 	inner printers.ResourcePrinter
+	lines *tabwriter.Writer
 	now   func() time.Time
 }
 
@@ -53,14 +56,12 @@ func (*tablePrinter) says() bool    { return true }
 func (p *tablePrinter) print(out io.Writer, s showing) error {
 	if p.inner == nil {
 		p.options.WithNamespace = s.namespaces
-		p.inner = printers.NewTablePrinter(p.options)
+		p.inner, p.lines = printers.NewTablePrinter(p.options), printers.GetNewTabWriter(out)
 	}
-	table := tableOf(s, p.now())
-	w := printers.GetNewTabWriter(out)
-	if err := p.inner.PrintObj(table, w); err != nil {
+	if err := p.inner.PrintObj(tableOf(s, p.now()), p.lines); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	if err := w.Flush(); err != nil {
+	if err := p.lines.Flush(); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil

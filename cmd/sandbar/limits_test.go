@@ -15,3 +15,11 @@ func TestTheTableOfLimitsHasTheCommandLinesNumbers(t *testing.T) {
 		limitstable.Limit{Name: "instances that are compared with a name that does not exist", Number: limitstable.Count(mostCompared), Says: []string{fmt.Sprintf("the first %d ", mostCompared)}},
 		limitstable.Limit{Name: "instances that the error names when no name is similar", Number: limitstable.Count(mostOthers)})
 }
+
+func TestTheTableOfLimitsOfTheFirstCommandsHasTheCodesNumbers(t *testing.T) {
+	limitstable.Check(t, "../../docs/limits.md", "From an address to a bound workspace", false,
+		limitstable.Limit{Name: "a token", Number: limitstable.Bytes(maxToken), Says: []string{fmt.Sprintf("more than %d bytes", maxToken)}},
+		limitstable.Limit{Name: "the CA bundle of an OpenID provider", Number: limitstable.Bytes(maxBundleFile), Says: []string{fmt.Sprintf("more than %d bytes", maxBundleFile)}},
+		limitstable.Limit{Name: "how long `bind` waits for the kinds", Number: limitstable.Duration(defaultBindTimeout), Says: []string{fmt.Sprintf("after %s", defaultBindTimeout)}},
+		limitstable.Limit{Name: "`bind --timeout` at most", Number: limitstable.Duration(maxBindTimeout), Says: []string{fmt.Sprintf("to %s", maxBindTimeout)}})
+}

@@ -178,6 +178,15 @@ func TestAKubeconfigIsMadeForItsOwnerAlone(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig's mode is %v, %v", info.Mode(), err)
 	}
+	// The usual place, which nobody has made yet.
+	path := filepath.Join(t.TempDir(), "new", "config")
+	t.Setenv("KUBECONFIG", path)
+	if _, err := with("first", "").Write(clientcmd.NewDefaultPathOptions()); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := clientcmd.LoadFromFile(path); err != nil || len(cfg.AuthInfos) != 1 {
+		t.Errorf("the file of $KUBECONFIG has %v, %v", cfg, err)
+	}
 }
 
 func TestALoginOverwritesNothingThatLeadsElsewhere(t *testing.T) {

@@ -242,3 +242,36 @@ func TestTheWaitSurvivesAnAnswerThatIsAMistakeOfTheMoment(t *testing.T) {
 		t.Errorf("got %v with %d failures left", err, failures)
 	}
 }
+
+// kcp's authorizer learns of a binding after the API is served: a command that follows bind would be refused.
+func TestTheWaitIsForTheRightToTheKindsToo(t *testing.T) {
+	const path = "/apis/sandbar.dev/v1alpha1/sandboxes"
+	w := &workspacetest.Workspace{}
+	refusals := 2
+	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, path) || refusals == 0 {
+			return false
+		}
+		refusals--
+		rw.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	plan := look(t, w)
+	if err := plan.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Wait(t.Context(), time.Minute); err != nil || refusals != 0 {
+		t.Errorf("it returned with %d refusals to come, %v", refusals, err)
+	}
+
+	// A person who never gets the right does not wait for it to the end.
+	w = &workspacetest.Workspace{Denied: map[string]bool{"GET " + path: true}}
+	plan = look(t, w)
+	plan.SetPatience(time.Millisecond)
+	if err := plan.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if bound, err := plan.Wait(t.Context(), time.Minute); err != nil || len(bound.Kinds) != 2 {
+		t.Errorf("got %+v, %v", bound, err)
+	}
+}

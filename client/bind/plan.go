@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,12 @@ type Plan struct {
 	cfg     *rest.Config
 	objects dynamic.Interface
 	found   *unstructured.Unstructured
+	// patience is how long a refusal to list a kind counts as one of the moment.
+	patience time.Duration
 }
+
+// rightsPatience is how long kcp's authorizer may take to learn of a new binding, after the API is served.
+const rightsPatience = 10 * time.Second
 
 // TakenError means that the workspace has an APIBinding of the name that leads to another export.
 type TakenError struct {
@@ -73,7 +79,7 @@ func Look(ctx context.Context, workspace *rest.Config, export Export, name strin
 	if err != nil {
 		return nil, fmt.Errorf("listing the workspace's APIBindings: %w", err)
 	}
-	p := &Plan{Export: export, Binding: cmp.Or(name, export.Name), cfg: cfg, objects: objects}
+	p := &Plan{Export: export, Binding: cmp.Or(name, export.Name), cfg: cfg, objects: objects, patience: rightsPatience}
 	var taken *TakenError
 	for i := range list.Items {
 		obj := &list.Items[i]
@@ -90,7 +96,7 @@ func Look(ctx context.Context, workspace *rest.Config, export Export, name strin
 			if obj.GetDeletionTimestamp() != nil {
 				return nil, &EndingError{obj.GetName()}
 			}
-			p.Exists, p.Binding, p.found = true, obj.GetName(), obj
+			p.Exists, p.Binding, p.found, p.patience = true, obj.GetName(), obj, 0
 			p.compare(b.Spec.PermissionClaims)
 			return p, nil
 		case obj.GetName() == p.Binding:

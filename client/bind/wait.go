@@ -32,6 +32,8 @@ type Kind struct {
 	Resource schema.GroupVersionResource
 	// Namespaced is set if its objects are in namespaces.
 	Namespaced bool
+
+	denied bool // the caller may not list its objects
 }
 
 // Bound is what a workspace has from a binding.
@@ -42,6 +44,9 @@ type Bound struct {
 	Conflict string
 	// Unmet are the permissions that the provider asks for and the binding does not grant.
 	Unmet []Claim
+
+	// denied is a resource that the caller may not list; empty if there is none.
+	denied string
 }
 
 // NotServedError means that a binding exists, and the workspace does not serve its kinds within the time.
@@ -81,8 +86,17 @@ func (p *Plan) Wait(ctx context.Context, timeout time.Duration) (*Bound, error) 
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	waiting := "nothing is known of it yet"
+	var deniedSince time.Time
 	for {
 		bound, next, err := p.observe(limited, server)
+		if err == nil && bound != nil && bound.denied != "" {
+			if deniedSince.IsZero() {
+				deniedSince = time.Now()
+			}
+			if time.Since(deniedSince) < p.patience {
+				bound, next = nil, "kcp does not let you list "+bound.denied+" yet"
+			}
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -140,6 +154,9 @@ func (p *Plan) observe(ctx context.Context, server rest.Interface) (*Bound, stri
 		kind, err := p.served(ctx, server, schema.GroupResource{Group: r.Group, Resource: r.Resource})
 		if err != nil {
 			return nil, "", err
+		}
+		if kind != nil && kind.denied {
+			bound.denied = kind.Resource.GroupResource().String()
 		}
 		if kind == nil {
 			return nil, fmt.Sprintf("%s.%s is bound and not served yet", r.Resource, r.Group), nil
@@ -224,7 +241,9 @@ func (p *Plan) served(ctx context.Context, server rest.Interface, resource schem
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil //nolint:nilnil // not yet
-		case err != nil && !apierrors.IsForbidden(err): // the right to list them is not everybody's
+		case apierrors.IsForbidden(err): // the right to list them is not everybody's
+			found.denied = true
+		case err != nil:
 			return nil, fmt.Errorf("reading the %s of the workspace: %w", resource, err)
 		}
 		return found, nil

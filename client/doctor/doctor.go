@@ -16,7 +16,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client/session"
 )
 
-// checkTimeout bounds each check.
+// checkTimeout bounds each check, unless the options have another bound.
 const checkTimeout = 10 * time.Second
 
 // State is the outcome of a check.
@@ -95,6 +95,8 @@ type Options struct {
 	Trust session.TrustStore
 	// Resource is that of the instances; its rights are looked at.
 	Resource schema.GroupVersionResource
+	// Timeout is how long each check may take; 10 s if it is zero.
+	Timeout time.Duration
 }
 
 // examination is one run.
@@ -113,6 +115,9 @@ type examination struct {
 // Examine makes the checks. It returns what it has when the context ends.
 func Examine(ctx context.Context, opts Options) []Check {
 	e := &examination{Options: opts}
+	if e.Timeout == 0 {
+		e.Timeout = checkTimeout
+	}
 	for _, step := range []struct {
 		name  string
 		needs []string
@@ -134,10 +139,10 @@ func Examine(ctx context.Context, opts Options) []Check {
 			e.checks = append(e.checks, Check{Name: step.name, State: Skipped, Detail: "needs the " + missing})
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		limited, cancel := context.WithTimeout(ctx, e.Timeout)
 		check := step.run(limited)
 		if limited.Err() != nil && check.State != OK && e.cfg != nil {
-			check = failed(Unreachable, hostOf(e.cfg.Host), "there is no answer within %s", checkTimeout)
+			check = failed(Unreachable, hostOf(e.cfg.Host), "there is no answer within %s", e.Timeout)
 		}
 		cancel()
 		if ctx.Err() != nil {

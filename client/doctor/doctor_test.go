@@ -303,3 +303,14 @@ func TestADoctorEndsWithTheContext(t *testing.T) {
 		t.Errorf("a check that was cut off is among %+v", checks)
 	}
 }
+
+func TestAServerThatIsSilentEndsACheckAfterItsTime(t *testing.T) {
+	p := newPatient(t)
+	p.server.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	checks := doctor.Examine(t.Context(), doctor.Options{
+		Config: func() (*rest.Config, string, error) { return p.cfg, p.namespace, nil }, Trust: p.store, Resource: client.SandboxRunners, Timeout: 50 * time.Millisecond,
+	})
+	if got := checks[1]; got.Name != doctor.Server || got.Problem != doctor.Unreachable || got.Detail != "there is no answer within 50ms" || got.Subject != p.server.URL {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
@@ -176,6 +177,15 @@ func TestAKubeconfigIsMadeForItsOwnerAlone(t *testing.T) {
 	info, err := os.Stat(access.GetExplicitFile())
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig's mode is %v, %v", info.Mode(), err)
+	}
+	// The usual place, which nobody has made yet.
+	path := filepath.Join(t.TempDir(), "new", "config")
+	t.Setenv("KUBECONFIG", path)
+	if _, err := with("first", "").Write(clientcmd.NewDefaultPathOptions()); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := clientcmd.LoadFromFile(path); err != nil || len(cfg.AuthInfos) != 1 {
+		t.Errorf("the file of $KUBECONFIG has %v, %v", cfg, err)
 	}
 }
 
@@ -368,6 +378,16 @@ func TestACredentialIsTriedBeforeItIsWritten(t *testing.T) {
 			<-r.Context().Done()
 		}), "alices")
 		if _, err := login.Try(ctx, cfg, "work"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a server that is silent ends after its time", func(t *testing.T) {
+		cfg := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}), "alices")
+		var refused *login.RefusedError
+		if _, err := login.TryWithin(t.Context(), cfg, "work", 50*time.Millisecond); !errors.As(err, &refused) || refused.Refusal != login.Unreachable || !strings.Contains(err.Error(), "it does not answer within 50ms") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -58,11 +58,15 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Try asks the workspace whose credential a context of cfg has, with all that the context says about the way there. The error
 // is a *[RefusedError], or says which file cannot be read.
 func Try(ctx context.Context, cfg *clientcmdapi.Config, contextName string) (*client.Identity, error) {
+	return try(ctx, cfg, contextName, tryTimeout)
+}
+
+func try(ctx context.Context, cfg *clientcmdapi.Config, contextName string, timeout time.Duration) (*client.Identity, error) {
 	way, err := clientcmd.NewNonInteractiveClientConfig(*cfg, contextName, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the credential: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, tryTimeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	me, err := client.WhoAmI(limited, way)
 	var certificate *tls.CertificateVerificationError
@@ -83,7 +87,7 @@ func Try(ctx context.Context, cfg *clientcmdapi.Config, contextName string) (*cl
 	case errors.As(err, &redirect):
 		return nil, &RefusedError{Server: way.Host, Refusal: Unreachable, Err: redirect}
 	case limited.Err() != nil:
-		return nil, &RefusedError{Server: way.Host, Refusal: Unreachable, Err: fmt.Errorf("it does not answer within %s", tryTimeout)}
+		return nil, &RefusedError{Server: way.Host, Refusal: Unreachable, Err: fmt.Errorf("it does not answer within %s", timeout)}
 	default:
 		return nil, &RefusedError{Server: way.Host, Refusal: Unreachable, Err: err}
 	}

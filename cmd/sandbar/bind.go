@@ -102,17 +102,18 @@ func (s *target) bind(cmd *cobra.Command, export bind.Export, b binding) error {
 	if plan.Done() {
 		done = "unchanged"
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "apibinding.apis.kcp.io/%s %s\n", plan.Binding, done)
+	fmt.Fprintf(cmd.OutOrStdout(), "apibinding.apis.kcp.io/%s %s\n", termsafe.Line(plan.Binding), done)
 	printBound(out, bound)
 	return nil
 }
 
 // printPlan lists what the provider may do, before anything changes.
 func printPlan(out io.Writer, p *bind.Plan, place string) {
+	name := termsafe.Line(p.Binding) // the server's, where the binding exists
 	if p.Exists {
-		fmt.Fprintf(out, "The binding %s brings the kinds of %s into %s.\n", p.Binding, p.Export, place)
+		fmt.Fprintf(out, "The binding %s brings the kinds of %s into %s.\n", name, p.Export, place)
 	} else {
-		fmt.Fprintf(out, "The binding %s will bring the kinds of %s into %s.\n", p.Binding, p.Export, place)
+		fmt.Fprintf(out, "The binding %s will bring the kinds of %s into %s.\n", name, p.Export, place)
 	}
 	if len(p.Grants) > 0 {
 		also := ""
@@ -131,7 +132,7 @@ func printPlan(out io.Writer, p *bind.Plan, place string) {
 		fmt.Fprintf(out, "It grants %s for some objects only, by a selector. Sandbar uses it to %s.\n", c, c.Purpose)
 	}
 	for _, c := range p.Beyond {
-		fmt.Fprintf(out, "It also grants %s, which Sandbar does not use: kubectl edit apibinding %s takes it back.\n", termsafe.Line(c.String()), p.Binding)
+		fmt.Fprintf(out, "It also grants %s, which Sandbar does not use: kubectl edit apibinding %s takes it back.\n", termsafe.Line(c.String()), name)
 	}
 }
 

@@ -122,9 +122,9 @@ func (s *target) denied(failed error) string {
 		who = "the kubeconfig's user " + termsafe.Line(user)
 	}
 	if apierrors.IsUnauthorized(failed) {
-		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again, or choose another --context", placeOf(k.cfg.Host), who)
+		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again with sandbar login, or choose another --context", placeOf(k.cfg.Host), who)
 	}
-	return fmt.Sprintf("%s denies %s access to the namespace %s, or to what the command needs there (%s): check --context and -n, or ask the owner of the workspace for the right",
+	return fmt.Sprintf("%s denies %s access to the namespace %s, or to what the command needs there (%s): check --context and -n, or ask the owner of the workspace for the right; sandbar doctor shows more",
 		placeOf(k.cfg.Host), who, termsafe.Line(k.namespace), termsafe.Line(failed.Error()))
 }
 
@@ -212,7 +212,12 @@ func (w whereabouts) notServed() string {
 	kinds := w.kinds()
 	asked := w.resource.GroupResource().String()
 	if len(kinds) == 0 {
+<<<<<<< HEAD
 		return notBound(asked, w.resource.Group)
+=======
+		return fmt.Sprintf("this workspace has not bound %s: run sandbar bind WORKSPACE:%s with your provider's workspace, often root:sandbar",
+			asked, w.resource.Group)
+>>>>>>> start
 	}
 	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {

@@ -104,6 +104,8 @@ func TestBindShowsWhatItGrants(t *testing.T) {
 	}
 	refused := given("", "events", "Rejected", "create")
 	refused["selector"] = map[string]any{"matchLabels": map[string]any{"a": "b"}}
+	acting := &workspacetest.Workspace{}
+	acting.Has("mine"+nasty, "root:sandbar", "sandbar.dev", reviews, given("", "events", "Accepted", "create"), given("", "pods", "Accepted", "get"+nasty))
 	compareTranscripts(t, "bind.golden", []transcript{
 		{"nothing is bound", "bind --yes", nil},
 		{"without a terminal and without --yes", "bind", nil},
@@ -112,6 +114,7 @@ func TestBindShowsWhatItGrants(t *testing.T) {
 		{"an older binding", "bind --yes", has("root:sandbar", reviews)},
 		{"a claim that was rejected", "bind", has("root:sandbar", reviews, refused)},
 		{"a binding that grants more", "bind", has("root:sandbar", reviews, given("", "events", "Accepted", "*"), given("", "secrets", "Accepted", "get", "list"))},
+		{"a binding whose name acts on terminals", "bind", acting},
 		{"a provider that asks for more", "bind --yes", &workspacetest.Workspace{Asks: []any{map[string]any{"resource": "secrets", "verbs": []any{"get" + nasty}}}}},
 		{"an export that may not be bound", "bind root:private --yes", nil},
 		{"a name that leads elsewhere", "bind --yes", has("root:other")},

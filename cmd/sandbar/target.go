@@ -69,7 +69,7 @@ func (s *target) workspace() (*rest.Config, string, error) {
 	}
 	if clientcmd.IsEmptyConfig(err) {
 		// client-go's own words tell of a variable that its programs read inside a cluster.
-		return nil, "", &usageError{errors.New("there is no kubeconfig that leads to your workspace: pass --kubeconfig or set KUBECONFIG")}
+		return nil, "", &usageError{errors.New("there is no kubeconfig that leads to your workspace: make one with sandbar login URL, pass --kubeconfig or set KUBECONFIG")}
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)

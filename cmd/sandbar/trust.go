@@ -89,7 +89,7 @@ func (s *target) trustOffered(cmd *cobra.Command, yes bool) error {
 	var open []client.Offer
 	for _, o := range offers {
 		standing := session.StandingOf(planes, o)
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\t%s\n", termsafe.Line(o.URL), o.Binding, standing)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\t(binding %s)\t%s\n", termsafe.Line(o.URL), termsafe.Line(o.Binding), standing)
 		if standing != session.IsTrusted {
 			open = append(open, o)
 		}
@@ -137,7 +137,7 @@ func (s *target) trust(cmd *cobra.Command, address, caFile string, unseen bool) 
 
 // confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
 func confirmed(cmd *cobra.Command, o client.Offer) bool {
-	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", o.Binding, termsafe.Line(o.URL))
+	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", termsafe.Line(o.Binding), termsafe.Line(o.URL))
 	allowed, err := agrees(cmd, "Let it get your token? Check that it is your provider's.")
 	return allowed && err == nil
 }

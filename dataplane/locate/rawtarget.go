@@ -19,11 +19,11 @@ import (
 // to 32 KiB; this leaves room in a header of 32 KiB for a token.
 const maxTargetBytes = 24 << 10
 
-// rawPath returns the path of a request as it came.
+// rawPath returns the path of a request as it came. HTTP/2 carries a space, which no request line can: it is encoded.
 func rawPath(in *http.Request) string {
 	path, _, _ := strings.Cut(in.RequestURI, "?")
 	if strings.HasPrefix(path, "/") {
-		return path
+		return strings.ReplaceAll(path, " ", "%20")
 	}
 	// The absolute form (GET http://host/path), which a caller sends to what it takes for a forward proxy.
 	return in.URL.EscapedPath()
@@ -38,7 +38,7 @@ func checkTarget(path, query string) *refusal.Error {
 	for _, part := range [...]string{path, query} {
 		for i := range len(part) {
 			if c := part[i]; c <= ' ' || c == 0x7f {
-				return refusal.Malformed("the path or the query has a control character or a space: encode it (%20)")
+				return refusal.Malformed("the path has a control character, or the query one or a space: encode it")
 			}
 		}
 	}

@@ -61,6 +61,12 @@ func TestALoginIsForItsOwnerAlone(t *testing.T) {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
+	if err := os.Truncate(filepath.Join(store.Dir, name+".json"), 4<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Load(name); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+		t.Errorf("a login without an end: got %v", err)
+	}
 	var missing *openid.NoLoginError
 	if _, err := store.Load(openid.NewName()); !errors.As(err, &missing) {
 		t.Errorf("a login that is not there: got %v", err)

@@ -48,7 +48,7 @@ func npmInstall(m npmTemplate, f framework) framework {
 		}
 		return cache
 	}
-	f.carriedTo, f.env, f.install = "/workspace/.sandbar/cache/npm", []string{"npm_config_offline=true"}, []string{"npm", "install"}
+	f.carriedTo, f.env, f.install = "/sandbar/volume/.sandbar/cache/npm", []string{"npm_config_offline=true"}, []string{"npm", "install"}
 	return f
 }
 
@@ -166,7 +166,7 @@ func (f framework) try(t *testing.T) {
 	if f.more != nil {
 		f.more(t, s, p, notes)
 	}
-	t.Logf("the console: %s\nthe volume: %s", console, s.must("exec", "web", "--", "sh", "-c", "df -h /workspace | tail -1; du -sh .; du -sh .sandbar/cache; cat /sys/fs/cgroup/memory.peak; true"))
+	t.Logf("the console: %s\nthe volume: %s", console, s.must("exec", "web", "--", "sh", "-c", "df -h /workspace | tail -1; du -sh .; du -sh /sandbar/volume/.sandbar/cache; cat /sys/fs/cgroup/memory.peak; true"))
 	if code := stop(); code != 130 {
 		t.Errorf("dev ended with %d", code)
 	}

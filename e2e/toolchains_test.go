@@ -31,11 +31,13 @@ func TestEachToolchainRunsAnApp(t *testing.T) {
 	runToolchains(t, map[string]toolchainApp{
 		"node": {
 			files: map[string]string{
-				"package.json": `{"name": "app", "private": true, "scripts": {"dev": "node server.mjs"}}`,
+				// It starts again for each change below its directory, and it prints: what is written down of
+				// that must not be one.
+				"package.json": `{"name": "app", "private": true, "scripts": {"dev": "node --watch-path=. server.mjs"}}`,
 				"server.mjs":   `import http from "node:http"; http.createServer((q, s) => s.end("hello from node")).listen(process.env.PORT);`,
 			},
 			versions: "node --version; npm --version; pnpm --version", prints: "v22.",
-			caches: "npm config get cache; pnpm store path",
+			caches: "npm config get cache; pnpm store path", restarts: 2,
 		},
 		"python": {
 			files: map[string]string{
@@ -75,6 +77,8 @@ type toolchainApp struct {
 	versions, prints string
 	// caches is a command that prints where package managers keep what they download.
 	caches string
+	// restarts is how often a watcher may start the app again: for files that come one after the other.
+	restarts int
 }
 
 func runToolchains(t *testing.T, apps map[string]toolchainApp) {
@@ -87,7 +91,7 @@ func runToolchains(t *testing.T, apps map[string]toolchainApp) {
 			for name, content := range tc.files {
 				s.write(name, content)
 			}
-			_, notes, stop := s.begin("dev", "app", s.dir, "--create", "--toolchain", toolchain)
+			out, notes, stop := s.begin("dev", "app", s.dir, "--create", "--toolchain", toolchain)
 			await(t, notes, "in sync")
 			box := tn.existing(runners, "app")
 			c := callAs(t, tn.token)
@@ -107,9 +111,15 @@ func runToolchains(t *testing.T, apps map[string]toolchainApp) {
 				t.Errorf("of the tools there are %q", got)
 			}
 			for dir := range strings.FieldsSeq(s.must("exec", "app", "--", "sh", "-c", tc.caches)) {
-				if !strings.HasPrefix(dir, "/workspace/.sandbar/cache/") {
+				if !strings.HasPrefix(dir, "/sandbar/volume/.sandbar/cache/") {
 					t.Errorf("a package manager keeps what it downloads in %s", dir)
 				}
+			}
+			if got := s.must("exec", "app", "--", "ls", "-A", "/workspace"); strings.Contains(got, ".sandbar") {
+				t.Errorf("the runner's own files are among the app's: %s", got)
+			}
+			if restarts := strings.Count(out.String(), "Restarting 'server.mjs'"); restarts > tc.restarts {
+				t.Errorf("the app's watcher started it again %d times: %s", restarts, out)
 			}
 			if code := stop(); code != 130 {
 				t.Errorf("dev ended with %d: %s", code, notes)

@@ -48,7 +48,7 @@ func TestTheFirstHourWithVite(t *testing.T) {
 		t.Errorf("dev says that an app can be opened which has not listened yet: %s", said)
 	}
 	// Sandboxes of this stack reach no registry: npm takes what it has downloaded here.
-	s.carry("web", cache, "/workspace/.sandbar/cache/npm")
+	s.carry("web", cache, "/sandbar/volume/.sandbar/cache/npm")
 	s.must("env", "web", "npm_config_offline=true")
 	s.must("exec", "web", "--", "npm", "install")
 	awaitAfter(t, notes, strings.LastIndex(notes.String(), "web does not stay up"), "web is Ready; open it with: sandbar open web")

@@ -27,6 +27,7 @@ const (
 	envPrefix = "SANDBAR_"
 
 	envWorkdir      = envPrefix + "WORKDIR"
+	envVolume       = envPrefix + "VOLUME"
 	envStartCommand = envPrefix + "START_COMMAND"
 	envPort         = envPrefix + "PORT"
 	envControlAddr  = envPrefix + "CONTROL_ADDR"
@@ -71,6 +72,9 @@ type Config struct {
 	// Workdir is the workspace and the app's working directory. It is made if it
 	// is missing.
 	Workdir string
+	// Volume is where the whole of the volume is mounted whose [workspace.TreeName] is mounted at Workdir. Then
+	// what the runner writes lies beside the workspace; empty: it lies at the top of it.
+	Volume string
 	// StartCommand is run by /bin/sh -c; empty: nothing is started. It has to
 	// stay in the foreground: when it ends, what it left behind is stopped.
 	StartCommand string
@@ -133,7 +137,7 @@ func ConfigFromEnv(environ []string) (Config, error) {
 	c.Port, c.LogBytes, c.Workspace.Files = int(port), int(logBytes), int(syncFiles)
 	c.Reload, errs[10] = parseReload(env[envReloadRules])
 	c.PodUID = env[envPodUID]
-	c.Workdir = text(env, envWorkdir, defaultWorkdir)
+	c.Workdir, c.Volume = text(env, envWorkdir, defaultWorkdir), env[envVolume]
 	c.StartCommand = env[envStartCommand]
 	c.ControlAddr = text(env, envControlAddr, defaultControlAddr)
 	c.ChildEnv = append(c.ChildEnv, "PORT="+strconv.Itoa(c.Port))

@@ -50,17 +50,11 @@ func Run(ctx context.Context, config Config, logger *slog.Logger) error {
 }
 
 func run(ctx context.Context, config Config, logger *slog.Logger, listener net.Listener) error {
-	if err := os.MkdirAll(config.Workdir, workdirMode); err != nil {
-		return fmt.Errorf("making the workspace: %w", err)
-	}
-	files, err := workspace.Open(config.Workdir, config.Workspace)
+	files, err := openWorkspace(config, logger)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
-	if r := files.Recovered(); r.Applied || r.Undone {
-		logger.Warn("a batch that an earlier runner left was finished", "applied", r.Applied, "undone", r.Undone, "remaining", len(r.Remain))
-	}
 	reaper, err := supervise.NewReaper()
 	if err != nil {
 		return err
@@ -142,6 +136,45 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		return fmt.Errorf("serving control requests: %w", err)
 	}
 	return nil
+}
+
+// openWorkspace opens the workspace, finishes what an earlier runner left, and says so.
+func openWorkspace(config Config, logger *slog.Logger) (files *workspace.Workspace, err error) {
+	if config.Volume == "" {
+		if err := os.MkdirAll(config.Workdir, workdirMode); err != nil {
+			return nil, fmt.Errorf("making the workspace: %w", err)
+		}
+		if files, err = workspace.Open(config.Workdir, config.Workspace); errors.Is(err, workspace.ErrInVolume) {
+			err = fmt.Errorf("%w; mount that directory at %s, all of the volume at another path, and name that path in %s", err, config.Workdir, envVolume)
+		}
+	} else {
+		files, err = openVolume(config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := files.Recovered()
+	if r.Moved > 0 {
+		logger.Info("the workspace was moved to a directory of its volume", "directory", workspace.TreeName, "names", r.Moved)
+	}
+	if r.Applied || r.Undone {
+		logger.Warn("a batch that an earlier runner left was finished", "applied", r.Applied, "undone", r.Undone, "remaining", len(r.Remain))
+	}
+	return files, nil
+}
+
+func openVolume(config Config) (*workspace.Workspace, error) {
+	files, err := workspace.OpenVolume(config.Volume, config.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	// Else the app would work in one directory, and be synced to another.
+	if is, err := files.IsTree(config.Workdir); err != nil || !is {
+		files.Close()
+		return nil, errors.Join(err, fmt.Errorf("%s (%s) must be %s of the volume %s (%s): mount it there by subPath",
+			envWorkdir, config.Workdir, workspace.TreeName, config.Volume, envVolume))
+	}
+	return files, nil
 }
 
 // command returns the arguments for a start command; none for none.

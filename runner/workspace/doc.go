@@ -42,6 +42,6 @@
 // # Boundary
 //
 // The package knows nothing of HTTP, of JSON, or of processes. The staging
-// directory ([StagingName]) at the top of the workspace is its own; no path may
-// name it.
+// directory ([StagingName]) at the top of the workspace, or of the volume that the
+// workspace is a directory of (volume.go), is its own; no path may name it.
 package workspace

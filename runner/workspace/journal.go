@@ -132,6 +132,8 @@ type Recovery struct {
 	Undone bool
 	// Remain has the paths that could not be taken back.
 	Remain []string
+	// Moved is how many names were moved from the top of a volume into its workspace.
+	Moved int
 }
 
 // recoverBatch finishes a batch that an earlier runner left.

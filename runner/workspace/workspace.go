@@ -69,8 +69,10 @@ func DefaultLimits() Limits {
 // Workspace is the directory that the app runs in. Batches may be filled from any
 // goroutine; they are committed one after the other.
 type Workspace struct {
-	limits  Limits
-	top     directory
+	limits Limits
+	top    directory
+	// home has the staging directory: the top, or that of the volume which the workspace is a directory of.
+	home    directory
 	digests digests
 	used    used
 	uploads uploads
@@ -96,10 +98,26 @@ func openWith(path string, limits Limits, before func(step string)) (*Workspace,
 		return nil, fmt.Errorf("opening the workspace: %w", err)
 	}
 	top.before = before
-	w := &Workspace{limits: limits, top: top, digests: digests{known: map[inode]known{}}, hashed: min(hashedBytes, limits.FileBytes)}
+	inVolume, err := top.exists(TreeName)
+	if err == nil && inVolume {
+		err = ErrInVolume
+	}
+	var w *Workspace
+	if err == nil {
+		w, err = openIn(top, top, limits)
+	}
+	if err != nil {
+		top.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// openIn opens the workspace at top, whose staging directory is in home. On an error both stay open.
+func openIn(home, top directory, limits Limits) (*Workspace, error) {
+	w := &Workspace{limits: limits, home: home, top: top, digests: digests{known: map[inode]known{}}, hashed: min(hashedBytes, limits.FileBytes)}
 	w.uploads.workspace, w.uploads.known = w, map[string]*upload{}
 	if err := w.recover(); err != nil {
-		top.close()
 		return nil, fmt.Errorf("preparing the staging directory of the workspace: %w", err)
 	}
 	return w, nil
@@ -112,6 +130,9 @@ func (w *Workspace) Recovered() Recovery { return w.recovery }
 func (w *Workspace) Close() {
 	w.uploads.close()
 	w.top.close()
+	if w.home.file != w.top.file {
+		w.home.close()
+	}
 }
 
 // Revision counts the batches that changed something, over all runners that
@@ -122,10 +143,10 @@ func (w *Workspace) Revision() int64 { return w.revision.Load() }
 // staging opens the staging directory. The app may have deleted it (git clean) or
 // put something else in its place, so each batch opens it anew.
 func (w *Workspace) staging() (directory, error) {
-	d, made, err := w.top.openOrMakeDir(StagingName, stagingMode)
+	d, made, err := w.home.openOrMakeDir(StagingName, stagingMode)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		if err = w.top.removeFile(StagingName); err == nil {
-			d, made, err = w.top.openOrMakeDir(StagingName, stagingMode)
+		if err = w.home.removeFile(StagingName); err == nil {
+			d, made, err = w.home.openOrMakeDir(StagingName, stagingMode)
 		}
 	}
 	if err != nil {

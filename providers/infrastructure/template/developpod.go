@@ -31,8 +31,13 @@ const (
 
 	binDir     = "/sandbar/bin"
 	controlDir = "/sandbar/control"
+	volumeDir  = "/sandbar/volume"
 	tmpDir     = "/tmp"
 	runnerPath = binDir + "/sandbar-runner"
+
+	// treePath is the directory of the volume that has the workspace. What the runner writes lies beside it, where
+	// it wakes no watcher of the app (runner/workspace's TreeName).
+	treePath = ".sandbar-workspace"
 
 	defaultWorkingDir = "/workspace"
 	// sharedGroup owns the volumes in development when the pod names no group itself: the
@@ -132,6 +137,7 @@ func (p *podPatch) env() ([]any, error) {
 		add("HOME", tmpDir)
 	}
 	add("SANDBAR_WORKDIR", p.workingDir())
+	add("SANDBAR_VOLUME", volumeDir)
 	add("SANDBAR_START_COMMAND", verbatim(p.component.StartCommand))
 	// A file and not a variable: what is in the environment, the process inherits.
 	add("SANDBAR_CONTROL_TOKEN_FILE", path.Join(controlDir, placement.ControlTokenKey))
@@ -170,7 +176,8 @@ func (p *podPatch) volumes() (mounts, volumes []any) {
 	})
 	add(binVolume, binDir, true, "emptyDir", map[string]any{"sizeLimit": "64Mi"})
 	add(controlVolume, controlDir, true, "secret", map[string]any{"secretName": placement.ControlSecret, "defaultMode": secretMode})
-	add(workspaceName(p.name), p.workingDir(), false, "persistentVolumeClaim", map[string]any{"claimName": workspaceName(p.name)})
+	add(workspaceName(p.name), volumeDir, false, "persistentVolumeClaim", map[string]any{"claimName": workspaceName(p.name)})
+	mounts = append(mounts, map[string]any{"name": workspaceName(p.name), "mountPath": p.workingDir(), "subPath": treePath})
 	if !hasTmp {
 		add(tmpVolume, tmpDir, false, "emptyDir", map[string]any{"sizeLimit": "1Gi"})
 	}

@@ -212,12 +212,7 @@ func (w whereabouts) notServed() string {
 	kinds := w.kinds()
 	asked := w.resource.GroupResource().String()
 	if len(kinds) == 0 {
-<<<<<<< HEAD
 		return notBound(asked, w.resource.Group)
-=======
-		return fmt.Sprintf("this workspace has not bound %s: run sandbar bind WORKSPACE:%s with your provider's workspace, often root:sandbar",
-			asked, w.resource.Group)
->>>>>>> start
 	}
 	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {

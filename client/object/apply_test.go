@@ -52,14 +52,14 @@ func TestApplyThatChangesNothingIsToldAsSuchWhileAControllerWrites(t *testing.T)
 	if _, _, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	server.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
 			obj := server.Object("sandboxes", "default", "web")
 			obj.Object["status"] = map[string]any{"phase": "Ready"}
 			server.Put("sandboxes", obj.Object)
 		}
 		return false
-	}
+	})
 	if _, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{}); err != nil || outcome != Unchanged {
 		t.Errorf("%s %v", outcome, err)
 	}
@@ -96,7 +96,7 @@ func TestApplyTakesOverWhatThisPackageWroteWithoutApply(t *testing.T) {
 		server, c := newWorkspace(t)
 		k := sandboxesOf(t, c)
 		server.Put("sandboxes", sandbox("web", nil))
-		server.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+		server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 			if r.Method != http.MethodPatch || r.URL.Query().Get("force") == "true" {
 				return false
 			}
@@ -107,7 +107,7 @@ func TestApplyTakesOverWhatThisPackageWroteWithoutApply(t *testing.T) {
 				{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "sandbar" using sandbar.dev/v1alpha1`, Field: ".spec.a"},
 			}, "Apply failed with 1 conflict"))
 			return true
-		}
+		})
 		_, outcome, err := c.Apply(t.Context(), k, "default", manifest(map[string]any{"a": "1"}), false, WriteOptions{})
 		if meanwhile != apierrors.IsConflict(err) || !meanwhile && outcome != Configured {
 			t.Errorf("changed meanwhile: %t; %s %v", meanwhile, outcome, err)

@@ -229,7 +229,7 @@ func (w whereabouts) notServed() string {
 
 // notBound is for a workspace that has no APIBinding to a provider of a resource, or of a whole group.
 func notBound(asked, group string) string {
-	return fmt.Sprintf("this workspace has not bound %s: run kubectl kcp bind apiexport WORKSPACE:%s with your provider's workspace, often root:sandbar, or apply an APIBinding to it",
+	return fmt.Sprintf("this workspace has not bound %s: run sandbar bind WORKSPACE:%s with your provider's workspace, often root:sandbar",
 		termsafe.Line(asked), termsafe.Line(group))
 }
 

@@ -60,7 +60,7 @@ func run(ctx context.Context, name string) error {
 		return err
 	}
 	for _, act := range []func(context.Context) error{
-		scene.workspace, scene.sandbox, scene.push, scene.logs, scene.preview, scene.edit, scene.restart, scene.commandLine, scene.show,
+		scene.workspace, scene.commandLine, scene.sandbox, scene.push, scene.logs, scene.preview, scene.edit, scene.restart, scene.show,
 	} {
 		if err := act(ctx); err != nil {
 			return err

@@ -102,34 +102,30 @@ func (s *scene) sandbox(ctx context.Context) error {
 	for _, command := range []string{
 		"kubectl apply -f $EXAMPLES/tenant/apibinding.yaml",
 		"kubectl wait --for=condition=InitialBindingCompleted apibinding/sandbar.dev --timeout=60s",
-		"kubectl apply -f $EXAMPLES/tenant/sandboxrunner.yaml",
+		"sandbar trust --yes",
+		// As a manifest: alice's workspace may have it already, from an earlier demo.
+		"sandbar apply -f $EXAMPLES/tenant/sandboxrunner.yaml",
 	} {
 		if err := s.alice.insist(ctx, command); err != nil {
 			return err
 		}
 	}
 	start := time.Now()
-	if err := s.alice.run(ctx, "kubectl wait --for=condition=Ready sandboxrunner/web --timeout=120s"); err != nil {
+	if err := s.alice.run(ctx, "sandbar wait sandboxrunner web --timeout 120s"); err != nil {
 		return err
 	}
 	s.say.note("waited %v", time.Since(start).Round(10*time.Millisecond))
-	if err := s.alice.run(ctx, "kubectl get sandboxrunner web"); err != nil {
-		return err
-	}
-	url, err := s.alice.output(ctx, "kubectl get sandboxrunner web -o jsonpath='{.status.dataPlane.url}'")
-	s.alice.env = append(s.alice.env, "URL="+url)
-	return err
+	return s.alice.run(ctx, "sandbar get sandboxrunners")
 }
 
 func (s *scene) push(ctx context.Context) error {
 	s.say.chapter("She pushes her project")
-	return s.alice.run(ctx, `for f in *.*; do jq -n --arg path "$f" --rawfile content "$f" '{$path, $content}'; done |
-jq -s '{files: ., restart: "auto"}' | curl -fsS -H @$AUTH --data @- $URL/sync`)
+	return s.alice.run(ctx, "sandbar sync web .")
 }
 
 func (s *scene) logs(ctx context.Context) error {
 	s.say.chapter("She watches the log")
-	lines, stop, err := s.alice.follow(ctx, "curl -fsSN -H @$AUTH \"$URL/log?follow=true&tail=1\"")
+	lines, stop, err := s.alice.follow(ctx, "sandbar logs web -f --tail 1")
 	if err != nil {
 		return err
 	}
@@ -137,7 +133,8 @@ func (s *scene) logs(ctx context.Context) error {
 	if err := s.await(lines, "listening on"); err != nil {
 		return err
 	}
-	if err := s.alice.run(ctx, "curl -fsS -H @$AUTH \"$URL/proxy/log?text=a+line+from+the+app\""); err != nil {
+	// A program of hers has the verbs by their URLs.
+	if err := s.alice.run(ctx, "curl -fsS -H @$AUTH \"$(sandbar get sandboxrunner web -o jsonpath='{.status.dataPlane.url}')/proxy/log?text=a+line+from+the+app\""); err != nil {
 		return err
 	}
 	return s.await(lines, "a line from the app")
@@ -167,8 +164,7 @@ func (s *scene) preview(ctx context.Context) error {
 	s.say.chapter("She opens the preview")
 	s.say.note("a link, good for a minute, leads to a host name of the sandbox's own; curl does here what a browser does with it")
 	for _, command := range []string{
-		"curl -fsS -X POST -H @$AUTH $URL/proxy-url | jq -r .url > ../link",
-		"curl -fsSL -c ../cookies \"$(cat ../link)\" | grep -E '<h1>|process'",
+		"curl -fsSL -c ../cookies \"$(sandbar open web --print)\" | grep -E '<h1>|process'",
 	} {
 		if err := s.alice.run(ctx, command); err != nil {
 			return err
@@ -211,8 +207,8 @@ func (s *scene) edit(ctx context.Context) error {
 	s.say.chapter("She edits a file and sees it")
 	for _, command := range []string{
 		"echo \"Edited by alice at $(date +%T)\" > message.txt",
-		`jq -n --rawfile content message.txt '{files: [{path: "message.txt", $content}]}' | curl -fsS -H @$AUTH --data @- $URL/sync`,
-		"curl -fsS -H @$AUTH $URL/proxy/ | grep -E '<h1>|process'",
+		"sandbar sync web .",
+		"curl -fsSL -c ../cookies \"$(sandbar open web --print)\" | grep -E '<h1>|process'",
 	} {
 		if err := s.alice.run(ctx, command); err != nil {
 			return err
@@ -223,26 +219,19 @@ func (s *scene) edit(ctx context.Context) error {
 
 func (s *scene) restart(ctx context.Context) error {
 	s.say.chapter("She restarts the process")
-	if err := s.alice.run(ctx, "curl -fsS -X POST -H @$AUTH $URL/restart"); err != nil {
+	if err := s.alice.run(ctx, "sandbar restart web"); err != nil {
 		return err
 	}
-	return s.alice.insist(ctx, "curl -fsS -H @$AUTH $URL/proxy/version")
+	return s.alice.insist(ctx, "sandbar exec web -- node --version")
 }
 
-// commandLine installs sandbar for the demo, and has it trust the data plane.
+// commandLine installs sandbar for the demo.
 func (s *scene) commandLine(ctx context.Context) error {
-	s.say.chapter("She installs the command line, which does all of that")
+	s.say.chapter("alice installs the command line")
 	if err := s.checkout.run(ctx, "make -s install BINDIR=$BINDIR"); err != nil {
 		return err
 	}
-	for _, command := range []string{
-		"sandbar trust --yes", "sandbar logs web --tail 2", "kubectl sandbar exec web -- node --version",
-	} {
-		if err := s.alice.run(ctx, command); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.alice.run(ctx, "kubectl sandbar version")
 }
 
 func (s *scene) next(stack string, took time.Duration) {

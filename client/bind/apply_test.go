@@ -247,7 +247,7 @@ func TestTheWaitSurvivesAnAnswerThatIsAMistakeOfTheMoment(t *testing.T) {
 func TestTheWaitIsForTheRightToTheKindsToo(t *testing.T) {
 	const path = "/apis/sandbar.dev/v1alpha1/sandboxes"
 	w := &workspacetest.Workspace{}
-	refusals := 2
+	refusals := 4 // more than it takes until the other kind is served
 	w.Before = func(rw http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, path) || refusals == 0 {
 			return false

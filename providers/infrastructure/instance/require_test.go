@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -285,5 +289,38 @@ func TestAMemberAtRestIsNotLookedAtAgain(t *testing.T) {
 	}
 	if len(w.writes) > 0 {
 		t.Errorf("%v", w.writes)
+	}
+}
+
+// A place that a failed adoption left behind would be taken for the placement's own: nothing was made for the Sandbox
+// any more, and no other could have its place.
+func TestAnAdoptionThatFailsKeepsNoPlace(t *testing.T) {
+	namespaces := schema.GroupResource{Resource: "namespaces"}
+	for name, test := range map[string]struct {
+		answer error
+		again  bool // the reconcile is tried again, and does not go on without a member
+	}{
+		"since another was faster": {apierrors.NewConflict(namespaces, "x", nil), false},
+		"since the member is gone": {apierrors.NewNotFound(namespaces, "x"), false},
+		"for no known reason":      {apierrors.NewServiceUnavailable("away"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newRequiringWorld(t, 1)
+			w.failWrites = func(verb string, obj runtime.Object) error {
+				if _, ok := obj.(*corev1.Namespace); ok && verb == "patch" {
+					return test.answer
+				}
+				return nil
+			}
+			if err := w.reconcile(); (err != nil) != test.again {
+				t.Errorf("the reconcile: %v", err)
+			}
+			if w.capacity.holds(fixture.Owner) || len(w.members.held) > 0 || len(w.members.adopted) > 0 {
+				t.Errorf("placed %v, reserved %v, held %v, adopted %v", w.capacity.placed, w.capacity.reserved, w.members.held, w.members.adopted) // the member's own place is among them
+			}
+			w.failWrites = nil
+			w.mustReconcile()
+			w.hasOne(t)
+		})
 	}
 }

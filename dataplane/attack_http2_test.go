@@ -337,7 +337,7 @@ func TestHTTP2RequestsThatAreNoneAreRefused(t *testing.T) {
 		"a pseudo-header that there is not":        {append([]string{":smuggled", "1"}, good()...), "", ""},
 		"a pseudo-header of answers":               {append([]string{":status", "200"}, good()...), "", ""},
 		"an empty :path":                           {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", ""}, "", ""},
-		"a :path with a space":                     {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", path + " HTTP/1.1", "authorization", "Bearer " + adminToken}, "", "400"},
+		"a :path with a space":                     {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", path + " HTTP/1.1", "authorization", "Bearer " + adminToken}, "", ""},
 		"a :path with CRLF":                        {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", path + "\r\nx-smuggled: 1", "authorization", "Bearer " + adminToken}, "", ""},
 		"a :path that is absolute":                 {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", "http://smuggled" + path, "authorization", "Bearer " + adminToken}, "", ""},
 		"a :path without a slash":                  {[]string{":method", "POST", ":scheme", "https", ":authority", "x", ":path", path[1:], "authorization", "Bearer " + adminToken}, "", ""},

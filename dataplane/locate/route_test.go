@@ -111,7 +111,7 @@ func TestParse(t *testing.T) {
 		"a query of an app with a broken escape": {object + "proxy?q=100%&a=%zz", with(func(r *Route) { r.Verb, r.Prefix = "proxy", object+"proxy" })},
 		"a query of an app with a space":         {object + "proxy?a b", nil},
 		"a thousand parameters":                  {object + "log?" + strings.Repeat("a&", 1000), &base},
-		"a path with a space":                    {object + "proxy/a b", nil},
+		"a path with a space":                    {object + "proxy/a b", with(func(r *Route) { r.Verb, r.Prefix, r.Tail = "proxy", object+"proxy", "/a%20b" })},
 		"a tail in an encoding that net/url does not use": {object + "proxy/a%2Fb|c^[d]\"\u00e4", with(func(r *Route) {
 			r.Verb, r.Prefix, r.Tail = "proxy", object+"proxy", "/a%2Fb|c^[d]\"\u00e4"
 		})},

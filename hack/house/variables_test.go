@@ -46,8 +46,8 @@ func TestCommandsOfDocumentsUseVariablesThatAreDefined(t *testing.T) {
 			used[name] = append(used[name], filepath.Base(file))
 		}
 	}
-	if !slices.Contains(used["AUTH"], "quickstart.md") {
-		t.Error("the test does not find $AUTH in quickstart.md")
+	if !slices.Contains(used["AUTH"], "sandbox.md") {
+		t.Error("the test does not find $AUTH in sandbox.md")
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if !known[name] {

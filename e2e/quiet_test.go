@@ -66,7 +66,7 @@ func TestControllersGoQuiet(t *testing.T) {
 	for _, b := range boxes {
 		kind, _, _ := strings.Cut(b.name, "-")
 		want := map[string]string{
-			"refused": "QuotaExceeded", "insecure": "", "pending": "NoNodeHasRoom", "pulling": "ImageNotPullable", "crashing": "CrashLoop",
+			"refused": "SpecRefused", "insecure": "", "pending": "NoNodeHasRoom", "pulling": "ImageNotPullable", "crashing": "CrashLoop",
 		}[kind]
 		b.waitComposedReason(want, map[string]string{"crashing": "again and again"}[kind])
 	}

@@ -265,7 +265,7 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 	}{
 		"patch-unknown-field":    {pod(`{spec: {containrs: []}}`), []string{"SpecRefused", "containrs"}},
 		"patch-of-another-type":  {pod(`{spec: {containers: 3}}`), []string{"SpecRefused", "patch"}},
-		"patch-to-nothing":       {pod(`{spec: {$patch: replace}}`), []string{"PodRefused", "containers"}},
+		"patch-to-nothing":       {pod(`{spec: {$patch: replace}}`), []string{"SpecRefused", "containers"}},
 		"patch-host-network":     {pod(`{spec: {hostNetwork: true}}`), []string{"SpecRefused", "hostNetwork"}},
 		"host-path":              {pod(`{spec: {volumes: [{name: root, hostPath: {path: /}}]}}`), []string{"SpecRefused", "volumes[0]"}},
 		"token":                  {pod(`{spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: t}}]}}]}}`), []string{"SpecRefused", "identity"}},
@@ -274,7 +274,7 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 		"another-runtime-class":  {pod(`{spec: {runtimeClassName: unconfined}}`), []string{"SpecRefused", "runtimeClassName"}},
 		"privileged":             {pod(`{spec: {containers: [{name: main, securityContext: {privileged: true}}]}}`), []string{"PodRefused", "privileged"}},
 		"root":                   {pod(`{spec: {securityContext: {runAsNonRoot: false}}}`), []string{"PodRefused", "runAsNonRoot"}},
-		"more-than-a-quota":      {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "5"}, limits: {cpu: "5"}}}]}}`), []string{"QuotaExceeded", "exceeded quota"}},
+		"more-than-a-quota":      {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "5"}, limits: {cpu: "5"}}}]}}`), []string{"SpecRefused", "request 5 of cpu together", "quota"}},
 		"more-than-the-quota":    {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "400"}, limits: {cpu: "400"}}}]}}`), []string{"uota"}},
 		"an-image-of-nobody":     {pod(`{spec: {containers: [{name: main, image: "localhost/nobody/nothing:1"}]}}`), []string{"ImageNotPullable"}},
 		"more-than-a-node-has":   {pod(`{spec: {containers: [{name: main, resources: {requests: {cpu: "3"}, limits: {cpu: "3"}}}]}}`), []string{"NoNodeHasRoom"}},

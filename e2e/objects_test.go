@@ -55,7 +55,7 @@ func TestObjectsFromATerminal(t *testing.T) {
 		t.Errorf("the table is %q", got)
 	}
 	described := s.must("describe", "sbr", "shop")
-	for _, want := range []string{"env=prod", "tier=web", " by sandbar Updated", "(observed)", "State: Ready", " Ready True "} {
+	for _, want := range []string{"env=prod", "tier=web", " by sandbar-cli Updated", "(observed)", "State: Ready", " Ready True "} {
 		if !strings.Contains(strings.Join(strings.Fields(described), " "), want) {
 			t.Errorf("describe has no %q:\n%s", want, described)
 		}
@@ -70,7 +70,7 @@ func TestObjectsFromATerminal(t *testing.T) {
 	if code := stop(); code != 130 {
 		t.Errorf("get -w ended with %d: %s", code, notes)
 	}
-	refused("shop has changed since version "+version+": metadata.labels.env (by sandbar, ", "delete", "sbr", "shop", "--resource-version", version)
+	refused("shop has changed since version "+version+": metadata.labels.env (by sandbar-cli, ", "delete", "sbr", "shop", "--resource-version", version)
 
 	s.write("shop.yaml", "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxRunner\nmetadata: {name: shop, annotations: {note: applied}}\n")
 	if got := s.must("apply", "-f", s.dir+"/shop.yaml"); got != "sandboxrunner.sandbar.dev/shop configured\n" {

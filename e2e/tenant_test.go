@@ -216,7 +216,7 @@ func (tn *tenant) bindWith(claims ...any) {
 func (tn *tenant) waitRight(gvr schema.GroupVersionResource) {
 	tn.t.Helper()
 	verb := "renew" // which all instances have
-	if gvr == sandboxTemplates || gvr == sandboxSets {
+	if gvr == sandboxTemplates || gvr == sandboxSets || gvr == sandboxClaims {
 		verb = ""
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

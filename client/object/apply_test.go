@@ -104,7 +104,7 @@ func TestApplyTakesOverWhatThisPackageWroteWithoutApply(t *testing.T) {
 				server.Put("sandboxes", sandbox("web", map[string]any{"theirs": "yes"}))
 			}
 			objecttest.Refuse(rw, apierrors.NewApplyConflict([]metav1.StatusCause{
-				{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "sandbar" using sandbar.dev/v1alpha1`, Field: ".spec.a"},
+				{Type: metav1.CauseTypeFieldManagerConflict, Message: `conflict with "sandbar-cli" using sandbar.dev/v1alpha1`, Field: ".spec.a"},
 			}, "Apply failed with 1 conflict"))
 			return true
 		})

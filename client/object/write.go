@@ -17,7 +17,7 @@ import (
 )
 
 // FieldManager is the name under which the writes of this package are recorded in an object's managedFields.
-const FieldManager = "sandbar"
+const FieldManager = "sandbar-cli"
 
 // WriteOptions say how a write is done.
 type WriteOptions struct {

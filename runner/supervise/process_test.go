@@ -180,7 +180,8 @@ func TestNoProcessIsLeftAfterARestart(t *testing.T) {
 }
 
 func TestNoProcessIsLeftAfterACrash(t *testing.T) {
-	s, out := realApp(t, `setsid sh -c 'echo $$; exec sleep 1000' & while [ ! -e go ]; do sleep 0.01; done; exit 7`, time.Second)
+	// Without rm the second attempt would end at once, perhaps before its stray process has said who it is.
+	s, out := realApp(t, `setsid sh -c 'echo $$; exec sleep 1000' & while [ ! -e go ]; do sleep 0.01; done; rm go; exit 7`, time.Second)
 	stray, err := strconv.Atoi(out.await(t, 1)[0])
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 
 // store holds the objects of one resource of a workspace, as kcp does: with versions, preconditions and finalizers.
 type store struct {
+	mu       sync.Mutex // Sandboxes are created and removed side by side
 	resource schema.GroupResource
 	objects  map[string]*unstructured.Unstructured
 	version  int
@@ -56,6 +58,8 @@ func (s *store) put(obj *unstructured.Unstructured) {
 }
 
 func (s *store) Live(_ context.Context, key export.Key) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.objects[key.Name] == nil {
 		return nil, apierrors.NewNotFound(s.resource, key.Name)
 	}
@@ -63,6 +67,8 @@ func (s *store) Live(_ context.Context, key export.Key) (*unstructured.Unstructu
 }
 
 func (s *store) List(_ context.Context, _, _, selector string) (all []unstructured.Unstructured, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	name, value, _ := strings.Cut(selector, "=")
 	for _, obj := range s.objects {
 		if obj.GetLabels()[name] == value {
@@ -73,6 +79,8 @@ func (s *store) List(_ context.Context, _, _, selector string) (all []unstructur
 }
 
 func (s *store) Create(_ context.Context, key export.Key, obj *unstructured.Unstructured) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.objects[key.Name] != nil {
 		return apierrors.NewAlreadyExists(s.resource, key.Name)
 	}
@@ -87,6 +95,8 @@ func (s *store) Create(_ context.Context, key export.Key, obj *unstructured.Unst
 }
 
 func (s *store) Patch(_ context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	obj := s.objects[key.Name]
 	if obj == nil {
 		return nil, apierrors.NewNotFound(s.resource, key.Name)
@@ -112,7 +122,7 @@ func (s *store) Patch(_ context.Context, key export.Key, data []byte, subresourc
 		return nil, err
 	}
 	s.put(changed)
-	return changed, nil
+	return changed.DeepCopy(), nil
 }
 
 func (s *store) Remove(_ context.Context, key export.Key, read *unstructured.Unstructured) error {
@@ -120,6 +130,8 @@ func (s *store) Remove(_ context.Context, key export.Key, read *unstructured.Uns
 		s.meanwhile()
 		s.meanwhile = nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	obj := s.objects[key.Name]
 	switch {
 	case obj == nil:

@@ -72,13 +72,19 @@ func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (
 // creatorOf returns the field manager that wrote an object when it was created; the server notes the two times one after
 // the other, in whole seconds. A manager that has written the object since has a later time: then nothing says which one
 // it was.
+// A controller may write its finalizer in the same second: the creator is the one whose entry has the spec, if any has.
 func creatorOf(obj *unstructured.Unstructured) string {
+	creator := ""
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Subresource == "" && entry.Time != nil && entry.Time.Sub(obj.GetCreationTimestamp().Time).Abs() <= time.Second {
+		if entry.Subresource != "" || entry.Time == nil || entry.Time.Sub(obj.GetCreationTimestamp().Time).Abs() > time.Second {
+			continue
+		}
+		if owns(entry, []string{"spec"}) {
 			return entry.Manager
 		}
+		creator = cmp.Or(creator, entry.Manager)
 	}
-	return ""
+	return creator
 }
 
 func stepsOf(start *sandbarv1alpha1.InstanceStart) []Step {

@@ -112,7 +112,7 @@ soak: ## The runner's confinement attacked, and both sides edited while everythi
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME (10s) each
-	@hack/fuzz.sh $(FUZZTIME)
+	@hack/background.sh hack/fuzz.sh $(FUZZTIME)
 
 ##@ Benchmarks
 .PHONY: bench

@@ -222,16 +222,18 @@ func patchControlKeys(t *testing.T, entries map[string]any) {
 	}
 }
 
-// waitKeys waits until the runner's files hold so many tokens.
+// waitKeys waits until the control Secret has so many tokens, and the runner's files hold those.
 func (i *instance) waitKeys(t *testing.T, c *caller, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the pod's files hold %d tokens", want), func() error {
+	eventually(t, fmt.Sprintf("the pod's files hold the %d tokens of the control Secret", want), func() error {
+		secret := i.controlSecret(t)
 		out, err := i.exec(t.Context(), c, world.URL, "cat /sandbar/control/token; echo; cat /sandbar/control/previous 2>/dev/null; echo")
 		if err != nil {
 			return err
 		}
-		if n := len(strings.Fields(out)); n != want {
-			return fmt.Errorf("they hold %d", n)
+		held, has := strings.Fields(out), strings.Fields(string(secret.Data[placement.ControlTokenKey])+" "+string(secret.Data[placement.ControlPreviousKey]))
+		if len(has) != want || !slices.Equal(held, has) {
+			return fmt.Errorf("they hold %d tokens, and the Secret has %d, which may be others", len(held), len(has))
 		}
 		return nil
 	})

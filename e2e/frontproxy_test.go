@@ -23,22 +23,7 @@ import (
 // the caller is, everybody has the rights that they have in their workspace, and nobody else's.
 func TestFrontProxyIdentity(t *testing.T) {
 	calm(t)
-	ca, err := world.FrontProxyCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica, err := world.StartReplicaAs(t.Context(), "behind-front-proxy", "--path-prefix", "/services/providers/infrastructure",
-		"--requestheader-client-ca-file", ca, "--requestheader-allowed-names", local.FrontProxyName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = replica.Stop() }()
-	front, err := world.StartFrontProxy(t.Context(), replica.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = front.Stop() }()
-
+	front, replica := startFrontProxy(t)
 	tn := newTenant(t, "alice")
 	box := tn.runner("web")
 	box.waitReady()
@@ -51,10 +36,17 @@ func TestFrontProxyIdentity(t *testing.T) {
 	eventually(t, "alice reads her log through the front proxy", func() error {
 		return wantCode(alice, http.StatusOK, http.MethodGet, box.base()+"/log")
 	})
-	box.deploy(alice, "fronted")
+	box.deployTicker(alice)
 
 	t.Run("the workspace's cluster name leads there too", func(t *testing.T) {
 		alice.on(t).want(http.StatusOK, http.MethodGet, strings.Replace(box.base(), tn.path, tn.cluster, 1)+"/log", nil)
+	})
+	t.Run("what goes on and what is upgraded passes as it comes", func(t *testing.T) {
+		s := openStreams(t, box, alice.on(t))
+		s.use(t, "at once")
+		if out, err := box.exec(t.Context(), alice, alice.url, "echo fronted"); err != nil || out != "fronted\n" {
+			t.Errorf("a command: %q, %v", out, err)
+		}
 	})
 	t.Run("a right that is missing is 403", func(t *testing.T) {
 		viewer := tn.role("viewer",

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestTenantJourney is promise 1: a tenant binds the API, creates a SandboxRunner, pushes
@@ -96,6 +98,19 @@ func TestTenantJourney(t *testing.T) {
 		body := c.want(http.StatusOK, http.MethodGet, box.base()+"/status", nil)
 		if !strings.Contains(body, "\"phase\"") || strings.Contains(body, "controlSecretRef") {
 			t.Errorf("status: %s", body)
+		}
+	})
+	// The data plane has the paths of an API server so that kcp can serve them itself one day
+	// (https://github.com/kcp-dev/kcp/issues/3717). When this fails, that day has come.
+	t.Run("kcp itself does not serve the verbs", func(t *testing.T) {
+		objects := tn.dyn.Resource(box.gvr).Namespace("default")
+		if _, err := objects.Get(t.Context(), box.name, metav1.GetOptions{}, "status"); err != nil {
+			t.Errorf("status, which is kcp's own: %v", err)
+		}
+		for _, verb := range []string{"log", "proxy", "exec"} {
+			if _, err := objects.Get(t.Context(), box.name, metav1.GetOptions{}, verb); !apierrors.IsNotFound(err) {
+				t.Errorf("%s: got %v, want 404", verb, err)
+			}
 		}
 	})
 	t.Run("the catalogue lists the kinds and never a graph", func(t *testing.T) {

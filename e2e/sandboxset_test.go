@@ -153,10 +153,7 @@ func (i *instance) started() *sandbarv1alpha1.InstanceStart {
 // is a Sandbox like any other from then on; nobody reaches one that nobody has taken.
 func TestSandboxSets(t *testing.T) {
 	calm(t)
-	tn := newTenant(t, "alice")
-	tn.waitServed(sandboxes)
-	tn.waitServed(sandboxTemplates)
-	tn.waitServed(sandboxSets)
+	tn := setTenant(t, "alice")
 	c := callAs(t, tn.token)
 	tn.mustTemplate("own", `{template: {spec: `+podSaying("own")+`}}`)
 	tn.mustSet("warm", `{replicas: 2, templateRef: {name: own}, scaleStrategy: {maxUnavailable: 100%}}`)
@@ -241,65 +238,6 @@ func TestSandboxSets(t *testing.T) {
 		}
 		tn.waitSet("warm", "has two still", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(2)(s) && s.Claimed.Total == 1 })
 	})
-	t.Run("warm or not at all", func(t *testing.T) {
-		tn.mustTemplate("later", `{template: {spec: `+podSaying("later")+`}}`)
-		waits := tn.box("waits", `{prewarm: Require, template: {templateRef: {kind: SandboxTemplate, name: later}}}`)
-		eventually(t, "it waits for a set", func() error {
-			obj, err := waits.get()
-			if err != nil {
-				return err
-			}
-			if reason := readyReason(obj); reason != "WaitingForMember" {
-				return fmt.Errorf("Ready has the reason %q", reason)
-			}
-			return nil
-		})
-		tn.mustSet("later", `{templateRef: {name: later}}`)
-		if start := waits.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "later" {
-			t.Errorf("it started as %+v", start)
-		}
-		late := tn.box("too-late", `{prewarm: Require, startTimeout: 1s, template: {templateRef: {kind: SandboxTemplate, name: nobody-has-this}}}`)
-		eventually(t, "it gives up", func() error {
-			obj, err := late.get()
-			if err != nil {
-				return err
-			}
-			if reason := readyReason(obj); reason != "StartTimedOut" {
-				return fmt.Errorf("Ready has the reason %q", reason)
-			}
-			return nil
-		})
-	})
-	t.Run("that patches its template", func(t *testing.T) {
-		tn.mustTemplate("tiers", `{template: {spec: `+podSaying("tiers")+`}}`)
-		tn.mustSet("dear", `{templateRef: {name: tiers}, priority: -1}`)
-		tn.mustSet("cheap", `{templateRef: {name: tiers}, patch: {spec: {containers: [{name: main, env: [{name: OWN, value: cheap}]}]}}}`)
-		tn.waitSet("dear", "has one", hasAvailable(1))
-		if s := tn.waitSet("cheap", "has one", hasAvailable(1)); !s.Patched {
-			t.Errorf("%+v", s)
-		}
-		if err := tn.patchSet("dear", `{"spec":{"paused":true}}`); err != nil {
-			t.Fatal(err)
-		}
-		tn.waitSet("dear", "is paused", func(s sandbarv1alpha1.SandboxSetStatus) bool { return s.ObservedGeneration == 2 })
-		for _, want := range []string{"dear", "cheap"} {
-			tier := tn.box("tier-"+want, `{template: {templateRef: {kind: SandboxTemplate, name: tiers}}}`)
-			if start := tier.started(); start.Set == nil || start.Set.Name != want {
-				t.Errorf("it started as %+v, want a sandbox of %s", start, want)
-			}
-			says := map[string]string{"dear": "tiers none", "cheap": "tiers cheap"}[want]
-			if _, log := c.do("GET", tier.base()+"/log", nil); !strings.Contains(log, says) {
-				t.Errorf("the log of one of %s is %q", want, log)
-			}
-		}
-		if err := tn.patchSet("cheap", `{"spec":{"patch":{"spec":{"nodeName":"chosen"}}}}`); err != nil {
-			t.Fatal(err)
-		}
-		tn.waitSet("cheap", "goes on with its former patch", func(s sandbarv1alpha1.SandboxSetStatus) bool {
-			valid := s.Conditions[0]
-			return valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: spec.nodeName") && hasAvailable(1)(s)
-		})
-	})
 	t.Run("scaled, as Kubernetes does it", func(t *testing.T) {
 		if err := tn.patchSet("warm", `{"spec":{"replicas":1}}`, "scale"); err != nil {
 			t.Fatal(err)
@@ -355,70 +293,8 @@ func TestSandboxSets(t *testing.T) {
 			t.Errorf("it started as %+v", start)
 		}
 	})
-	t.Run("with a template of its own", func(t *testing.T) {
-		tn.mustSet("inline", `{template: {spec: `+podSaying("inline")+`}}`)
-		tn.waitSet("inline", "has one", hasAvailable(1))
-		own := tn.box("of-inline", `{template: {templateRef: {kind: SandboxTemplate, name: inline}}}`)
-		if start := own.started(); start.Type != sandbarv1alpha1.StartWarm || start.Set.Name != "inline" {
-			t.Errorf("it started as %+v", start)
-		}
-		tn.mustTemplate("inline", `{template: {spec: `+podSaying("other")+`}}`)
-		tn.waitSet("inline", "is not valid beside a SandboxTemplate of its name", func(s sandbarv1alpha1.SandboxSetStatus) bool {
-			return s.Conditions[0].Reason == sandbarv1alpha1.SandboxSetNameConflict && s.AvailableReplicas == 0
-		})
-	})
-	t.Run("as the example has it", func(t *testing.T) {
-		tn.apply("../examples/tenant/sandboxset.yaml", func(*unstructured.Unstructured) {})
-		if start := tn.existing(sandboxes, "of-quick").started(); start.Type != sandbarv1alpha1.StartWarm {
-			t.Errorf("it started as %+v", start)
-		}
-	})
-	t.Run("that cannot be", func(t *testing.T) {
-		for name, test := range map[string]struct{ spec, word string }{
-			"both":     {`{template: {spec: ` + podSaying("x") + `}, templateRef: {name: x}}`, "exactly one of"},
-			"negative": {`{replicas: -1, templateRef: {name: x}}`, "replicas"},
-			"age":      {`{memberMaxAge: 1m, templateRef: {name: x}}`, "at least 10m"},
-			"node":     {`{template: {spec: {nodeName: chosen, containers: [{name: main, image: x}]}}}`, "not a tenant's to set"},
-		} {
-			if err := tn.set("refused", test.spec); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.word) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		tn.mustSet("nothing", `{templateRef: {name: nobody-has-this}}`)
-		tn.waitSet("nothing", "says what is wrong", func(s sandbarv1alpha1.SandboxSetStatus) bool {
-			return len(s.Conditions) > 0 && s.Conditions[0].Reason == "TemplateNotUsable" && strings.Contains(s.Conditions[0].Message, "nobody-has-this")
-		})
-	})
-	t.Run("whose pods do not come up", func(t *testing.T) {
-		tn.mustSet("broken", `{replicas: 4, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: `+toolchain+`, command: [/no-such-program]}]}}}`)
-		said := tn.waitSet("broken", "says why", func(s sandbarv1alpha1.SandboxSetStatus) bool {
-			return s.FailingReplicas == 1 && len(s.Problems) == 1 && scalingIs(s, "ReplicasFailing")
-		})
-		t.Logf("%+v", said.Problems)
-		if n := len(tn.membersOf("broken")); n != 1 {
-			t.Errorf("%d were made, one may be", n)
-		}
-	})
 	t.Run("gone with what it kept", func(t *testing.T) {
-		uids := map[string]bool{}
-		for _, name := range []string{"warm", "inline", "broken", "nothing"} {
-			set, err := tn.readSet(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			uids[string(set.UID)] = true
-			if err := tn.dyn.Resource(sandboxSets).Namespace("default").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		eventually(t, "the members are gone", func() error {
-			for uid := range uids {
-				if left := namespacesWith(t, map[string]string{placement.LabelSetUID: uid}); len(left) > 0 {
-					return fmt.Errorf("%d are left", len(left))
-				}
-			}
-			return nil
-		})
+		tn.deleteSets("warm")
 		if code, body := c.do("GET", box.base()+"/log", nil); code != http.StatusOK {
 			t.Errorf("one that was taken: %d %s", code, body)
 		}
@@ -469,10 +345,7 @@ func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
 	long(t, "it kills the provider at random")
 	breaks(t)
 	const claims, wanted = 24, 4
-	tn := newTenant(t, "bob")
-	tn.waitServed(sandboxes)
-	tn.waitServed(sandboxTemplates)
-	tn.waitServed(sandboxSets)
+	tn := setTenant(t, "bob")
 	tn.mustTemplate("own", `{template: {spec: `+podSaying("own")+`}}`)
 	tn.mustSet("warm", fmt.Sprintf(`{replicas: %d, templateRef: {name: own}, scaleStrategy: {maxUnavailable: 100%%}}`, wanted))
 	tn.waitSet("warm", "is full", hasAvailable(wanted))

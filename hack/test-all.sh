@@ -15,8 +15,10 @@ mkdir -p "$runs"
 report=$PWD/$runs/report
 touch "$report"
 make --no-print-directory gotest
+fuzz=
 summary() {
   code=$?
+  if [ -n "$fuzz" ] && kill -TERM -- "-$fuzz" 2>/dev/null; then wait "$fuzz" || true; fi
   make --no-print-directory STACK=test down || code=1
   bin/gotest summary "$report" || true
   [ "$code" -eq 0 ] || [ -n "$only" ] || echo "go on with: make test-all FROM=${stage:-$from}" >&2
@@ -49,7 +51,19 @@ for stage in "${stages[@]}"; do
   [ "$stage" = "$from" ] && began=yes
   [ -n "$began" ] && { [ -z "$only" ] || [ "$stage" = "$only" ]; } || continue
   start=$SECONDS before=$(wc -l <"$report")
-  hack/stage.sh "$report" "$stage" bash -euo pipefail -c "run $stage"
+  if [ "$stage" = test-long ] && [ -z "$only" ]; then # it waits more than it computes: fuzzing takes what is left
+    setsid hack/stage.sh "$report" fuzz bash -euo pipefail -c "run fuzz" >"$runs/fuzz.log" 2>&1 &
+    fuzz=$!
+  fi
+  if [ "$stage" = fuzz ] && [ -n "$fuzz" ]; then
+    code=0
+    wait "$fuzz" || code=$?
+    fuzz=
+    cat "$runs/fuzz.log"
+    [ "$code" -eq 0 ]
+  else
+    hack/stage.sh "$report" "$stage" bash -euo pipefail -c "run $stage"
+  fi
   flaky=$(tail -n "+$((before + 1))" "$report" | jq -r 'select(.outcome == "flaky") | .test' | sort -u | paste -sd ,)
   note "$stage" $((SECONDS - start)) "${flaky:--}"
 done

@@ -24,12 +24,9 @@ const (
 	// previousFile is beside the token's file and holds the token before it, during a rotation.
 	previousFile = "previous"
 
-	// tokenAge is for how long tokens are taken without looking at their files, and tokenPause for
-	// how long they are while somebody comes with another one. The kubelet writes a changed Secret
-	// within a minute or two; what costs more than reading two small files must not be had
-	// for a made-up name.
-	tokenAge   = 10 * time.Second
-	tokenPause = time.Second
+	// tokenAge is for how long tokens are taken without reading their files if those seem unchanged. It is the net
+	// below the look at the file's inode and time, which a file system may not tell.
+	tokenAge = 10 * time.Second
 )
 
 // Tokens is where the control tokens are. Its zero value is none.
@@ -85,41 +82,40 @@ func readKey(file string) (controlproof.Key, error) {
 type tokens struct {
 	mu      sync.Mutex
 	current Tokens
-	read    time.Time
+	// read is when the files were read, stamp what the token's file was then; nil if there was none.
+	read  time.Time
+	stamp fs.FileInfo
 }
 
-func newTokens(source Tokens) *tokens { return &tokens{current: source, read: time.Now()} }
+func newTokens(source Tokens) *tokens { return &tokens{current: source} }
 
-// now returns the tokens' keys, as their files have them or had them a moment ago.
+// now returns the tokens' keys, as their files have them. A Secret that the kubelet has brought counts with the next
+// request: a data plane that was started after the former token was taken away knows none but the new one.
+//
+// Each request costs a stat; what costs more must not be had for a made-up name, so the files are read only if they
+// have changed, or are tokenAge old.
 func (t *tokens) now() []controlproof.Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.look(tokenPause)
-	return t.current.keys
-}
-
-// having returns the keys, and looks first whether that of a name is there by now.
-func (t *tokens) having(id string) []controlproof.Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	age := tokenPause
-	if slices.ContainsFunc(t.current.keys, func(k controlproof.Key) bool { return k.ID() == id }) {
-		age = tokenAge // a token that was taken back ends then
+	if t.current.file == "" {
+		return t.current.keys
 	}
-	t.look(age)
-	return t.current.keys
-}
-
-// look reads the files again if that was done longer ago than age. A file that cannot be read, or
-// holds no token, changes nothing: a Secret that is gone is made again, with the same token.
-func (t *tokens) look(age time.Duration) {
-	if t.current.file == "" || time.Since(t.read) < age {
-		return
+	is, err := os.Stat(t.current.file)
+	if err == nil && t.stamp != nil && sameFile(is, t.stamp) && time.Since(t.read) < tokenAge {
+		return t.current.keys
 	}
-	t.read = time.Now()
+	// A file that cannot be read, or holds no token, changes nothing: a Secret that is gone is made again, with the
+	// same token.
+	t.read, t.stamp = time.Now(), is
 	if found, err := tokensIn(t.current.file); err == nil {
 		t.current = found
 	}
+	return t.current.keys
+}
+
+// sameFile reports whether a file was neither replaced, as the kubelet does it, nor written.
+func sameFile(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
 // readTokens takes the token from the file, if one is named, else from the environment.

@@ -55,9 +55,6 @@ func TestAProofIsGoodForOneRequestOnce(t *testing.T) {
 	if err := v.Verify(first, "POST", "/sync", "a=1", keys); err != nil {
 		t.Fatal(err)
 	}
-	if id := KeyID(first); id != keys[0].ID() {
-		t.Errorf("the proof names key %q", id)
-	}
 	if err := v.Verify(first, "POST", "/sync", "a=1", keys); err != ErrReplayed { //nolint:errorlint // a value
 		t.Errorf("a second time: %v", err)
 	}
@@ -317,9 +314,6 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		if err := v.Verify(value, "GET", "/logs", "", stranger); err == nil {
 			t.Errorf("%q passed", value)
-		}
-		if id := KeyID(value); strings.ContainsAny(id, " ") {
-			t.Errorf("%q names the key %q", value, id)
 		}
 	})
 }

@@ -48,15 +48,6 @@ func (v *Verifier) Challenge(nonce string, keys []Key) (Challenge, error) {
 	return c, nil
 }
 
-// KeyID returns the name of the key that a proof says it was made with; empty if it is malformed.
-func KeyID(value string) string {
-	p, err := parse(value)
-	if err != nil {
-		return ""
-	}
-	return p.key
-}
-
 // Verify checks the proof of a request; keys are those that the server has. Its error is a
 // [RefusedError]. A proof is good once.
 func (v *Verifier) Verify(value, method, path, rawQuery string, keys []Key) error {

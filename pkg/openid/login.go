@@ -44,7 +44,9 @@ func (s Store) Token(ctx context.Context, name string) (string, time.Time, error
 		return "", time.Time{}, err
 	}
 	before := login.Tokens
-	tokens, err := provider.Refresh(ctx, before)
+	// An issuer that has the refresh token may have forgotten it already: an interruption from here on would lose the
+	// login. The exchange ends by its own limit.
+	tokens, err := provider.Refresh(context.WithoutCancel(ctx), before)
 	if tokens.Refresh != before.Refresh || tokens.ID != "" {
 		login.Tokens = tokens
 		err = errors.Join(err, s.Save(name, login))

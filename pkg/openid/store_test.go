@@ -136,6 +136,26 @@ func TestARotatedRefreshTokenIsKeptWhenTheIDTokenIsNot(t *testing.T) {
 	}
 }
 
+// Ctrl-C while the issuer answers: it has given a new refresh token, and knows the old one no more.
+func TestAnInterruptedRefreshKeepsTheLogin(t *testing.T) {
+	i := openidtest.New(t)
+	store, name, tokens := kept(t, i, 0)
+	ctx, interrupt := context.WithCancel(t.Context())
+	i.Before(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/token" {
+			interrupt()
+		}
+		return false
+	})
+	if _, _, err := store.Token(ctx, name); err != nil {
+		t.Errorf("an exchange that was under way: %v", err)
+	}
+	after, err := store.Load(name)
+	if err != nil || after.Tokens.Refresh == tokens.Refresh || !i.Known(after.Tokens.Refresh) {
+		t.Fatalf("the login has a refresh token that the issuer does not know: %v", err)
+	}
+}
+
 func TestALoginThatHasEndedSaysSo(t *testing.T) {
 	i := openidtest.New(t)
 	store, name, _ := kept(t, i, 0)

@@ -20,9 +20,6 @@ import (
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
-// topLogLines is how many lines of a log sandbar top begins with.
-const topLogLines = 200
-
 // Do implements top.Actions.
 func (w *topWorkspace) Do(ctx context.Context, action top.Action, row top.Row) (string, error) {
 	text, err := w.do(ctx, action, row)
@@ -135,7 +132,7 @@ func componentsWith(i *client.Instance, verb string) []string {
 }
 
 func readTopLog(ctx context.Context, i *client.Instance, component string, follow bool, send func([]byte, bool)) error {
-	tail := topLogLines
+	tail := top.LogLines
 	p := newLogPrinter(sendWriter{send, false}, sendWriter{send, true}, false, false)
 	if component != "" {
 		p.out = &linePrefix{out: p.out, prefix: component + " | ", terminal: true}

@@ -29,6 +29,9 @@ var doing = map[Action]string{
 	Open: "opening", Delete: "deleting",
 }
 
+// LogLines is how many lines a log begins with.
+const LogLines = 200
+
 // Actions does what keys ask for. Its methods are called by goroutines of the view, and end with the context. Errors
 // are what a person reads: what is wrong and what to do, in a sentence or two.
 type Actions interface {
@@ -37,7 +40,7 @@ type Actions interface {
 	Do(ctx context.Context, action Action, row Row) (string, error)
 	// Describe returns what is known of a sandbox.
 	Describe(ctx context.Context, row Row) (string, error)
-	// Logs reads the log of a sandbox, the latest lines first of all, and what follows until the context ends. It calls
+	// Logs reads the log of a sandbox, from [LogLines] before its end on, until the context ends. It calls
 	// send with each piece; a note is about the log, and not of it. send keeps no text after it has returned.
 	Logs(ctx context.Context, row Row, send func(text []byte, note bool)) error
 	// Shell returns a program that gives this terminal a shell in the sandbox. Its error is why there was none.

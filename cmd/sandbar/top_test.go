@@ -116,7 +116,7 @@ func TestTopGivesTheTerminalToAShellAndTakesItBack(t *testing.T) {
 	a.press("/webapp\r")
 	a.shows("(Esc)")
 	a.press("x")
-	// The runner's shell has the terminal now, and its echo is not the answer.
+	await(t, a.screen, leaves) // the terminal is the shell's from here on
 	a.press("echo answer-$((40+2))\r")
 	await(t, a.screen, "answer-42")
 	a.press("exit 3\r")

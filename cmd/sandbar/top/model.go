@@ -138,12 +138,12 @@ func (m *Model) resize(width, height int) {
 func (m *Model) take(events []event) {
 	m.reading = false
 	for _, e := range events {
-		switch {
+		switch resource := termsafe.Line(e.resource); {
 		case !e.told:
 		case e.trouble == "":
-			delete(m.troubles, e.resource)
+			delete(m.troubles, resource)
 		default:
-			m.troubles[e.resource] = termsafe.Line(e.trouble)
+			m.troubles[resource] = termsafe.Line(e.trouble)
 		}
 	}
 	m.list.apply(events)

@@ -324,7 +324,7 @@ func TestAWatchThatBreaksSaysSoAndComesBack(t *testing.T) {
 	d.stock()
 	d.feed.Interrupt(sandboxes, "dial tcp: connection refused\x1b[2J")
 	d.feed.Interrupt(runners, "dial tcp: connection refused")
-	d.shows("Not watched now, and tried again: sandboxrunners, sandboxes (dial tcp")
+	d.shows("Not watched now, and tried again: sandboxes, sandboxrunners (dial tcp")
 	if len(d.m.list.rows) != 9 {
 		t.Error("what is known is not shown any more")
 	}

@@ -102,14 +102,14 @@ func FuzzTheLogOfAPane(f *testing.F) {
 }
 
 func TestAPaneKeepsTheLastLines(t *testing.T) {
-	p := pane{kind: logPane, width: 10}
+	p := pane{kind: logPane, width: 80}
 	for i := range maxLines + 50 {
 		p.write(fmt.Appendf(nil, "line %d is too long\n", i), false)
 	}
 	if len(p.lines) != maxLines || p.left != 50 || p.lines[0] != "line 50 is too long" {
 		t.Errorf("%d lines, of which the first is %q", len(p.lines), p.lines[0])
 	}
-	if got := p.view(2); got[0] != fmt.Sprintf("line %d", maxLines+49) && !strings.HasPrefix(got[0], "line 1049") {
+	if got := p.view(1)[0]; got != "line 1049 is too long" {
 		t.Errorf("%q", got)
 	}
 	if got := p.position(2); got != "the last 1000 lines" {
@@ -166,7 +166,7 @@ func TestWhatIsReadStaysWhereItIsWhileTheLogGrows(t *testing.T) {
 	}
 }
 
-func TestAThousandSandboxesAreDrawnLine(t *testing.T) {
+func TestAThousandSandboxesCanBeWalkedThrough(t *testing.T) {
 	d := newDriver(t, 80, 24, nil)
 	d.thousand()
 	d.press("end")

@@ -59,19 +59,17 @@ func (m *Model) nameLog() {
 	}
 }
 
-// follow has the pane show another row when another one is chosen. It reads a log again when the sandbox wakes or goes to
-// sleep; and one that has ended, such as that of a sandbox without a data plane yet, with each other state.
+// follow has the pane show another row when another one is chosen, and the same one again when that has changed.
 func (m *Model) follow() tea.Cmd {
-	row, ok := m.list.row()
-	switch {
-	case m.pane.kind == noPane:
+	if m.pane.kind == noPane {
 		return nil
-	case !ok:
+	}
+	row, ok := m.list.row()
+	if !ok {
 		m.closePane()
 		return nil
-	case row.UID != m.pane.of.UID:
-	case m.pane.kind == logPane && (row.Asleep() != m.pane.of.Asleep() || m.ended && row.State != m.pane.of.State):
-	default:
+	}
+	if row.UID == m.pane.of.UID && !m.outdated(row) {
 		return nil
 	}
 	kind, focus := m.pane.kind, m.focus
@@ -84,6 +82,17 @@ func (m *Model) follow() tea.Cmd {
 	}
 	stream := m.stream
 	return tea.Tick(settles, func(time.Time) tea.Msg { return beginLogMsg(stream) })
+}
+
+// outdated reports whether the pane's row has changed so that the pane does not show it any more. A log is another one
+// when the sandbox wakes or goes to sleep; one that has ended, such as that of a sandbox without a data plane yet, may go
+// on in another state.
+func (m *Model) outdated(row Row) bool {
+	changed := row.State != m.pane.of.State
+	if m.pane.kind == logPane {
+		return row.Asleep() != m.pane.of.Asleep() || m.ended && changed
+	}
+	return changed
 }
 
 // beginLogMsg says that a row has been the chosen one for long enough.

@@ -120,9 +120,9 @@ func TestLongNamesAreCutAndColumnsGo(t *testing.T) {
 	natural := [columnAge]int{columnName: 60, columnKind: 13, columnTemplate: 30, columnState: 9}
 	for width, want := range map[int]string{
 		200: "NAME:40 KIND:13 TEMPLATE:30 STATE:9 AGE:5 IDLE:6 EXPIRES:7 START:6",
-		100: "NAME:19 KIND:13 TEMPLATE:30 STATE:9 AGE:5 IDLE:6 EXPIRES:7",
+		100: "NAME:16 KIND:13 TEMPLATE:30 STATE:9 AGE:5 IDLE:6 EXPIRES:7",
 		80:  "NAME:28 KIND:13 STATE:9 AGE:5 IDLE:6 EXPIRES:7",
-		50:  "NAME:17 STATE:9 AGE:5 IDLE:6 EXPIRES:7",
+		50:  "NAME:21 STATE:9 AGE:5 EXPIRES:7",
 		30:  "NAME:17 STATE:9",
 		20:  "NAME:7 STATE:9",
 	} {

@@ -35,7 +35,7 @@ func sections() []section {
 			{[]string{"pgup", "ctrl+b"}, "PgUp", "", "a page back", (*Model).pageUp},
 			{[]string{"home", "g"}, "Home g", "", "the first one", (*Model).home},
 			{[]string{"end", "G"}, "End G", "", "the last one; in the pane, the log is followed again", (*Model).end},
-			{[]string{"/"}, "/", "filter", "filter as you type, by words of any column; Esc takes the filter away", (*Model).beginFilter},
+			{[]string{"/"}, "/", "filter", "filter as you type, by words of any column; Esc ends that", (*Model).beginFilter},
 			{[]string{"S"}, "S", "", "sort by state, name, age, idle time or expiry", (*Model).nextOrder},
 		}},
 		{"Show", []binding{

@@ -160,7 +160,7 @@ func TestAnActionThatFailsSaysWhy(t *testing.T) {
 	d.actions.fail = errRight
 	d.stock()
 	d.press("s")
-	d.shows("ask the owner of the workspace for the right")
+	d.shows("for the right to patch sandboxes")
 	golden(t, "forbidden.golden", d.screen())
 }
 
@@ -305,7 +305,7 @@ func TestAPaneIsScrolledWhenItHasTheKeys(t *testing.T) {
 	d.press("l")
 	d.shows("line 99")
 	d.press("tab", "up")
-	d.shows("1 more lines below")
+	d.shows(" above, 1 below")
 	if d.chosen() != "crawler" || strings.Contains(d.screen(), "line 99") {
 		t.Errorf("%s is chosen\n%s", d.chosen(), d.screen())
 	}

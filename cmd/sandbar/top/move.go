@@ -112,7 +112,6 @@ func (m *Model) back() tea.Cmd {
 func (m *Model) toggleHelp() tea.Cmd {
 	m.help = &pane{kind: descriptionPane, width: m.width}
 	m.help.set(helpText(m.keys))
-	m.help.toTop(m.height - 2)
 	return nil
 }
 

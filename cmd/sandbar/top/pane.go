@@ -48,8 +48,9 @@ type pane struct {
 	output     termsafe.Output
 	left       int // lines that were dropped
 
-	// back is how many wrapped lines are below those that are drawn; 0 follows the end. A description begins at its top.
-	back int
+	// back is how many wrapped lines of a log are below those that are drawn; 0 follows the end. Other texts stand still:
+	// first is their first line that is drawn.
+	back, first int
 }
 
 // write adds a text that may end within a line. A note stands on lines of its own.
@@ -128,7 +129,7 @@ func (p *pane) dropLast() {
 
 // set replaces the text by one that is whole.
 func (p *pane) set(text string) {
-	p.lines, p.wrapped, p.parts, p.open, p.full, p.left, p.back = nil, nil, nil, false, false, 0, 0
+	p.lines, p.wrapped, p.parts, p.open, p.full, p.left, p.first = nil, nil, nil, false, false, 0, 0
 	p.output = termsafe.Output{}
 	p.write([]byte(termsafe.String(text)), true)
 }
@@ -162,31 +163,42 @@ func wrap(line string, width int) []string {
 
 // scroll moves up by so many lines, or down by a negative number. height is that of the pane.
 func (p *pane) scroll(up, height int) {
-	p.back = max(0, min(p.back+up, len(p.wrapped)-height))
+	hidden := max(0, len(p.wrapped)-height)
+	if p.kind != logPane {
+		p.first = max(0, min(p.first-up, hidden))
+		return
+	}
+	p.back = max(0, min(p.back+up, hidden))
 }
 
-// toTop goes to the beginning.
-func (p *pane) toTop(height int) { p.back = max(0, len(p.wrapped)-height) }
+// begin is the first line to draw in a pane of a height.
+func (p *pane) begin(height int) int {
+	if p.kind != logPane {
+		return max(0, min(p.first, len(p.wrapped)-height))
+	}
+	return max(0, len(p.wrapped)-p.back-height)
+}
 
 // view returns the lines to draw, exactly as many as the pane is high.
 func (p *pane) view(height int) []string {
-	end := max(0, len(p.wrapped)-p.back)
-	begin := max(0, end-height)
-	end = min(len(p.wrapped), begin+height)
+	begin := p.begin(height)
 	lines := make([]string, height)
-	copy(lines, p.wrapped[begin:end])
+	copy(lines, p.wrapped[begin:min(len(p.wrapped), begin+height)])
 	return lines
 }
 
 // position says where in its text the pane is; nothing while all of it is seen or the end is followed.
 func (p *pane) position(height int) string {
-	switch {
-	case p.back > 0:
-		return fmt.Sprintf("%d more lines below", p.back)
-	case p.kind == descriptionPane && len(p.wrapped) > height:
-		return fmt.Sprintf("%d lines above", len(p.wrapped)-height)
-	case p.left > 0:
+	begin := p.begin(height)
+	switch below := len(p.wrapped) - begin - height; {
+	case below > 0 && begin == 0:
+		return fmt.Sprintf("%d more below", below)
+	case below > 0:
+		return fmt.Sprintf("%d above, %d below", begin, below)
+	case p.kind == logPane && p.left > 0:
 		return fmt.Sprintf("the last %d lines", len(p.lines))
+	case p.kind != logPane && begin > 0:
+		return fmt.Sprintf("%d above", begin)
 	}
 	return ""
 }

@@ -65,7 +65,7 @@ func TestTextsOfOthersCannotDrawOnTheTerminal(t *testing.T) {
 			d.send(tea.PasteMsg{Content: evil})
 			d.safe()
 			d.feed.Interrupt(evil+"x", evil+"reason")
-			d.shows("reason")
+			d.shows("Not watched")
 			d.safe()
 			d.m.say("", fmt.Errorf("an error with %s in it", evil))
 			d.safe()
@@ -79,7 +79,7 @@ func FuzzTheLogOfAPane(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string, width, cut int) {
 		width = max(1, min(width, 200))
-		p := pane{width: width}
+		p := pane{kind: logPane, width: width}
 		cut = max(0, min(cut, len(text)))
 		p.write([]byte(text[:cut]), false)
 		p.write([]byte(text[cut:]), false)
@@ -118,7 +118,7 @@ func TestAPaneKeepsTheLastLines(t *testing.T) {
 }
 
 func TestALineThatBeginsAgainReplacesItself(t *testing.T) {
-	p := pane{width: 80}
+	p := pane{kind: logPane, width: 80}
 	for _, piece := range []string{"10 %", "\r20 %", "\r", "30 %\n", "next\n"} {
 		p.write([]byte(piece), false)
 	}
@@ -128,7 +128,7 @@ func TestALineThatBeginsAgainReplacesItself(t *testing.T) {
 }
 
 func TestALineWithoutAnEndIsBounded(t *testing.T) {
-	p := pane{width: 80}
+	p := pane{kind: logPane, width: 80}
 	for range 1000 {
 		p.write([]byte(strings.Repeat("x", 100)), false)
 	}
@@ -139,7 +139,7 @@ func TestALineWithoutAnEndIsBounded(t *testing.T) {
 }
 
 func TestANoteStandsOnALineOfItsOwn(t *testing.T) {
-	p := pane{width: 80}
+	p := pane{kind: logPane, width: 80}
 	p.write([]byte("half"), false)
 	p.write([]byte("[12:00:00] the connection is lost\n"), true)
 	p.write([]byte("other half\n"), false)

@@ -169,5 +169,4 @@ func (m *Model) described(msg describedMsg) {
 		msg.text = msg.err.Error()
 	}
 	m.pane.set(msg.text)
-	m.pane.toTop(m.sizes().pane)
 }

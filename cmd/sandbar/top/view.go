@@ -22,8 +22,9 @@ const (
 	leastHeight = 6
 	// splitHeight is from which height on a pane stands below the list, and not in its place.
 	splitHeight = 14
-	// mostNotes bounds the lines of what an action has said.
+	// mostNotes bounds the lines of what an action has said, and perNote has a low terminal show fewer.
 	mostNotes = 3
+	perNote   = 5
 )
 
 // sizes are how many lines parts of the view have; parts that are not there have none.
@@ -163,9 +164,9 @@ func (m *Model) notes() []string {
 		return append(lines, "")
 	}
 	parts := strings.Split(ansi.Wrap(text, m.width, ""), "\n")
-	if len(parts) > mostNotes {
-		parts = parts[:mostNotes]
-		parts[mostNotes-1] = fit(parts[mostNotes-1]+" …", m.width)
+	if most := max(1, min(mostNotes, m.height/perNote)); len(parts) > most {
+		parts = parts[:most]
+		parts[most-1] = ansi.Truncate(parts[most-1], m.width-2, "") + " …"
 	}
 	for _, part := range parts {
 		lines = append(lines, m.in(colour, fit(part, m.width)))

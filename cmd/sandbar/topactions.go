@@ -68,8 +68,10 @@ func (w *topWorkspace) call(ctx context.Context, action top.Action, row top.Row)
 		if err != nil {
 			return "", err
 		}
-		text := fmt.Sprintf("%s is shown until %s: %s", row.Name, preview.SessionExpires.Local().Format(time.TimeOnly), preview.URL)
-		return text, browse(ctx, preview.URL)
+		if err := browse(ctx, preview.URL); err != nil {
+			return "", fmt.Errorf("%w; open it yourself: %s", err, preview.URL)
+		}
+		return fmt.Sprintf("%s is shown until %s: %s", row.Name, preview.SessionExpires.Local().Format(time.TimeOnly), preview.URL), nil
 	default: // Renew and Extend
 		var opts client.RenewOptions
 		if action == top.Extend {
@@ -102,12 +104,9 @@ func (w *topWorkspace) Logs(ctx context.Context, row top.Row, send func(text []b
 	if err != nil {
 		return w.inWords(ctx, row, err)
 	}
-	components := []string{""}
-	if !i.Has("log") {
-		components = append(components[:0], componentsWith(i, "log")...)
-	}
-	if len(components) == 0 {
-		components = []string{""} // the data plane says why there is none
+	components := componentsWith(i, "log")
+	if i.Has("log") || len(components) == 0 {
+		components = []string{""} // the instance's own; of one without a log the data plane says why
 	}
 	reading, ctx := errgroup.WithContext(ctx)
 	for _, component := range components {
@@ -163,4 +162,6 @@ func (w sendWriter) Write(text []byte) (int, error) {
 
 // Shell implements top.Actions with sandbar exec, in a process of its own: a read of the keyboard that waits when a
 // command ends would take the next key from the view.
-func (w *topWorkspace) Shell(row top.Row) tea.ExecCommand { return newShellProgram(w.target.shellArgs(row)) }
+func (w *topWorkspace) Shell(ctx context.Context, row top.Row) tea.ExecCommand {
+	return newShellProgram(ctx, w.target.shellArgs(row))
+}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,9 +42,9 @@ type shellProgram struct {
 	last lastWords
 }
 
-func newShellProgram(args []string) *shellProgram {
+func newShellProgram(ctx context.Context, args []string) *shellProgram {
 	path, err := os.Executable()
-	return &shellProgram{cmd: exec.Command(path, args...), err: err}
+	return &shellProgram{cmd: exec.CommandContext(ctx, path, args...), err: err}
 }
 
 // SetStdin implements tea.ExecCommand.

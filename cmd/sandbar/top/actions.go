@@ -43,6 +43,7 @@ type Actions interface {
 	// Logs reads the log of a sandbox, from [LogLines] before its end on, until the context ends. It calls
 	// send with each piece; a note is about the log, and not of it. send keeps no text after it has returned.
 	Logs(ctx context.Context, row Row, send func(text []byte, note bool)) error
-	// Shell returns a program that gives this terminal a shell in the sandbox. Its error is why there was none.
-	Shell(row Row) tea.ExecCommand
+	// Shell returns a program that gives this terminal a shell in the sandbox. Its error is why there was none. It ends
+	// with the context.
+	Shell(ctx context.Context, row Row) tea.ExecCommand
 }

@@ -38,7 +38,9 @@ func (f *Feed) List(resource string, rows []Row) {
 func (f *Feed) Change(row Row) { f.box.put(event{resource: row.Resource, rows: []Row{row}}) }
 
 // Remove says that a sandbox is gone.
-func (f *Feed) Remove(row Row) { f.box.put(event{resource: row.Resource, rows: []Row{row}, gone: true}) }
+func (f *Feed) Remove(row Row) {
+	f.box.put(event{resource: row.Resource, rows: []Row{row}, gone: true})
+}
 
 // Interrupt says that the sandboxes of a kind cannot be watched now, and why. The view shows what it knows of them.
 func (f *Feed) Interrupt(resource, reason string) {

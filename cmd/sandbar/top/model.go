@@ -218,7 +218,7 @@ func (m *Model) shell() tea.Cmd {
 	if !ok {
 		return nil
 	}
-	return tea.Exec(m.opts.Actions.Shell(row), func(err error) tea.Msg {
+	return tea.Exec(m.opts.Actions.Shell(m.ctx, row), func(err error) tea.Msg {
 		return doneMsg{fmt.Sprintf("the shell in %s has ended", row.Name), err}
 	})
 }

@@ -70,7 +70,7 @@ func (r *recorded) Logs(ctx context.Context, row Row, send func([]byte, bool)) e
 	return ctx.Err()
 }
 
-func (r *recorded) Shell(row Row) tea.ExecCommand {
+func (r *recorded) Shell(_ context.Context, row Row) tea.ExecCommand {
 	r.note("shell " + row.Name)
 	return nil
 }

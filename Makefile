@@ -173,12 +173,13 @@ images: deps ## Build the images of Sandbar, the toolchains and the samples as O
 	@$(STACKCMD) images build $(IMAGES)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and the rules of the RBAC roles
+generate: ## Generate deepcopy functions, CRDs, the rules of the RBAC roles and the pictures of terminals
 	@$(call tool,controller-gen) object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
 	@$(call tool,controller-gen) crd:maxDescLen=0 paths=./pkg/podtemplate/ output:crd:dir=pkg/podtemplate/schema
 	@rm -f install/rbac/*/zz_generated.role.yaml
 	@for role in $(notdir $(wildcard install/rbac/*)); do $(call tool,controller-gen) rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
 		paths=./install/rbac/$$role/ output:rbac:dir=install/rbac/$$role || exit 1; done
+	@$(MAKE) --no-print-directory screens
 
 .PHONY: verify
 verify: deps ## Fail when generated files or modules are stale, or something does not compile for macOS or Windows
@@ -233,6 +234,11 @@ pictures: up browser pngquant ## Take the pictures of docs/pictures anew
 	@eval "$$($(STACKCMD) env --name $(STACK))" && shots=$$(mktemp -d) && export SCREENSHOTS=$$shots SANDBAR_STACK=$(STACK) && \
 	  SANDBAR_LONG=1 $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestDevOfAnNPMProject && \
 	  $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestWakeOnRequest/a_browser && for p in dev dev-crash waking not-listening; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
+
+# No terminal is recorded: the command line's tests compare the texts that these show.
+.PHONY: screens
+screens: ## Draw the pictures of terminals in docs/pictures from golden files of tests
+	@$(GO) run ./hack/screens
 
 # The end-to-end tests of previews open them in a real browser; npm makes the projects that some of them show.
 .PHONY: browser

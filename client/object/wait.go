@@ -80,7 +80,7 @@ func (c *Client) await(ctx context.Context, k Kind, opts ListOptions, look func(
 	}
 	return c.Watch(ctx, k, opts, list, func(e Event) error {
 		switch e.Type {
-		case Gap, Interrupted:
+		case Gap, Interrupted, Resumed:
 			return nil
 		case Deleted:
 			return look(nil)

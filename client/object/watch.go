@@ -32,6 +32,8 @@ const (
 	Gap EventType = "Gap"
 	// Interrupted means that the watch has lost its connection, with the reason in Err. It resumes by itself.
 	Interrupted EventType = "Interrupted"
+	// Resumed means that an interrupted watch has its connection again.
+	Resumed EventType = "Resumed"
 )
 
 // Event is what happened to an object that is watched.
@@ -101,18 +103,21 @@ func (w *watcher) follow(ctx context.Context, version string) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-lost:
-			if interrupted {
+			if interrupted == (err != nil) {
 				continue // said once, and not with every try
 			}
-			interrupted = true
-			if err := w.on(Event{Type: Interrupted, Err: err}); err != nil {
+			interrupted = err != nil
+			event := Event{Type: Resumed}
+			if interrupted {
+				event = Event{Type: Interrupted, Err: err}
+			}
+			if err := w.on(event); err != nil {
 				return err
 			}
 		case event, ok := <-events.ResultChan():
 			if !ok {
 				return ctx.Err() // the watcher has no other reason to end
 			}
-			interrupted = false
 			if err := w.handle(event); err != nil {
 				return err
 			}
@@ -195,10 +200,12 @@ func (w *watcher) catchUp(ctx context.Context) (version string, err error) {
 	return list.ResourceVersion, nil
 }
 
-// watchRequests makes the requests of the retrying watcher.
+// watchRequests makes the requests of the retrying watcher, one after the other.
 type watchRequests struct {
 	*watcher
-	lost func(error)
+	// lost gets why a request failed, and nil when one succeeds after that.
+	lost  func(error)
+	again bool
 }
 
 // WatchWithContext implements cache.WatcherWithContext.
@@ -214,6 +221,9 @@ func (w *watchRequests) WatchWithContext(ctx context.Context, request metav1.Lis
 		events, err = w.client.of(w.kind, w.opts.Namespace).Watch(ctx, request)
 	}
 	switch status := apierrors.APIStatus(nil); {
+	case err == nil && w.again:
+		w.again = false
+		w.lost(nil)
 	case err == nil, ctx.Err() != nil, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 	case (apierrors.IsGone(err) || apierrors.IsResourceExpired(err)) && errors.As(err, &status):
 		// The retrying watcher knows this as an event alone, and would try again for ever.
@@ -222,6 +232,7 @@ func (w *watchRequests) WatchWithContext(ctx context.Context, request metav1.Lis
 		event <- watch.Event{Type: watch.Error, Object: &gone}
 		return watch.NewProxyWatcher(event), nil
 	default:
+		w.again = true
 		w.lost(err)
 	}
 	return events, err

@@ -159,7 +159,7 @@ func TestAWatchThatIsRefusedEnds(t *testing.T) {
 }
 
 // Each try of a lost connection would be a line on a person's terminal.
-func TestAWatchSaysOnceThatItsConnectionIsLost(t *testing.T) {
+func TestAWatchSaysOnceThatItsConnectionIsLostAndThereAgain(t *testing.T) {
 	server, c := newWorkspace(t)
 	tries := 0
 	server.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
@@ -173,7 +173,7 @@ func TestAWatchSaysOnceThatItsConnectionIsLost(t *testing.T) {
 		return true
 	})
 	w := watchAll(t, c, ListOptions{Namespace: "default"})
-	w.want("Interrupted")
+	w.want("Interrupted", "Resumed")
 	server.Put("sandboxes", sandbox("a", nil))
 	w.want("Added a []")
 }

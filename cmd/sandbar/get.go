@@ -276,6 +276,9 @@ func (o *getOptions) printEvent(cmd *cobra.Command, w *workspaceObjects, e objec
 	case object.Interrupted:
 		say(cmd.ErrOrStderr(), "the connection is lost, and is made again (%s)", termsafe.Line(e.Err.Error()))
 		return nil
+	case object.Resumed:
+		say(cmd.ErrOrStderr(), "the connection is there again")
+		return nil
 	default: // the object has changed
 	}
 	one := o.shown(w, []object.Item{e.Item}, &object.List{Columns: e.Columns})

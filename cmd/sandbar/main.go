@@ -138,7 +138,7 @@ func (s *target) addCommands(root *cobra.Command) {
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{
 			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
-			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s),
+			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s), newTopCommand(s),
 		})},
 		{"catalogue", "Catalogue:", s.diagnosed([]*cobra.Command{newTemplatesCommand(s)})},
 		{"program", "This program:", []*cobra.Command{newVersionCommand()}},

@@ -31,14 +31,19 @@ func newRenewCommand(s *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s was used at %s", args[0], renewal.LastActive.Local().Format(time.DateTime))
-			if !renewal.Shutdown.IsZero() {
-				fmt.Fprintf(cmd.ErrOrStderr(), " and ends at %s", renewal.Shutdown.Local().Format(time.DateTime))
-			}
-			fmt.Fprintln(cmd.ErrOrStderr(), ".")
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s.\n", args[0], renewed(renewal))
 			return nil
 		},
 	}
 	cmd.Flags().DurationVar(&opts.Extend, "extend", 0, "by how much to move the shutdown time, such as 2h; one that has passed counts from now")
 	return cmd
+}
+
+// renewed says what a renewed sandbox says of its life.
+func renewed(r *client.Renewal) string {
+	text := "was used at " + r.LastActive.Local().Format(time.DateTime)
+	if !r.Shutdown.IsZero() {
+		text += " and ends at " + r.Shutdown.Local().Format(time.DateTime)
+	}
+	return text
 }

@@ -4,7 +4,6 @@
 package place
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -19,40 +18,22 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 )
 
-// DNS where the operator says nothing of it: as kubeadm, and most that do not use it, install CoreDNS.
-const (
-	defaultDNSNamespace = "kube-system"
-	dnsPort             = 53
-
-	dnsField = "spec.isolation.egress.dns"
-)
-
-var defaultDNSPodLabels = map[string]string{"k8s-app": "kube-dns"}
+const dnsField = "spec.isolation.egress.dns"
 
 // dnsRules allow DNS: to pods at their own ports, and to single addresses at these and at port 53.
-func dnsRules(dns *sandbarv1alpha1.EgressDNS) ([]networkingv1.NetworkPolicyEgressRule, error) {
-	if dns == nil {
-		dns = &sandbarv1alpha1.EgressDNS{}
-	}
-	labels := dns.PodLabels
-	if len(labels) == 0 {
-		labels = defaultDNSPodLabels
-	}
-	if err := checkLabels(labels); err != nil {
+func dnsRules(set *sandbarv1alpha1.EgressDNS) ([]networkingv1.NetworkPolicyEgressRule, error) {
+	dns := set.WithDefaults()
+	if err := checkLabels(dns.PodLabels); err != nil {
 		return nil, err
 	}
-	ports := dns.Ports
-	if len(ports) == 0 {
-		ports = []int32{dnsPort}
-	}
 	rules := []networkingv1.NetworkPolicyEgressRule{{
-		To:    []networkingv1.NetworkPolicyPeer{inNamespace(cmp.Or(dns.Namespace, defaultDNSNamespace), labels)},
-		Ports: dnsPorts(ports),
+		To:    []networkingv1.NetworkPolicyPeer{inNamespace(dns.Namespace, dns.PodLabels)},
+		Ports: dnsPorts(dns.Ports),
 	}}
 	if len(dns.Addresses) == 0 {
 		return rules, nil
 	}
-	servers := networkingv1.NetworkPolicyEgressRule{Ports: dnsPorts(append([]int32{dnsPort}, ports...))}
+	servers := networkingv1.NetworkPolicyEgressRule{Ports: dnsPorts(append([]int32{sandbarv1alpha1.DefaultDNSPort}, dns.Ports...))}
 	for _, address := range dns.Addresses {
 		prefix, err := parseAddress(dnsField+".addresses", address)
 		if err != nil {

@@ -124,7 +124,7 @@ func dnsPortNames(service *corev1.Service) map[string]bool {
 	return names
 }
 
-// takeService takes the pods of a Service and their ports. One without a selector has servers that are no
+// takeService takes the pods of a Service and their ports. One without a selector has servers that are not
 // pods: then it takes their addresses.
 func takeService(ctx context.Context, reader client.Reader, service *corev1.Service, dns *sandbarv1alpha1.EgressDNS) error {
 	var endpoints discoveryv1.EndpointSliceList
@@ -208,7 +208,7 @@ func localIPs(args []string) []string {
 	return nil
 }
 
-// only is a list without repetitions and without what is no address, such as a placeholder.
+// only returns the addresses of a list, without repetitions and without placeholders and other text.
 func only(addresses []string) []string {
 	var kept []string
 	for _, text := range addresses {

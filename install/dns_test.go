@@ -115,7 +115,7 @@ func TestTheDNSOfAClusterIsFound(t *testing.T) {
 		"and whose port has a name": {
 			[]client.Object{stack}, &dns{Namespace: "kube-system", PodLabels: kubeDNS}, "Service kube-system/kube-dns",
 		},
-		"servers that are no pods": {
+		"servers that are not pods": {
 			[]client.Object{outside, endpointsOf(outside, 53, "192.0.2.7", "192.0.2.7", "192.0.2.8")},
 			&dns{Ports: []int32{53}, Addresses: []string{"192.0.2.7", "192.0.2.8"}}, "Service kube-system/kube-dns",
 		},

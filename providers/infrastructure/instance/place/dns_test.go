@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiservervalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandbar-dev/sandbar/apis/crds"
@@ -67,7 +71,7 @@ func TestWhereDNSIs(t *testing.T) {
 				"2001:db8::53/128 UDP 53", "2001:db8::53/128 TCP 53", "2001:db8::53/128 UDP 5353", "2001:db8::53/128 TCP 5353",
 			},
 		},
-		"text that is no address is refused":          {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"1.2.3"}}, invalid: "1.2.3"},
+		"text that is not an address is refused":         {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"1.2.3"}}, invalid: "1.2.3"},
 		"more than one address is refused":            {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"10.0.0.0/31"}}, invalid: "10.0.0.0/31"},
 		"an IPv6 range that ends like IPv4 is, too":   {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"2001:db8::/32"}}, invalid: "2001:db8::/32"},
 		"everything is refused":                       {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"0.0.0.0/0"}}, invalid: "0.0.0.0/0"},
@@ -117,8 +121,9 @@ func TestTheEgressThatIsTriedIsThatOfPlacements(t *testing.T) {
 	}
 }
 
-// The API server refuses what exceeds a bound, with its number.
-func TestTheTableOfLimitsHasTheBoundsOfDNS(t *testing.T) {
+// dnsSchema is the schema of the setting as the API server of the provider workspace has it.
+func dnsSchema(t *testing.T) apiextensionsv1.JSONSchemaProps {
+	t.Helper()
 	raw, err := crds.Files.ReadFile("sandbar.dev_infrastructureproviders.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +132,11 @@ func TestTheTableOfLimitsHasTheBoundsOfDNS(t *testing.T) {
 	if err := yaml.Unmarshal(raw, crd); err != nil {
 		t.Fatal(err)
 	}
-	properties := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["isolation"].Properties["egress"].Properties["dns"].Properties
+	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["isolation"].Properties["egress"].Properties["dns"]
+}
+
+func TestTheTableOfLimitsHasTheBoundsOfDNS(t *testing.T) {
+	properties := dnsSchema(t).Properties
 	labels, ports, addresses := properties["podLabels"].MaxProperties, properties["ports"].MaxItems, properties["addresses"].MaxItems
 	if labels == nil || ports == nil || addresses == nil {
 		t.Fatal("a field has no bound")
@@ -137,4 +146,45 @@ func TestTheTableOfLimitsHasTheBoundsOfDNS(t *testing.T) {
 		Number: fmt.Sprintf("%d podLabels, %d ports, %d addresses", *labels, *ports, *addresses),
 		Says:   []string{fmt.Sprintf("must have at most %d items", *addresses)},
 	})
+}
+
+// The API server refuses most of what cannot be, with the field and the number.
+func TestWhatTheAPIServerRefusesOfDNS(t *testing.T) {
+	schema, internal := dnsSchema(t), apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&schema, &internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := apiservervalidation.NewSchemaValidator(&internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := func(n int, text string) string { return "[" + strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") + "]" }
+	for text, refused := range map[string]string{
+		"{}": "",
+		"{namespace: openshift-dns, podLabels: {dns.operator.openshift.io/daemonset-dns: default}, ports: [5353]}": "",
+		"{addresses: [169.254.20.10, 10.96.0.10/32, 'fd00::a', 'fd00::a/128']}":                                    "",
+		"{ports: " + many(4, "53") + "}":             "",
+		"{ports: " + many(5, "53") + "}":             "must have at most 4 items",
+		"{ports: []}":                                "should have at least 1 items",
+		"{ports: [0]}":                               "greater than or equal to 1",
+		"{ports: [65536]}":                           "less than or equal to 65535",
+		"{addresses: " + many(16, "192.0.2.1") + "}": "",
+		"{addresses: " + many(17, "192.0.2.1") + "}": "must have at most 16 items",
+		"{addresses: [10.0.0.0/8]}":                  "dns.addresses[0]",
+		"{addresses: [dns.example.com]}":             "dns.addresses[0]",
+		"{addresses: ['" + strings.Repeat("0:", 21) + "00']}":   "may not be more than 43 bytes",
+		"{podLabels: {}}":                                       "at least 1",
+		"{podLabels: {a: b, b: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b}}": "must have at most 8 items",
+		"{namespace: Kube-System}":                              "dns.namespace",
+		"{namespace: " + strings.Repeat("a", 64) + "}":          "may not be more than 63 bytes",
+	} {
+		var value any
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatal(err)
+		}
+		problems := apiservervalidation.ValidateCustomResource(field.NewPath("dns"), value, validator).ToAggregate()
+		if (problems != nil) != (refused != "") || problems != nil && !strings.Contains(problems.Error(), refused) {
+			t.Errorf("%s: %v, want %q", text, problems, refused)
+		}
+	}
 }

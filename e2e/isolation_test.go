@@ -181,11 +181,11 @@ template:
 	t.Run("the operator is told", func(t *testing.T) {
 		infra := dynamic.NewForConfigOrDie(world.Stack.KCPAdmin(world.Workspace)).Resource(infrastructureProviders)
 		var found *unstructured.Unstructured
-		eventually(t, "NetworkPolicyEnforced is True", func() (err error) {
+		eventually(t, "NetworkPolicyEnforced and DNSReachable are True", func() (err error) {
 			if found, err = infra.Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
 				return err
 			}
-			return conditionError(found, "NetworkPolicyEnforced", metav1.ConditionTrue)
+			return errors.Join(conditionError(found, "NetworkPolicyEnforced", metav1.ConditionTrue), conditionError(found, "DNSReachable", metav1.ConditionTrue))
 		})
 		metrics, err := world.Metrics(t.Context())
 		if err != nil || !strings.Contains(metrics, "sandbar_network_policy_enforced 1\n") {

@@ -277,6 +277,16 @@ func (s thief) checkPod(name string, seconds int64) attempt {
 	}
 }
 
+// checkPolicy makes the network policy under which DNS is tried, or another one there, in a dry run.
+func (s thief) checkPolicy(name, about string) attempt {
+	return func(ctx context.Context) error {
+		raw := fmt.Appendf(nil, `{"apiVersion":"networking.k8s.io/v1","kind":"NetworkPolicy","metadata":{"name":%q},"spec":{"podSelector":{"matchLabels":{"sandbar.dev/netcheck":%q}}}}`, name, about)
+		_, err := s.kube.NetworkingV1().NetworkPolicies(placement.NetworkCheckNamespace).Patch(ctx, name, types.ApplyPatchType, raw,
+			metav1.PatchOptions{DryRun: inDryRun, FieldManager: "thief", Force: new(true)})
+		return err
+	}
+}
+
 func (s thief) deleteGraph(name string) attempt {
 	return func(ctx context.Context) error {
 		return s.dyn.Resource(graphs).Delete(ctx, name, metav1.DeleteOptions{DryRun: inDryRun})
@@ -399,6 +409,8 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"make graphs":                  s.graph("sandbar.dev", configMap),
 			"renew its token":              s.token("sandbar-system/sandbar-controllers", authenticationv1.TokenRequestSpec{}),
 			"try networks":                 s.checkPod("open", 300),
+			"try DNS":                      s.checkPod("dns", 300),
+			"try it under a policy":        s.checkPolicy("dns", "dns"),
 			"delete graphs":                s.deleteGraph("sandbox-runner"),
 			"list the pods of the cluster": func(ctx context.Context) error {
 				_, err := s.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
@@ -440,6 +452,8 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"have a graph make kinds of the cluster":                     s.graph("sandbar.dev", `{id: a, template: {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: a}, value: 1}}`),
 			"run other pods where networks are tried":                    s.checkPod("other", 300),
 			"run pods for long where networks are tried":                 s.checkPod("open", 3600),
+			"open networks where they are tried":                         s.checkPolicy("shut", "shut"),
+			"close them to a pod that is reached":                        s.checkPolicy("dns", "open"),
 			"have a graph give rights":                                   s.graph("sandbar.dev", `{id: a, template: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: a}}}`),
 			"have a graph make graphs":                                   s.graph("sandbar.dev", `{id: a, template: {apiVersion: kro.run/v1alpha1, kind: ResourceGraphDefinition, metadata: {name: a}}}`),
 			"have a graph say later what it makes":                       s.graph("sandbar.dev", `{id: a, template: {apiVersion: "${schema.spec.a}", kind: ConfigMap, metadata: {name: a}}}`),

@@ -90,11 +90,11 @@ func Init(ctx context.Context, opts Options) (Report, error) {
 	if err := opts.complete(); err != nil {
 		return report, err
 	}
-	gateway, err := checkRuntime(ctx, opts)
+	found, err := checkRuntime(ctx, opts)
 	if err != nil {
 		return report, err
 	}
-	kcp, err := prepareKCP(ctx, opts, gateway, &report)
+	kcp, err := prepareKCP(ctx, opts, found, &report)
 	if err != nil {
 		return report, fmt.Errorf("preparing workspace %s: %w", opts.Workspace, err)
 	}
@@ -165,26 +165,39 @@ func validWorkspace(path string) bool {
 	})
 }
 
-// checkRuntime finds out whether the runtime cluster is fit, and whether it serves the Gateway API.
-func checkRuntime(ctx context.Context, opts Options) (gateway bool, err error) {
+// foundRuntime is what the runtime cluster has that settings and Templates go by.
+type foundRuntime struct {
+	// gateway is true if it serves the Gateway API.
+	gateway bool
+	dns     foundDNS
+}
+
+// checkRuntime finds out whether the runtime cluster is fit, and what it has.
+func checkRuntime(ctx context.Context, opts Options) (found foundRuntime, err error) {
 	inspector, err := platform.NewInspector(opts.Runtime)
 	if err != nil {
-		return false, err
+		return found, err
 	}
-	found, err := inspector.Inspect(ctx)
+	versions, err := inspector.Inspect(ctx)
 	if err != nil {
-		return false, err
+		return found, err
 	}
-	kro := found.KroVersion
+	kro := versions.KroVersion
 	if kro == "" {
 		kro = "of an API new enough"
 	}
-	opts.Progress(fmt.Sprintf("runtime cluster: Kubernetes %s, kro %s", found.KubernetesVersion, kro))
-	return inspector.HasGateway()
+	opts.Progress(fmt.Sprintf("runtime cluster: Kubernetes %s, kro %s", versions.KubernetesVersion, kro))
+	if found.gateway, err = inspector.HasGateway(); err != nil {
+		return found, err
+	}
+	if found.dns, err = findDNS(ctx, opts.Runtime); err != nil {
+		return found, fmt.Errorf("looking for the DNS of the runtime cluster: %w", err)
+	}
+	return found, nil
 }
 
 // prepareKCP makes the workspace and applies everything in it.
-func prepareKCP(ctx context.Context, opts Options, gateway bool, report *Report) (*applier, error) {
+func prepareKCP(ctx context.Context, opts Options, found foundRuntime, report *Report) (*applier, error) {
 	exists, err := ensureWorkspace(ctx, opts, report)
 	if err != nil {
 		return nil, err
@@ -194,7 +207,13 @@ func prepareKCP(ctx context.Context, opts Options, gateway bool, report *Report)
 		return nil, err
 	}
 	a.absent = !exists
-	objects, err := kcpObjects(opts, gateway)
+	dns, said, err := settleDNS(ctx, a, found.dns)
+	if err != nil {
+		return nil, err
+	}
+	report.Notes = append(report.Notes, said)
+	opts.Provider.Isolation.Egress.DNS = dns
+	objects, err := kcpObjects(opts, found.gateway)
 	if err != nil {
 		return nil, err
 	}

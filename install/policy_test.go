@@ -143,6 +143,12 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 	check := func(name, labels, spec string) write {
 		return write{controllersUser, "CREATE", "/pods", "sandbar-netcheck", name, false, `{metadata: {name: ` + name + `, labels: {` + labels + `}}, spec: {` + spec + `}}`}
 	}
+	netpol := func(operation, namespace, name, about string) write {
+		return write{
+			controllersUser, operation, "networking.k8s.io/networkpolicies", namespace, name, false,
+			`{metadata: {name: ` + name + `}, spec: {podSelector: {matchLabels: {sandbar.dev/netcheck: ` + about + `}}}}`,
+		}
+	}
 	service := func(what, spec string) write {
 		return write{kroUser, "UPDATE", what, at, "web", false, `{metadata: {name: web}, spec: {` + spec + `}}`}
 	}
@@ -191,6 +197,14 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 		"that end":                               {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "terminationGracePeriodSeconds: 0"), "dry run only"},
 		"soon":                                   {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "activeDeadlineSeconds: 301, terminationGracePeriodSeconds: 0"), "dry run only"},
 		"without grace":                          {"sandbar-controllers", check("open", "sandbar.dev/netcheck: open", "activeDeadlineSeconds: 300"), "dry run only"},
+		"one looks a name up":                    {"sandbar-controllers", check("dns", "sandbar.dev/netcheck: dns", "activeDeadlineSeconds: 300, terminationGracePeriodSeconds: 0"), ""},
+		"under the egress policy of placements":  {"sandbar-controllers", netpol("CREATE", "sandbar-netcheck", "dns", "dns"), ""},
+		"which follows the settings":             {"sandbar-controllers", netpol("UPDATE", "sandbar-netcheck", "dns", "dns"), ""},
+		"and is about no other pod":              {"sandbar-controllers", netpol("UPDATE", "sandbar-netcheck", "dns", "shut"), "in placements only"},
+		"nor about all":                          {"sandbar-controllers", write{controllersUser, "CREATE", "networking.k8s.io/networkpolicies", "sandbar-netcheck", "dns", false, `{spec: {podSelector: {}}}`}, "in placements only"},
+		"nor one of install's":                   {"sandbar-controllers", netpol("UPDATE", "sandbar-netcheck", "shut", "dns"), "in placements only"},
+		"nor in another namespace":               {"sandbar-controllers", netpol("CREATE", "kube-system", "dns", "dns"), "in placements only"},
+		"and it stays":                           {"sandbar-controllers", netpol("DELETE", "sandbar-netcheck", "dns", "dns"), "in placements only"},
 		"and it deletes them":                    {"sandbar-controllers", write{controllersUser, "DELETE", "/pods", "sandbar-netcheck", "open", false, `{}`}, ""},
 		"nobody deletes a graph by mistake": {
 			"sandbar-deletion", deletion("admin", graph, ours),

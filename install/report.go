@@ -30,6 +30,8 @@ type Entry struct {
 // Report tells what Init did, in order.
 type Report struct {
 	Entries []Entry
+	// Notes say what Init found on the runtime cluster and set accordingly, a sentence each.
+	Notes []string
 }
 
 func (r *Report) add(where, kind, name string, action Action) {

@@ -23,6 +23,7 @@ const InfrastructureProviderName = "default"
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.dataPlane.url`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.conditions[?(@.type=="NetworkPolicyEnforced")].status`,description="Whether network policies are enforced"
+// +kubebuilder:printcolumn:name="DNS",type=string,JSONPath=`.status.conditions[?(@.type=="DNSReachable")].status`,description="Whether sandboxes can resolve names"
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.runtime.kubernetesVersion`
 // +kubebuilder:printcolumn:name="kro",type=string,JSONPath=`.status.runtime.kroVersion`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -209,6 +210,13 @@ type Egress struct {
 	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]+/[0-9]{1,3}$`
 	// +optional
 	DeniedCIDRs []string `json:"deniedCIDRs,omitempty"`
+
+	// DNS is where sandboxes resolve names, which both policies allow. sandbar-provider init sets it
+	// to what it finds on the runtime cluster, unless somebody else has set a field of it. Defaults
+	// to the pods k8s-app=kube-dns of kube-system at port 53.
+	//
+	// +optional
+	DNS *EgressDNS `json:"dns,omitempty"`
 }
 
 // Quota bounds a placement and what its pods may ask for. What is not set has its default
@@ -334,6 +342,9 @@ const (
 	// network policies say, false when they are not, and unknown while that could not be tried.
 	// Ready does not depend on it.
 	ProviderNetworkPolicyEnforced = "NetworkPolicyEnforced"
+	// ProviderDNSReachable is true when a pod under the egress policy of placements resolves a name,
+	// false when it does not, and unknown while that could not be tried. Ready does not depend on it.
+	ProviderDNSReachable = "DNSReachable"
 )
 
 // InfrastructureProviderStatus is the state of the provider.
@@ -343,8 +354,8 @@ type InfrastructureProviderStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions are RuntimeReachable, PlatformPublished, Composing, UnusedEnds, NetworkPolicyEnforced
-	// and Ready.
+	// Conditions are RuntimeReachable, PlatformPublished, Composing, UnusedEnds, NetworkPolicyEnforced,
+	// DNSReachable and Ready.
 	//
 	// +listType=map
 	// +listMapKey=type

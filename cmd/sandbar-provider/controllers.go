@@ -31,6 +31,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
@@ -119,7 +120,7 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 		return fmt.Errorf("registering the watch of the data plane's replicas: %w", err)
 	}
 	if err := platform.Register(mgr, cluster, platform.Options{
-		ExportName: exportName, Replicas: replicas, Try: instance.Try(cluster.GetClient()), Canary: bird,
+		ExportName: exportName, Replicas: replicas, Try: instance.Try(cluster.GetClient()), Egress: place.EgressOf, Canary: bird,
 	}); err != nil {
 		return fmt.Errorf("registering the platform controller: %w", err)
 	}

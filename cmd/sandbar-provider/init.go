@@ -189,6 +189,9 @@ func printReport(out io.Writer, report install.Report, dryRun bool) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Where, e.Kind, e.Name, action)
 	}
 	_ = table.Flush() // a terminal that is gone has nobody left to tell
+	for _, note := range report.Notes {
+		fmt.Fprintln(out, note)
+	}
 }
 
 // wouldBe is an action that was not taken. A line of it that is copied elsewhere says so by itself.

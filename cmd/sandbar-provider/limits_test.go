@@ -63,11 +63,12 @@ func TestTheTableOfLimitsHasTheNumbersOfTheProvider(t *testing.T) {
 		},
 		limitstable.Limit{Name: "age at which a token is renewed", Number: "a third of its life, a day at most"},
 		limitstable.Limit{Name: "the verb `password`: time for the runtime cluster's answer", Number: "10 s"},
-		limitstable.Limit{Name: "the check of network policies", Number: "3 min, every 6 h; every 10 min while they do not hold"},
+		limitstable.Limit{Name: "the check of network policies and DNS", Number: "3 min, every 6 h; every 10 min while something is wrong"},
 		limitstable.Limit{
 			Name:   "a field of a tenant's [description](sandbox.md) on a placement's Namespace",
 			Number: fmt.Sprintf("%d KiB, 63 bytes as a label", place.MaxDescription>>10),
 		},
-		limitstable.Limit{Name: "pods of that check", Number: "4 at a time, 300 s each, both by admission; 8 pods, 2 CPU, 512Mi, 512Mi of disk by its quota"},
+		limitstable.Limit{Name: "`isolation.egress.dns`", Number: "8 podLabels, 4 ports, 16 addresses"},
+		limitstable.Limit{Name: "pods of that check", Number: "6 at a time, 300 s each, both by admission; 8 pods, 2 CPU, 512Mi, 512Mi of disk by its quota"},
 	)
 }

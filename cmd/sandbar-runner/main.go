@@ -11,7 +11,7 @@
 //	sandbar-runner healthcheck   exit 0 when the runner answers
 //	sandbar-runner wait          exit 0 as soon as the runner answers
 //	sandbar-runner version       print the version
-//	sandbar-runner netcheck …    find out whether network policies hold (package netcheck)
+//	sandbar-runner netcheck …    find out whether network policies hold, and names resolve (package netcheck)
 package main
 
 import (
@@ -33,7 +33,7 @@ import (
 var version = "dev"
 
 // errUsage makes main print how the program is called.
-var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED]")
+var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED | netcheck resolve BLOCKED]")
 
 // exitError makes main end with it and say nothing.
 type exitError int
@@ -90,6 +90,12 @@ func checkNetwork(args []string) error {
 		return netcheck.Listen(ctx)
 	case len(args) == 3 && args[0] == "dial":
 		return exitError(netcheck.Dialer{}.Dial(ctx, args[1], args[2]))
+	case len(args) == 2 && args[0] == "resolve":
+		code, finding := netcheck.Resolver{}.Resolve(ctx, args[1], netcheck.Name)
+		if finding != "" {
+			fmt.Println(finding) // which the pod's status has then
+		}
+		return exitError(code)
 	default:
 		return errUsage
 	}

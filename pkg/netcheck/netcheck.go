@@ -1,8 +1,8 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package netcheck finds out, from inside of pods, whether a network policy holds between them.
-// The runner's program has it as a command, so that no further image is needed; the controllers
+// Package netcheck finds out, from inside of pods, whether a network policy holds between them, and
+// whether names resolve under one. The runner's program has it as a command, so that no further image is needed; the controllers
 // start it in pods (providers/infrastructure/netcheck). It depends on the standard library.
 package netcheck
 
@@ -89,14 +89,19 @@ func (d Dialer) Dial(ctx context.Context, open, blocked string) int {
 
 // until tries an address until it was reached, or not reached, several times in a row.
 func (d Dialer) until(ctx context.Context, address string, reached bool, times int) bool {
+	return until(ctx, func(ctx context.Context) bool { return d.dial(ctx, address) == reached }, times)
+}
+
+// until tries something until it went as wanted several times in a row, within patience.
+func until(ctx context.Context, wanted func(context.Context) bool, times int) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for inARow := 0; ; {
-		if got := d.dial(ctx, address); ctx.Err() != nil {
+		if went := wanted(ctx); ctx.Err() != nil {
 			return false
-		} else if got == reached {
+		} else if went {
 			inARow++
 		} else {
 			inARow = 0

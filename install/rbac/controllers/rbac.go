@@ -23,7 +23,8 @@ package controllers
 // The keys that control tokens are derived from (control/rotate.go).
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-control-keys,verbs=get;list;watch,namespace=sandbar-system
 
-// The bounds of each placement (instance/quota.go, instance/isolation.go).
+// The bounds of each placement (instance/quota.go, instance/isolation.go), and the egress policy under which DNS
+// is tried (netcheck/dns.go).
 // +kubebuilder:rbac:groups=core,resources=resourcequotas;limitranges,verbs=get;list;watch;create;update;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;patch
 
@@ -69,6 +70,6 @@ package controllers
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=create
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get
 
-// Whether network policies hold is tried with pods (netcheck/netcheck.go), in a namespace of its
+// Whether network policies hold, and names resolve, is tried with pods (netcheck/check.go), in a namespace of its
 // own with a quota and the pod security level restricted.
 // +kubebuilder:rbac:groups=core,resources=pods,verbs=create;delete;deletecollection,namespace=sandbar-netcheck

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -24,7 +25,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// Reasons of the condition NetworkPolicyEnforced.
+// Reasons of the condition NetworkPolicyEnforced, the last three also of DNSReachable.
 const (
 	ReasonEnforced    = "Enforced"
 	ReasonNotEnforced = "NotEnforced"
@@ -33,11 +34,29 @@ const (
 	ReasonFailed      = "CheckFailed"
 )
 
-// Result is what is known of network policies.
+// Settings are what a check depends on.
+type Settings struct {
+	// Image is the runner's image, and RuntimeClass the runtime class of sandboxes; empty is the cluster's own.
+	Image, RuntimeClass string
+	// Egress is the egress policy of placements, for the pods that EgressPods selects. Nil means that it is not
+	// known; then nothing is said of DNS.
+	Egress *networkingv1.NetworkPolicySpec
+}
+
+// Result is what is known of network policies, or of DNS.
 type Result struct {
-	// Status is True, False or, when the check could not be made, Unknown.
+	// Status is True, False or, when the check could not be made, Unknown. It is empty if nothing is
+	// said.
 	Status          metav1.ConditionStatus
 	Reason, Message string
+}
+
+// Results are what one check finds out.
+type Results struct {
+	// Policies is whether network policies are enforced.
+	Policies Result
+	// DNS is whether a pod under the egress policy of placements resolves a name.
+	DNS Result
 }
 
 // The pods, by their names, which are the value of the label that policies select by as well.
@@ -46,6 +65,8 @@ const (
 	podShut     = "shut"     // nobody may
 	podFree     = "free"     // may reach anybody
 	podConfined = "confined" // may reach nobody
+	podDNS      = "dns"      // looks a name up under the egress policy of placements
+	podFreeDNS  = "dns-free" // does so under no policy
 
 	labelPod = "sandbar.dev/netcheck"
 )
@@ -57,56 +78,84 @@ const (
 	cleanTimeout = time.Minute
 	// podSeconds ends a pod that nobody is left to delete.
 	podSeconds = 300
+	// wrongRunner is what to do about pods that end as they cannot.
+	wrongRunner = "spec.images.runner of the InfrastructureProvider must be the runner of this version"
 )
 
-// check finds out whether policies hold.
-func check(ctx context.Context, client kubernetes.Interface, image, runtimeClass string) Result {
+// check finds out whether policies hold, and names resolve under them.
+func check(ctx context.Context, client kubernetes.Interface, settings Settings) Results {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	c := &checker{client: client, image: image, runtimeClass: runtimeClass}
+	c := &checker{client: client, settings: settings}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
 		_ = c.clean(ctx) // what is left, the next check removes first
 	}()
-	result, err := c.run(ctx)
-	if err != nil {
-		return Result{metav1.ConditionUnknown, ReasonFailed, "whether network policies hold could not be tried: " + err.Error() + "; it is tried again within ten minutes"}
-	}
-	return result
+	return c.run(ctx)
 }
 
 // checker makes one check.
 type checker struct {
-	client              kubernetes.Interface
-	image, runtimeClass string
+	client   kubernetes.Interface
+	settings Settings
 }
 
-func (c *checker) run(ctx context.Context) (Result, error) {
+// run tries both. What keeps DNS from being tried says nothing of network policies.
+func (c *checker) run(ctx context.Context) Results {
+	open, shut, err := c.listen(ctx)
+	if err != nil {
+		return Results{Policies: failed(err), DNS: c.ofDNS(failedDNS(err))}
+	}
+	// Looking up takes as long as dialling, and runs beside it.
+	dnsErr := c.beginDNS(ctx, open)
+	policies, err := c.dial(ctx, open, shut)
+	if err != nil {
+		policies = failed(err)
+	}
+	var dns Result
+	if dnsErr == nil {
+		dns, dnsErr = c.endDNS(ctx, policies)
+	}
+	if dnsErr != nil {
+		dns = failedDNS(dnsErr)
+	}
+	return Results{Policies: policies, DNS: c.ofDNS(dns)}
+}
+
+func failed(err error) Result {
+	return Result{metav1.ConditionUnknown, ReasonFailed, "whether network policies hold could not be tried: " + err.Error() + "; it is tried again within ten minutes"}
+}
+
+// listen starts the pods that listen, and returns their addresses.
+func (c *checker) listen(ctx context.Context) (open, shut string, err error) {
 	if err := c.clean(ctx); err != nil {
-		return Result{}, err
+		return "", "", err
 	}
 	listen := []string{"netcheck", "listen"}
 	if err := errors.Join(c.start(ctx, podOpen, listen...), c.start(ctx, podShut, listen...)); err != nil {
-		return Result{}, err
+		return "", "", err
 	}
 	pods, err := c.until(ctx, "pods that listen to be ready", func(pods map[string]*corev1.Pod) bool {
 		return ready(pods[podOpen]) && ready(pods[podShut]) || ended(pods[podOpen]) != nil || ended(pods[podShut]) != nil
 	})
 	if err != nil {
-		return Result{}, err
+		return "", "", err
 	}
 	for _, name := range []string{podOpen, podShut} {
 		if end := ended(pods[name]); end != nil {
-			return Result{}, fmt.Errorf("a pod that listens ended (%s, exit code %d): spec.images.runner of the InfrastructureProvider must be the runner of this version",
-				end.Reason, end.ExitCode)
+			return "", "", fmt.Errorf("a pod that listens ended (%s, exit code %d): %s", end.Reason, end.ExitCode, wrongRunner)
 		}
 	}
-	open, shut := address(pods[podOpen]), address(pods[podShut])
+	return address(pods[podOpen]), address(pods[podShut]), nil
+}
+
+// dial tries what policies forbid.
+func (c *checker) dial(ctx context.Context, open, shut string) (Result, error) {
 	if err := errors.Join(c.start(ctx, podFree, "netcheck", "dial", open, shut), c.start(ctx, podConfined, "netcheck", "dial", netcheck.None, open)); err != nil {
 		return Result{}, err
 	}
-	pods, err = c.until(ctx, "pods that dial to end", func(pods map[string]*corev1.Pod) bool {
+	pods, err := c.until(ctx, "pods that dial to end", func(pods map[string]*corev1.Pod) bool {
 		return ended(pods[podFree]) != nil && ended(pods[podConfined]) != nil
 	})
 	if err != nil {
@@ -123,7 +172,7 @@ func (c *checker) run(ctx context.Context) (Result, error) {
 func judge(free, confined int) (Result, error) {
 	for _, code := range []int{free, confined} {
 		if code != netcheck.Blocked && code != netcheck.Reached && code != netcheck.NoNetwork {
-			return Result{}, fmt.Errorf("a pod that dials ended with exit code %d: spec.images.runner of the InfrastructureProvider must be the runner of this version", code)
+			return Result{}, fmt.Errorf("a pod that dials ended with exit code %d: %s", code, wrongRunner)
 		}
 	}
 	var open []string

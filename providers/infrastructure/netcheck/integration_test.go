@@ -14,6 +14,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -66,23 +67,61 @@ func setPolicies(t *testing.T, client kubernetes.Interface, there bool) {
 	}
 }
 
+// egressTo is an egress policy that allows one rule.
+func egressTo(rule networkingv1.NetworkPolicyEgressRule) *networkingv1.NetworkPolicySpec {
+	return &networkingv1.NetworkPolicySpec{
+		PodSelector: EgressPods(), PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}, Egress: []networkingv1.NetworkPolicyEgressRule{rule},
+	}
+}
+
+// dnsAt allows the stack's DNS at one port. It listens at 5353 in its pod.
+func dnsAt(number int32) *networkingv1.NetworkPolicySpec {
+	rule := networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "kube-system"}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-dns"}},
+	}}}
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+		rule.Ports = append(rule.Ports, networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: new(intstr.FromInt32(number))})
+	}
+	return egressTo(rule)
+}
+
 // Without the policies the cluster is like one that ignores them.
-func TestPoliciesAreTriedWithPods(t *testing.T) {
+func TestPoliciesAndDNSAreTriedWithPods(t *testing.T) {
 	client := prepare(t)
-	expect := func(status metav1.ConditionStatus, reason, said, image string) {
+	type want struct {
+		status metav1.ConditionStatus
+		reason string
+		says   []string
+	}
+	expect := func(settings Settings, policies, dns want) {
 		t.Helper()
-		got := check(t.Context(), client, image, "")
-		if got.Status != status || got.Reason != reason || !strings.Contains(got.Message, said) {
-			t.Errorf("got %+v, want %s for %s", got, status, reason)
+		got := check(t.Context(), client, settings)
+		for result, want := range map[Result]want{got.Policies: policies, got.DNS: dns} {
+			if result.Status != want.status || result.Reason != want.reason {
+				t.Errorf("got %+v, want %s for %s", result, want.status, want.reason)
+			}
+			for _, says := range want.says {
+				if !strings.Contains(result.Message, says) {
+					t.Errorf("%q does not say %q", result.Message, says)
+				}
+			}
 		}
 		pods, err := client.CoreV1().Pods(placement.NetworkCheckNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(pods.Items) > 0 {
 			t.Errorf("%d pods are left, %v", len(pods.Items), err)
 		}
 	}
-	expect(metav1.ConditionTrue, ReasonEnforced, "incoming and outgoing", runner)
+	enforced := want{metav1.ConditionTrue, ReasonEnforced, []string{"incoming and outgoing"}}
+	expect(Settings{Image: runner, Egress: dnsAt(5353)}, enforced, want{metav1.ConditionTrue, ReasonResolved, nil})
+	expect(Settings{Image: runner, Egress: dnsAt(53)}, enforced,
+		want{metav1.ConditionFalse, ReasonNotAllowed, []string{": no answer)", "k8s-app=kube-dns of namespace kube-system at port 53.", "spec.isolation.egress.dns"}})
 	setPolicies(t, client, false)
 	defer setPolicies(t, client, true)
-	expect(metav1.ConditionFalse, ReasonNotEnforced, "incoming and outgoing", runner)
-	expect(metav1.ConditionUnknown, ReasonFailed, "", "localhost/sandbar/redis:dev")
+	// A policy that allows everything is like one that is not in force.
+	everything := egressTo(networkingv1.NetworkPolicyEgressRule{})
+	expect(Settings{Image: runner, Egress: everything}, want{metav1.ConditionFalse, ReasonNotEnforced, []string{"incoming and outgoing"}},
+		want{metav1.ConditionUnknown, ReasonNotInForce, []string{"NetworkPolicyEnforced"}})
+	notTried := want{metav1.ConditionUnknown, ReasonFailed, nil}
+	expect(Settings{Image: "localhost/sandbar/redis:dev", Egress: everything}, notTried, notTried)
 }

@@ -11,11 +11,11 @@ import (
 )
 
 func TestTheTableOfLimitsHasTheNumbersOfTheCheck(t *testing.T) {
-	pods := []string{podOpen, podShut, podFree, podConfined}
+	pods := []string{podOpen, podShut, podFree, podConfined, podDNS, podFreeDNS}
 	limitstable.Check(t, "../../../docs/limits.md", "The provider's own", false,
 		limitstable.Limit{
-			Name:   "the check of network policies",
-			Number: fmt.Sprintf("%s, every %s; every %s while they do not hold", limitstable.Duration(checkTimeout), limitstable.Duration(interval), limitstable.Duration(retryInterval)),
+			Name:   "the check of network policies and DNS",
+			Number: fmt.Sprintf("%s, every %s; every %s while something is wrong", limitstable.Duration(checkTimeout), limitstable.Duration(interval), limitstable.Duration(retryInterval)),
 		},
 		limitstable.Limit{
 			Name:   "pods of that check", // the quota is the manifest's: package install

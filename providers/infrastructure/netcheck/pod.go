@@ -28,8 +28,10 @@ func (c *checker) build(name string, args []string) *corev1.Pod {
 		corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
 	}
 	container := corev1.Container{
-		Name: "netcheck", Image: c.image, ImagePullPolicy: corev1.PullIfNotPresent,
+		Name: "netcheck", Image: c.settings.Image, ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: append([]string{"/sandbar-runner"}, args...),
+		// What a pod prints is in its status then: it finds something out with each exit code but zero.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -59,8 +61,8 @@ func (c *checker) build(name string, args []string) *corev1.Pod {
 			Containers: []corev1.Container{container},
 		},
 	}
-	if c.runtimeClass != "" {
-		pod.Spec.RuntimeClassName = &c.runtimeClass
+	if c.settings.RuntimeClass != "" {
+		pod.Spec.RuntimeClassName = &c.settings.RuntimeClass
 	}
 	return pod
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sandbar-dev/sandbar/pkg/netcheck"
@@ -46,12 +47,18 @@ func TestPoliciesAreTriedAtTheStartAndNowAndThen(t *testing.T) {
 		began := time.Now()
 		var checks, told []time.Duration
 		p := New(nil, func(context.Context) { told = append(told, time.Since(began)) })
-		p.check = func(_ context.Context, image, class string) Result {
+		p.check = func(_ context.Context, s Settings) Results {
 			checks = append(checks, time.Since(began))
-			if time.Since(began) < 85*time.Minute {
-				return Result{metav1.ConditionFalse, "R", image + class}
+			good, bad := Result{metav1.ConditionTrue, "R", s.Image + s.RuntimeClass}, Result{metav1.ConditionFalse, "R", s.Image + s.RuntimeClass}
+			switch {
+			case time.Since(began) < 65*time.Minute:
+				return Results{Policies: bad, DNS: good}
+			case time.Since(began) < 85*time.Minute:
+				return Results{Policies: good, DNS: bad}
+			case time.Since(began) < 8*time.Hour:
+				return Results{Policies: good, DNS: good}
 			}
-			return Result{metav1.ConditionTrue, "R", image + class}
+			return Results{Policies: good} // of DNS nothing is said
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -62,29 +69,35 @@ func TestPoliciesAreTriedAtTheStartAndNowAndThen(t *testing.T) {
 		if _, ok := p.Last(); ok || len(checks) > 0 {
 			t.Error("something was tried before anything is known")
 		}
-		p.Use("", "")
+		p.Use(Settings{Egress: &networkingv1.NetworkPolicySpec{}})
 		synctest.Wait()
-		if got, _ := p.Last(); got.Reason != ReasonNoImage || len(checks) > 0 {
+		if got, _ := p.Last(); got.Policies.Reason != ReasonNoImage || got.DNS.Reason != ReasonNoImage || len(checks) > 0 {
 			t.Errorf("without an image: %+v", got)
 		}
-		p.Use("runner:1", "")
-		p.Use("runner:1", "") // as with each reconcile
-		time.Sleep(10 * time.Hour)
+		p.Use(Settings{Image: "runner:1"})
+		p.Use(Settings{Image: "runner:1"}) // as with each reconcile
+		time.Sleep(8 * time.Hour)
+		p.Use(Settings{Image: "runner:1", Egress: &networkingv1.NetworkPolicySpec{}})
+		if got, _ := p.Last(); got.DNS.Reason != ReasonPending || got.Policies.Status != metav1.ConditionTrue {
+			t.Errorf("what was found before the change of the policy is still said: %+v", got)
+		}
+		p.Use(Settings{Image: "runner:1", Egress: &networkingv1.NetworkPolicySpec{}})
+		time.Sleep(7 * time.Hour)
 		stop()
 		<-done
-		want := []time.Duration{60 * time.Minute, 70 * time.Minute, 80 * time.Minute, 90 * time.Minute, 90*time.Minute + 6*time.Hour}
+		want := []time.Duration{60 * time.Minute, 70 * time.Minute, 80 * time.Minute, 90 * time.Minute, 7*time.Hour + 30*time.Minute, 9 * time.Hour, 15 * time.Hour}
 		if !slices.Equal(checks, want) {
 			t.Errorf("tried at %v, want %v", checks, want)
 		}
-		if want := "[1h0m0s 1h0m0s 1h30m0s]"; fmt.Sprint(told) != want {
+		if want := "[1h0m0s 1h0m0s 1h10m0s 1h30m0s 9h0m0s]"; fmt.Sprint(told) != want {
 			t.Errorf("told at %v, want news only: %s", told, want)
 		}
 	})
 }
 
 func TestThePodsAreAsConfinedAsSandboxesAre(t *testing.T) {
-	for _, name := range []string{podOpen, podShut, podFree, podConfined} {
-		pod := (&checker{image: "runner:1", runtimeClass: "gvisor"}).build(name, []string{"netcheck"})
+	for _, name := range []string{podOpen, podShut, podFree, podConfined, podDNS, podFreeDNS} {
+		pod := (&checker{settings: Settings{Image: "runner:1", RuntimeClass: "gvisor"}}).build(name, []string{"netcheck"})
 		security := pod.Spec.Containers[0].SecurityContext
 		if *pod.Spec.AutomountServiceAccountToken || !*pod.Spec.SecurityContext.RunAsNonRoot || *security.AllowPrivilegeEscalation ||
 			*pod.Spec.RuntimeClassName != "gvisor" || *pod.Spec.ActiveDeadlineSeconds == 0 || pod.Labels[labelPod] != name {

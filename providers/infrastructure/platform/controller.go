@@ -14,6 +14,7 @@ import (
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,6 +85,9 @@ type Options struct {
 	// Try reports whether placements can be made with a spec; its error is ErrRefused if they cannot.
 	// Nil means that this is not tried.
 	Try func(ctx context.Context, spec *sandbarv1alpha1.InfrastructureProviderSpec) error
+	// Egress returns the egress policy of placements with a spec, for the pods that own selects; its error says
+	// what is wrong with the spec. DNS is tried under it. Nil means that it is not tried.
+	Egress func(spec *sandbarv1alpha1.InfrastructureProviderSpec, own metav1.LabelSelector) (networkingv1.NetworkPolicySpec, error)
 	// Canary reports whether kro composes. Nil means that this is not known.
 	Canary *canary.Canary
 	// Replicas says whether unused instances are put to sleep and deleted. Nil reports nothing of it.
@@ -128,7 +132,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	}
 	network := netcheck.New(direct, probe.tell)
 	if err := mgr.Add(network); err != nil {
-		return fmt.Errorf("adding the check of network policies: %w", err)
+		return fmt.Errorf("adding the check of network policies and DNS: %w", err)
 	}
 	r := &reconciler{
 		opts: opts, kcp: mgr.GetClient(), runtime: runtime.GetClient(), live: runtime.GetAPIReader(), probe: probe, network: network,
@@ -213,15 +217,6 @@ func (r *reconciler) reportComposing(provider *sandbarv1alpha1.InfrastructurePro
 		setCondition(provider, sandbarv1alpha1.ProviderComposing, metav1.ConditionFalse, reasonNotComposing,
 			"kro has not composed the provider's own instance since "+since.UTC().Format(time.RFC3339)+"; see whether kro runs on the runtime cluster, and what "+
 				"its log says. Instances that run go on; what is created or changed waits, and goes on by itself")
-	}
-}
-
-// reportNetwork writes what the last check of network policies found out, which goes by the settings
-// in force.
-func (r *reconciler) reportNetwork(provider *sandbarv1alpha1.InfrastructureProvider, spec *sandbarv1alpha1.InfrastructureProviderSpec) {
-	r.network.Use(spec.Images[runnerImage], spec.Isolation.RuntimeClassName)
-	if result, ok := r.network.Last(); ok {
-		setCondition(provider, sandbarv1alpha1.ProviderNetworkPolicyEnforced, result.Status, result.Reason, result.Message)
 	}
 }
 

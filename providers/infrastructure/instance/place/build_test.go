@@ -52,6 +52,16 @@ func TestAPlacementIsBuiltAsTheGoldenFilesSay(t *testing.T) {
 			}
 		},
 		"no-egress": func(s *scope.Scope) { s.Infrastructure.Isolation.Egress.Policy = egressNone },
+		"openshift-dns": func(s *scope.Scope) {
+			s.Infrastructure.Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
+				Namespace: "openshift-dns", PodLabels: map[string]string{"dns.operator.openshift.io/daemonset-dns": "default"}, Ports: []int32{5353},
+			}}
+		},
+		"node-local-dns": func(s *scope.Scope) {
+			s.Infrastructure.Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
+				Addresses: []string{"169.254.20.10", "10.96.0.10/32", "fd00::a"},
+			}}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fixture.NewScope()

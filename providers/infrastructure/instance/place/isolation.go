@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -24,8 +24,6 @@ const (
 
 	// egressNone is the Egress policy that leaves DNS and the placement itself only.
 	egressNone = "None"
-
-	dnsPort = 53
 
 	labelAppName       = "app.kubernetes.io/name"
 	providerAppName    = "sandbar-provider"
@@ -88,27 +86,37 @@ func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 // BuildEgress denies what goes out, except to DNS, to the placement itself and, unless the
 // operator says None, to the public internet.
 func BuildEgress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
-	egress := s.Infrastructure.Isolation.Egress
-	rules := []networkingv1.NetworkPolicyEgressRule{
-		{
-			To:    []networkingv1.NetworkPolicyPeer{inNamespace("kube-system", map[string]string{"k8s-app": "kube-dns"})},
-			Ports: []networkingv1.NetworkPolicyPort{port(corev1.ProtocolUDP, dnsPort), port(corev1.ProtocolTCP, dnsPort)},
-		},
-		{To: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}},
+	spec, err := EgressOf(s.Infrastructure, metav1.LabelSelector{})
+	if err != nil {
+		return nil, err
 	}
+	return policy(s, EgressPolicy, spec), nil
+}
+
+// EgressOf is what BuildEgress says of the pods that own selects, which reach each other. It is the
+// whole placement there, and one pod where the operator's settings are tried (package netcheck). The
+// error is an outcome.ConfigurationError.
+func EgressOf(spec *sandbarv1alpha1.InfrastructureProviderSpec, own metav1.LabelSelector) (networkingv1.NetworkPolicySpec, error) {
+	egress := spec.Isolation.Egress
+	rules, err := dnsRules(egress.DNS)
+	if err != nil {
+		return networkingv1.NetworkPolicySpec{}, err
+	}
+	rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{{PodSelector: &own}}})
 	if egress.Policy != egressNone {
 		public, err := publicInternet(egress.DeniedCIDRs)
 		if err != nil {
-			return nil, err
+			return networkingv1.NetworkPolicySpec{}, err
 		}
 		if len(public) > 0 {
 			rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: public})
 		}
 	}
-	return policy(s, EgressPolicy, networkingv1.NetworkPolicySpec{
+	return networkingv1.NetworkPolicySpec{
+		PodSelector: own,
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 		Egress:      rules,
-	}), nil
+	}, nil
 }
 
 // publicInternet is every address without the non-public ranges and the denied ones. A family
@@ -177,9 +185,4 @@ func inNamespace(namespace string, pods map[string]string) networkingv1.NetworkP
 		peer.PodSelector = &metav1.LabelSelector{MatchLabels: pods}
 	}
 	return peer
-}
-
-func port(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
-	p := intstr.FromInt32(number)
-	return networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: &p}
 }

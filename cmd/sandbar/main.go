@@ -140,7 +140,7 @@ func (s *target) addCommands(root *cobra.Command) {
 			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
 			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s),
 		})},
-		{"catalogue", "Catalogue:", s.diagnosed([]*cobra.Command{newTemplatesCommand(s)})},
+		{"catalogue", "Catalogue:", s.diagnosed([]*cobra.Command{newExplainCommand(s), newTemplatesCommand(s)})},
 		{"program", "This program:", []*cobra.Command{newVersionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

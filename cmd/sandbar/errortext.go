@@ -62,6 +62,7 @@ func hintOf(err error) string {
 	var taken *object.OverwriteError
 	var fields *object.FieldConflictError
 	var kept *keptError
+	var forcible *forcibleError
 	var stale *object.ConflictError
 	switch {
 	case errors.As(err, &unsafe) && unsafe.Err != nil:
@@ -76,6 +77,8 @@ func hintOf(err error) string {
 		return fmt.Sprintf("%s. Your changes are in %s", keptReason(kept.err), kept.file)
 	case errors.As(err, &fields):
 		return text + ". Leave them out of the file, or take them over with --force-conflicts"
+	case errors.As(err, &stale) && errors.As(err, &forcible) && !stale.Gone:
+		return text + ". Read it again, or repeat with --force-conflicts"
 	case errors.As(err, &stale) && stale.Current != nil:
 		return text + ". Read it again, and repeat the command with version " + termsafe.Line(stale.Current.GetResourceVersion())
 	case errors.As(err, &unbound):

@@ -133,7 +133,7 @@ func (s *target) addCommands(root *cobra.Command) {
 			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
 			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
-			newApplyCommand(s), newEditCommand(s), newDeleteCommand(s), newWaitCommand(s),
+			newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{

@@ -218,6 +218,11 @@ deps:
 fronts:
 	@hack/deps.sh nginx:nginx haproxy:haproxy varnishd:varnish busybox:busybox
 
+# Unit tests try the completion of the command line in them.
+.PHONY: shells
+shells:
+	@hack/deps.sh bash:bash /usr/share/bash-completion/bash_completion:bash-completion zsh:zsh fish:fish
+
 # Benchmarks measure these next to the data plane.
 .PHONY: rivals
 rivals:

@@ -14,7 +14,7 @@ tool = $$($(GO) tool -n -modfile=$(CURDIR)/hack/tools/go.mod $(1))
 STACKCMD := $(GO) -C hack/stack run .
 # The suite's own stack keeps nothing, and has two CPUs on every machine.
 UPFLAGS = $(if $(filter test,$(STACK)),--for-tests)
-MODULES := . hack/stack hack/stack/mutagen hack/openid
+MODULES := . hack/stack hack/stack/mutagen hack/openid hack/krew
 # Tested without the race detector as well: pkg/rawconn is another one with it, and models of one goroutine
 # explore what would take it minutes.
 WITHOUTRACE := ./pkg/rawconn ./providers/infrastructure/instance
@@ -167,6 +167,10 @@ bench-exec: up ## From asking for a command to its exit code, next to the exec o
 .PHONY: build
 build: ## Build the binaries into bin/, with the version that hack/version.sh prints
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$$(hack/version.sh)" -o bin/ ./cmd/...
+
+.PHONY: dist
+dist: ## Archives of the command line for each platform, with krew's manifest, into dist/, of a commit that is tagged
+	@GO=$(GO) hack/dist.sh
 
 .PHONY: images
 images: deps ## Build the images of Sandbar, the toolchains and the samples as OCI archives (IMAGES="toolchain-node …" for some)

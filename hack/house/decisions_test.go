@@ -5,6 +5,7 @@ package house
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -131,10 +132,7 @@ func TestAnIndexThatDiffersFromThePagesIsFound(t *testing.T) {
 		"a change that no page names ": {"| [1](0001-one.md) | One | amended by [3](0003-three.md) |\n" + two + "| [3](0003-three.md) | Three | accepted |\n", "does not say what decision 3 has changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := map[string]string{}
-			for file, page := range pages {
-				all[file] = page
-			}
+			all := maps.Clone(pages)
 			if strings.Contains(name, "no page names") {
 				all["0003-three.md"] = "# 3. Three\n"
 			}

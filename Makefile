@@ -14,7 +14,7 @@ tool = $$($(GO) tool -n -modfile=$(CURDIR)/hack/tools/go.mod $(1))
 STACKCMD := $(GO) -C hack/stack run .
 # The suite's own stack keeps nothing, and has two CPUs on every machine.
 UPFLAGS = $(if $(filter test,$(STACK)),--for-tests)
-MODULES := . hack/stack hack/stack/mutagen hack/openid
+MODULES := . hack/stack hack/stack/mutagen hack/openid hack/krew
 # Tested without the race detector as well: pkg/rawconn is another one with it, and models of one goroutine
 # explore what would take it minutes.
 WITHOUTRACE := ./pkg/rawconn ./providers/infrastructure/instance
@@ -168,6 +168,10 @@ bench-exec: up ## From asking for a command to its exit code, next to the exec o
 build: ## Build the binaries into bin/, with the version that hack/version.sh prints
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$$(hack/version.sh)" -o bin/ ./cmd/...
 
+.PHONY: dist
+dist: ## Archives of the command line for each platform, with krew's manifest, into dist/, of a commit that is tagged
+	@GO=$(GO) hack/dist.sh
+
 .PHONY: images
 images: deps ## Build the images of Sandbar, the toolchains and the samples as OCI archives (IMAGES="toolchain-node …" for some)
 	@$(STACKCMD) images build $(IMAGES)
@@ -218,6 +222,11 @@ deps:
 .PHONY: fronts
 fronts:
 	@hack/deps.sh nginx:nginx haproxy:haproxy varnishd:varnish busybox:busybox
+
+# Unit tests try the completion of the command line in them.
+.PHONY: shells
+shells:
+	@hack/deps.sh bash:bash /usr/share/bash-completion/bash_completion:bash-completion zsh:zsh fish:fish
 
 # Benchmarks measure these next to the data plane.
 .PHONY: rivals

@@ -23,12 +23,6 @@ func TestObjectsFromATerminal(t *testing.T) {
 	tn := newTenant(t, "alice")
 	s := newTerminal(t, tn)
 	get := func(args ...string) string { return s.must(append([]string{"get"}, args...)...) }
-	refused := func(want string, args ...string) {
-		t.Helper()
-		if code, _, errs := s.run(args...); code != 1 || !strings.Contains(errs, want) {
-			t.Errorf("sandbar %s: exit code %d, %q, want 1 and %q", strings.Join(args, " "), code, errs, want)
-		}
-	}
 
 	if got := s.must("whoami"); !strings.Contains(got, "alice") || !strings.Contains(got, tn.path) {
 		t.Errorf("whoami: %s", got)
@@ -41,7 +35,7 @@ func TestObjectsFromATerminal(t *testing.T) {
 	created.Add(1)
 	s.must("create", "sbr", "other", "--set", "projectRef=e2e", "--set", "suspended=true", "--label", "env=test")
 	created.Add(1)
-	refused(`there is a SandboxRunner shop in namespace default already`, "create", "sandboxrunner", "shop", "--set", "projectRef=e2e")
+	s.refused(`there is a SandboxRunner shop in namespace default already`, "create", "sandboxrunner", "shop", "--set", "projectRef=e2e")
 
 	const shop, both = "sandboxrunner.sandbar.dev/shop\n", "sandboxrunner.sandbar.dev/shop\nsandboxrunner.sandbar.dev/other\n"
 	for selector, want := range map[string]string{
@@ -64,13 +58,15 @@ func TestObjectsFromATerminal(t *testing.T) {
 	events, notes, stop := s.begin("get", "sbr", "-l", "env=prod", "-w")
 	await(t, events, "shop")
 	version := get("sbr", "shop", "-o", "jsonpath={.metadata.resourceVersion}")
-	refused(`the label env of shop is "prod", and would become "live"`, "label", "sbr", "shop", "env=live")
+	s.refused(`the label env of shop is "prod", and would become "live"`, "label", "sbr", "shop", "env=live")
 	s.must("label", "sbr", "shop", "env=live", "--overwrite")
 	await(t, events, "Deleted") // from the selection
 	if code := stop(); code != 130 {
 		t.Errorf("get -w ended with %d: %s", code, notes)
 	}
-	refused("shop has changed since version "+version+": metadata.labels.env (by sandbar-cli, ", "delete", "sbr", "shop", "--resource-version", version)
+	s.refused("shop has changed since version "+version+": metadata.labels.env (by sandbar-cli, ", "delete", "sbr", "shop", "--resource-version", version)
+	staleIsShown(s, version)
+	s.explainsFields()
 
 	s.write("shop.yaml", "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxRunner\nmetadata: {name: shop, annotations: {note: applied}}\n")
 	if got := s.must("apply", "-f", s.dir+"/shop.yaml"); got != "sandboxrunner.sandbar.dev/shop configured\n" {
@@ -79,7 +75,9 @@ func TestObjectsFromATerminal(t *testing.T) {
 	if got := s.must("apply", "-f", s.dir+"/shop.yaml"); got != "sandboxrunner.sandbar.dev/shop unchanged\n" {
 		t.Errorf("apply again: %q", got)
 	}
-	refused(`this workspace has no kind "pods"; it has `, "get", "pods")
+	s.refused(`this workspace has no kind "pods"; it has `, "get", "pods")
+
+	s.updatesWhole()
 
 	uid := get("sbr", "shop", "-o", "jsonpath={.metadata.uid}")
 	if got := s.must("delete", "sbr", "shop", "other"); got != fmt.Sprintf("%s deleted\n%s deleted\n", strings.TrimSpace(shop), "sandboxrunner.sandbar.dev/other") {
@@ -88,5 +86,57 @@ func TestObjectsFromATerminal(t *testing.T) {
 	waitGone(t, placement.ID{Origin: tn.cluster, UID: types.UID(uid)})
 	if code, out, errs := s.run("get", "sbr"); code != 0 || out != "" || errs != "No sandboxrunners in namespace default.\n" {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
+	}
+}
+
+// staleIsShown has a change under a version that the object shop does not have any more shown as a three-way difference.
+// The server keeps former versions for minutes.
+func staleIsShown(s *terminal, version string) {
+	s.t.Helper()
+	code, out, errs := s.run("label", "sbr", "shop", "env=stage", "--overwrite", "--resource-version", version, "-o", "diff")
+	if code != 1 || !strings.Contains(errs, "Read it again, and repeat the command with version ") {
+		s.t.Errorf("exit code %d: %s", code, errs)
+	}
+	for _, want := range []string{
+		"# shop has changed since version " + version + ":\n", "#   metadata.labels.env by sandbar-cli at ", "-    env: prod\n+    env: live\n",
+		"# Your change of version " + version + ":\n", "+++ yours\n", "-    env: prod\n+    env: stage\n", "# Changed by both, to different values: metadata.labels.env\n",
+	} {
+		if !strings.Contains(out, want) {
+			s.t.Errorf("the difference has no %q:\n%s", want, out)
+		}
+	}
+}
+
+// explainsFields reads the schema that kcp serves of a kind which a Template defines.
+func (s *terminal) explainsFields() {
+	s.t.Helper()
+	if got := s.must("explain", "sbr"); !strings.Contains(got, "KIND:       SandboxRunner\n") || !strings.Contains(got, "  spec\t<Object>") {
+		s.t.Errorf("explain prints %s", got)
+	}
+	if got := s.must("explain", "sandboxrunners.sandbar.dev.spec.lifecycle"); !strings.Contains(got, "sleepAfterUnused\t<string>") {
+		s.t.Errorf("explain prints %s", got)
+	}
+	s.refused("SandboxRunner has no field spec.lifecycel; spec has ", "explain", "sbr.spec.lifecycel")
+}
+
+// updatesWhole replaces the object shop by a file, which has the version that it was read in.
+func (s *terminal) updatesWhole() {
+	s.t.Helper()
+	read := func(output string) string { return s.must("get", "sbr", "shop", "-o", output) }
+	s.write("whole.yaml", strings.Replace(read("yaml"), "note: applied", "note: updated", 1))
+	if got := s.must("update", "-f", s.dir+"/whole.yaml", "-o", "diff"); got != "sandboxrunner.sandbar.dev/shop updated\n" {
+		s.t.Errorf("update: %q", got)
+	}
+	s.refused("shop has changed since version ", "update", "-f", s.dir+"/whole.yaml")
+	if got := read("jsonpath={.metadata.annotations.note}{.metadata.labels.env}"); got != "updatedlive" {
+		s.t.Errorf("after the update: %q", got)
+	}
+}
+
+// refused runs a command that has to fail with a text.
+func (s *terminal) refused(want string, args ...string) {
+	s.t.Helper()
+	if code, _, errs := s.run(args...); code != 1 || !strings.Contains(errs, want) {
+		s.t.Errorf("sandbar %s: exit code %d, %q, want 1 and %q", strings.Join(args, " "), code, errs, want)
 	}
 }

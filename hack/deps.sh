@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, or names them where it cannot.
-# Arguments are further ones, as command:package.
+# Arguments are further ones, as command:package, or as file:package.
 set -euo pipefail
 missing=()
 for pair in gcc:gcc curl:curl jq:jq git:git "$@"; do
-  command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+  command -v "${pair%%:*}" >/dev/null || [[ ${pair%%:*} == */* && -e ${pair%%:*} ]] || missing+=("${pair##*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then

@@ -30,7 +30,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-stage packages deps fronts browser
+stage packages deps fronts shells browser
 setsid hack/stage.sh "$REPORT" parts make --no-print-directory parts & # a group of its own, to be ended whole
 parts=$!
 stage unit test-unit

@@ -11,6 +11,6 @@
 // # Boundary
 //
 // A context, a cluster or a user that leads elsewhere is never overwritten, and nothing is removed that a login has not
-// written: kubeconfigs hold credentials that nobody can make again. A front end tries the credential ([Login.Try]) before it
+// written: kubeconfigs hold credentials that nobody can make again. A front end tries the credential ([Try]) before it
 // writes ([Login.Write]).
 package login

@@ -80,7 +80,8 @@ func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstr
 	case apierrors.IsConflict(err) && len(fieldConflicts(err)) > 0:
 		return nil, "", &FieldConflictError{Name: obj.GetName(), Fields: fieldConflicts(err), Err: err}
 	case apierrors.IsConflict(err) && before != nil && obj.GetResourceVersion() != "":
-		return nil, "", c.conflict(ctx, k, before, obj.GetResourceVersion(), err)
+		want := func(begun *unstructured.Unstructured) *unstructured.Unstructured { return merged(begun, obj.Object) }
+		return nil, "", c.conflict(ctx, k, before, obj.GetResourceVersion(), want, err)
 	case err != nil:
 		return nil, "", fmt.Errorf("applying %s %s: %w", k.Resource.Resource, obj.GetName(), tidy(err))
 	case before == nil:

@@ -50,7 +50,12 @@ type ConflictError struct {
 	Current *unstructured.Unstructured
 	// Gone reports whether the object that the caller knows is not there any more.
 	Gone bool
-	// Changes are the differences; none if the server does not have the caller's version any more.
+	// Before is the object in the caller's version; nil if the server does not have it any more.
+	Before *unstructured.Unstructured
+	// Yours is the object as the caller wanted it: their change of Before, or of Current if Before is nil. It is nil for
+	// a deletion.
+	Yours *unstructured.Unstructured
+	// Changes are the differences of Before and Current; none if Before is nil.
 	Changes []Change
 	// Last is the latest change that is recorded, with what it wrote as its Path.
 	Last Change
@@ -96,9 +101,12 @@ func (e *ConflictError) what() string {
 	return "the server has no such version any more"
 }
 
-// conflict finds out what has changed since a version of an object. It never fails: what cannot be found out is left
-// out of the error.
-func (c *Client) conflict(ctx context.Context, k Kind, known *unstructured.Unstructured, version string, err error) error {
+// wanted is an object with a caller's change. It leaves the object that it is given as it is.
+type wanted func(*unstructured.Unstructured) *unstructured.Unstructured
+
+// conflict finds out what has changed since a version of an object, and what the caller wanted, which is nil for a
+// deletion. It never fails: what cannot be found out is left out of the error.
+func (c *Client) conflict(ctx context.Context, k Kind, known *unstructured.Unstructured, version string, want wanted, err error) error {
 	conflict := &ConflictError{Kind: k, Name: known.GetName(), Version: version, Err: err}
 	current, readErr := c.of(k, known.GetNamespace()).Get(ctx, known.GetName(), metav1.GetOptions{})
 	switch {
@@ -109,19 +117,24 @@ func (c *Client) conflict(ctx context.Context, k Kind, known *unstructured.Unstr
 		return conflict
 	}
 	conflict.Current = current
-	if current.GetUID() != known.GetUID() {
+	if uid := known.GetUID(); uid != "" && uid != current.GetUID() { // a caller may know a version and no UID
 		conflict.Gone = true
 		return conflict
 	}
 	if entry := lastEntry(current, nil); entry != nil {
 		conflict.Last = Change{Manager: entry.Manager, Time: entry.Time.Time}
 	}
-	before := known // a caller that keeps the version it has read needs no former one of the server
+	conflict.Before = known // a caller that keeps the version it has read needs no former one of the server
 	if known.GetResourceVersion() != version {
-		before = c.at(ctx, k, current, version)
+		conflict.Before = c.at(ctx, k, current, version)
 	}
-	if before != nil {
-		conflict.Changes = changesOf(before, current)
+	begun := current
+	if conflict.Before != nil {
+		begun = conflict.Before
+		conflict.Changes = changesOf(begun, current)
+	}
+	if want != nil {
+		conflict.Yours = want(begun)
 	}
 	return conflict
 }

@@ -38,9 +38,10 @@ type property struct {
 
 // Schema is what a kind's objects may have, as the workspace describes it.
 type Schema struct {
-	kind Kind
-	root *property
-	all  map[string]*property
+	kind     Kind
+	root     *property
+	all      map[string]*property
+	document []byte
 }
 
 // Schema reads the schema of a kind.
@@ -60,7 +61,7 @@ func (c *Client) Schema(ctx context.Context, k Kind) (*Schema, error) {
 	}
 	for _, s := range document.Components.Schemas {
 		if slices.Contains(s.Kinds, k.GVK()) {
-			return &Schema{kind: k, root: s, all: document.Components.Schemas}, nil
+			return &Schema{kind: k, root: s, all: document.Components.Schemas, document: body}, nil
 		}
 	}
 	return nil, fmt.Errorf("the workspace has no schema of %s: write the object in a file and create it with -f", k.Resource.Resource)

@@ -11,21 +11,29 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 )
 
 func testSchema(t *testing.T) *Schema {
 	t.Helper()
 	server, c := newWorkspace(t)
-	text, err := os.ReadFile("testdata/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.OpenAPI = map[string]string{"sandbar.dev/v1alpha1": string(text)}
+	withOpenAPI(t, server)
 	s, err := c.Schema(t.Context(), sandboxesOf(t, c))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// withOpenAPI gives the workspace's kinds their schemas.
+func withOpenAPI(t *testing.T, server *objecttest.Server) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.OpenAPI = map[string]string{"sandbar.dev/v1alpha1": string(text)}
 }
 
 func TestAFieldIsSetAsTheTypeThatItsKindHas(t *testing.T) {

@@ -67,7 +67,7 @@ func (c *Client) Delete(ctx context.Context, k Kind, obj *unstructured.Unstructu
 	}
 	err := c.of(k, obj.GetNamespace()).Delete(ctx, obj.GetName(), metav1.DeleteOptions{Preconditions: conditions, DryRun: opts.dryRun()})
 	if apierrors.IsConflict(err) {
-		return c.conflict(ctx, k, obj, opts.Version, err)
+		return c.conflict(ctx, k, obj, opts.Version, nil, err)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting %s %s: %w", k.Resource.Resource, obj.GetName(), err)
@@ -99,7 +99,7 @@ func (c *Client) Patch(ctx context.Context, k Kind, known *unstructured.Unstruct
 		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),
 	})
 	if apierrors.IsConflict(err) {
-		return nil, c.conflict(ctx, k, known, opts.Version, err)
+		return nil, c.conflict(ctx, k, known, opts.Version, func(obj *unstructured.Unstructured) *unstructured.Unstructured { return merged(obj, change) }, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("changing %s %s: %w", k.Resource.Resource, known.GetName(), tidy(err))
@@ -127,7 +127,7 @@ func (c *Client) Mark(ctx context.Context, k Kind, namespace, name string, of Pa
 			return err
 		}
 		if opts.Version != "" && opts.Version != obj.GetResourceVersion() {
-			return c.conflict(ctx, k, obj, opts.Version, nil)
+			return c.conflict(ctx, k, obj, opts.Version, of.want(pairs), nil)
 		}
 		if changed = patch != nil; !changed {
 			return nil
@@ -141,13 +141,27 @@ func (c *Client) Mark(ctx context.Context, k Kind, namespace, name string, of Pa
 	}
 	if opts.Version != "" {
 		if err = write(); apierrors.IsConflict(err) {
-			err = c.conflict(ctx, k, obj, opts.Version, err)
+			err = c.conflict(ctx, k, obj, opts.Version, of.want(pairs), err)
 		}
 		return obj, changed, err
 	}
 	// Under the version that was read, so that a value which somebody sets in between is not overwritten.
 	err = retry.RetryOnConflict(retry.DefaultRetry, write)
 	return obj, changed, err
+}
+
+// want is an object with the pairs.
+func (k PairKind) want(pairs Pairs) wanted {
+	change := map[string]any{}
+	for key, value := range pairs.Set {
+		change[key] = value
+	}
+	for _, key := range pairs.Remove {
+		change[key] = nil
+	}
+	return func(obj *unstructured.Unstructured) *unstructured.Unstructured {
+		return merged(obj, map[string]any{"metadata": map[string]any{k.Field(): change}})
+	}
 }
 
 // patch is the merge patch that changes the pairs of an object, under the version that it has; nil if it has them.

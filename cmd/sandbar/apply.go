@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,7 @@ refused.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.apply(cmd, &o) },
 	}
 	fs := cmd.Flags()
-	o.addFlags(fs)
+	o.addChangeFlags(fs)
 	fs.StringArrayVarP(&o.files, "filename", "f", nil, "file with objects in YAML or JSON; - reads the input; can be repeated")
 	fs.BoolVar(&o.force, "force-conflicts", false, "take over fields that other programs have set")
 	o.dryRun.addFlag(fs)
@@ -48,36 +47,54 @@ refused.`,
 }
 
 func (s *target) apply(cmd *cobra.Command, o *applyOptions) error {
-	if len(o.files) == 0 {
-		return &usageError{errors.New("apply takes -f FILE")}
-	}
-	p, err := o.writePrinter()
+	p, err := o.changePrinter()
 	if err != nil {
 		return err
 	}
+	all, err := readFiles(cmd, o.files)
+	if err != nil {
+		return err
+	}
+	return s.eachObject(cmd, all, func(w *workspaceObjects, obj *unstructured.Unstructured) error {
+		return showDiff(cmd.OutOrStdout(), o.format, o.applyOne(cmd, w, obj, p))
+	})
+}
+
+// readFiles reads the objects of the files of -f, and refuses one whose name cannot be.
+func readFiles(cmd *cobra.Command, files []string) ([]*unstructured.Unstructured, error) {
+	if len(files) == 0 {
+		return nil, &usageError{fmt.Errorf("%s takes -f FILE", cmd.Name())}
+	}
 	var all []*unstructured.Unstructured
-	for _, file := range o.files {
+	for _, file := range files {
 		some, err := readObjects(cmd.InOrStdin(), file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, obj := range some {
 			if err := checkName(obj.GetName()); err != nil {
-				return fmt.Errorf("-f %s: %w", file, err)
+				return nil, fmt.Errorf("-f %s: %w", file, err)
 			}
 		}
 		all = append(all, some...)
 	}
+	return all, nil
+}
+
+// eachObject finds the kind of each object in the workspace, and ends with the first error.
+func (s *target) eachObject(cmd *cobra.Command, all []*unstructured.Unstructured, do func(*workspaceObjects, *unstructured.Unstructured) error) error {
 	kinds := map[string]*workspaceObjects{}
 	for _, obj := range all {
 		word := kindArgument(obj)
 		if kinds[word] == nil {
-			if kinds[word], err = s.objectsOf(cmd.Context(), cmd, word); err != nil {
+			w, err := s.objectsOf(cmd.Context(), cmd, word)
+			if err != nil {
 				return err
 			}
+			kinds[word] = w
 		}
 		s.name = obj.GetName()
-		if err := o.applyOne(cmd, kinds[word], obj, p); err != nil {
+		if err := do(kinds[word], obj); err != nil {
 			return err
 		}
 	}

@@ -27,6 +27,8 @@ const (
 func (s *target) completing(commands []*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		switch {
+		case c.Name() == "explain":
+			c.ValidArgsFunction = s.completeField
 		case takesKind(c):
 			c.ValidArgsFunction = s.completeObject
 		case strings.HasPrefix(c.Use, c.Name()+" NAME"):

@@ -48,7 +48,7 @@ when the objects are gone, and exits with 1 if they are still there after --time
 	fs.BoolVar(&o.all, "all", false, "delete all objects of the kind in the namespace")
 	fs.BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "succeed if an object is not there")
 	fs.StringVar(&o.version, "resource-version", "", "delete the object only if it has this version")
-	fs.StringVarP(&o.output, "output", "o", "", "name prints KIND/NAME of each object alone")
+	fs.StringVarP(&o.output, "output", "o", "", "name prints KIND/NAME of each object alone; diff prints, of an object that has changed meanwhile, what has changed, by which program and when")
 	o.dryRun.addFlag(fs)
 	fs.BoolVar(&o.wait, "wait", true, "wait until the objects are gone")
 	fs.DurationVar(&o.timeout, "timeout", waitTimeout, "how long to wait at most for each object")
@@ -67,8 +67,8 @@ func (o *deleteOptions) check(a objectArgs) error {
 		return &usageError{errors.New("--all means every object: leave it out, or the names and the selector")}
 	case o.version != "" && len(a.names) != 1:
 		return &usageError{errors.New("--resource-version is the version of one object: name it")}
-	case o.output != "" && o.output != "name":
-		return &usageError{fmt.Errorf("-o %q: delete prints name, or a sentence for each object without -o", o.output)}
+	case o.output != "" && o.output != "name" && o.output != diffFormat:
+		return &usageError{fmt.Errorf("-o %q: delete prints name or diff, or a sentence for each object without -o", o.output)}
 	}
 	return checkTimeout(o.timeout)
 }
@@ -94,7 +94,7 @@ func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) err
 		s.name = obj.GetName()
 		err := w.Delete(cmd.Context(), w.kind, obj, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
 		if err != nil && (!apierrors.IsNotFound(err) || len(a.names) > 0 && !o.ignoreNotFound) {
-			return err
+			return showDiff(cmd.OutOrStdout(), o.output, err)
 		}
 		if err := o.tell(cmd, w, obj); err != nil {
 			return err

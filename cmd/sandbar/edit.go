@@ -26,6 +26,7 @@ import (
 
 // editOptions are the flags of sandbar edit.
 type editOptions struct {
+	output
 	force  bool
 	dryRun dryRun
 }
@@ -39,9 +40,11 @@ func newEditCommand(s *target) *cobra.Command {
 editor. Nothing is changed if the text is as before, or empty.
 
 An object that somebody has changed meanwhile is not changed; the error names their changes and the file that has
-yours. --force-conflicts sets the fields that you have edited, and keeps their other changes.`,
+yours, and -o diff prints the three-way difference. --force-conflicts sets the fields that you have edited, and keeps
+their other changes.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return s.edit(cmd, args, &o) },
 	}
+	o.addChangeFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.force, "force-conflicts", false, "change the object also if it has changed meanwhile")
 	o.dryRun.addFlag(cmd.Flags())
 	return cmd
@@ -53,6 +56,10 @@ func (s *target) edit(cmd *cobra.Command, args []string, o *editOptions) error {
 		return err
 	}
 	if err := a.oneName(cmd); err != nil {
+		return err
+	}
+	p, err := o.changePrinter()
+	if err != nil {
 		return err
 	}
 	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
@@ -91,11 +98,11 @@ func (s *target) edit(cmd *cobra.Command, args []string, o *editOptions) error {
 		}
 		var changed *unstructured.Unstructured
 		if changed, err = w.Patch(cmd.Context(), w.kind, known, change, opts); err == nil {
-			return (&writePrinter{}).wrote(cmd.OutOrStdout(), w, changed, "edited", bool(o.dryRun))
+			return p.wrote(cmd.OutOrStdout(), w, changed, "edited", bool(o.dryRun))
 		}
 	}
 	keep = true
-	return &keptError{file, err}
+	return &keptError{file, showDiff(cmd.OutOrStdout(), o.format, err)}
 }
 
 // keptError is why an edit was not taken, with the file that has it.

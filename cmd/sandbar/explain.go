@@ -4,98 +4,179 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 	"strings"
 
-	"github.com/sandbar-dev/sandbar/client"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/openapi"
+	kubectlexplain "k8s.io/kubectl/pkg/explain/v2"
+
 	"github.com/sandbar-dev/sandbar/client/object"
-	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// reasonIn is what a person reads of a call that failed: the server's own words, if there are some.
-func reasonIn(err error) string {
-	var call *client.CallError
-	if errors.As(err, &call) && call.Message != "" {
-		return termsafe.Line(call.Message)
+// plaintext is the format of kubectl explain.
+const plaintext = "plaintext"
+
+func newExplainCommand(s *target) *cobra.Command {
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "explain KIND[.FIELD…]",
+		Short: "Show the fields of a kind, their types and what they mean",
+		Long: `Show the fields of a kind, or those below one of its fields, as your workspace describes them: each with its type,
+whether it is required, and its description. The elements of a list and the values of a map have no name of their
+own: sandboxtemplate.spec.template.spec.containers.image is the image of each container.
+
+--recursive shows the names and types of all fields below, without descriptions.`,
+		Example: `  sandbar explain sandboxes
+  sandbar explain sandbox.spec.lifecycle
+  sandbar explain sandboxes.sandbar.dev.spec --recursive`,
+		Args: named("KIND[.FIELD…]"),
+		RunE: func(cmd *cobra.Command, args []string) error { return s.explainKind(cmd, args[0], recursive) },
 	}
-	return termsafe.Line(err.Error())
+	cmd.Flags().BoolVar(&recursive, "recursive", false, "show the names and types of all fields below")
+	return cmd
 }
 
-// explain is what a person reads of an error: what went wrong and, where it is known, what to do.
-func explain(err error) string {
-	var untrusted *client.UntrustedError
-	text := termsafe.String(err.Error())
-	var known *diagnosedError
-	if errors.As(err, &known) {
-		return known.text
+func (s *target) explainKind(cmd *cobra.Command, word string, recursive bool) error {
+	if slices.Contains(strings.Split(word, "."), "") || strings.Contains(word, "/") {
+		return &usageError{fmt.Errorf("%q is not a kind with fields: write KIND or KIND.FIELD, for example sandbox.spec.lifecycle", word)}
 	}
-	if errors.Is(err, client.ErrNoCommands) {
-		return client.ErrNoCommands.Error() + ": elsewhere, as in a Sandbox of any image, a command ends with the sandbar exec that began it, and sandbar exec NAME -- ps shows the processes if the image has ps"
+	w, path, err := s.fieldsOf(cmd, word)
+	if err != nil {
+		return err
 	}
-	var own *execError
-	var call *client.CallError
-	if errors.As(err, &own) && (own.code != exitOurs || errors.As(err, &call) && call.Sandbox) {
-		return reasonIn(err) // the program could not be run, and the sandbox says why
+	schema, err := w.Schema(cmd.Context(), w.kind)
+	if err != nil {
+		return err
 	}
-	if errors.As(err, &call) && !call.Sandbox && call.Code == http.StatusConflict && call.Message != "" {
-		return termsafe.Line(call.Message) // the instance's state and what to do, whatever was tried
+	if _, err := schema.Fields(path...); err != nil {
+		return unknownField(err)
 	}
-	if hint := hintOf(err); hint != "" {
-		return hint
+	var text bytes.Buffer
+	document := openAPI{"apis/" + w.kind.Resource.GroupVersion().String(), schema.Document()}
+	if err := kubectlexplain.PrintModelDescription(path, &text, document, w.kind.Resource, recursive, plaintext); err != nil {
+		return fmt.Errorf("explaining %s: %w", word, err)
 	}
-	if errors.As(err, &untrusted) {
-		return fmt.Sprintf("%s. If it is your provider's, run: sandbar trust %s", text, untrusted.Origin)
-	}
-	return text
+	return writeDocument(cmd.OutOrStdout(), text.Bytes())
 }
 
-// hintOf is an error of package session with the command or the flag that helps; empty for other errors.
-func hintOf(err error) string {
-	text := termsafe.String(err.Error())
-	var unsafe *session.NotTrustedError
-	var silent *session.ProbeError
-	var left *session.LeftOutError
-	var unbound *object.NotBoundError
-	var taken *object.OverwriteError
-	var fields *object.FieldConflictError
-	var kept *keptError
-	var stale *object.ConflictError
-	switch {
-	case errors.As(err, &unsafe) && unsafe.Err != nil:
-		return termsafe.String(fmt.Sprintf("no data plane may get your token yet, and nothing has been created: ask for the URL of your provider's, and run sandbar trust URL (%v)", unsafe.Err))
-	case errors.As(err, &unsafe):
-		return fmt.Sprintf("%s. If it is your provider's, run: sandbar trust %s", text, termsafe.Line(unsafe.Offer.URL))
-	case errors.As(err, &silent):
-		return termsafe.String(fmt.Sprintf("%v (nothing is trusted; --no-check trusts what cannot be reached from here)", silent.Err))
-	case errors.As(err, &taken):
-		return text + ": --overwrite changes it"
-	case errors.As(err, &kept):
-		return fmt.Sprintf("%s. Your changes are in %s", keptReason(kept.err), kept.file)
-	case errors.As(err, &fields):
-		return text + ". Leave them out of the file, or take them over with --force-conflicts"
-	case errors.As(err, &stale) && stale.Current != nil:
-		return text + ". Read it again, and repeat the command with version " + termsafe.Line(stale.Current.GetResourceVersion())
-	case errors.As(err, &unbound):
-		return notBound(unbound.Group, unbound.Group)
-	case errors.Is(err, session.ErrNoTar), errors.Is(err, session.ErrNoTools):
-		return text + " with --container"
-	case errors.As(err, &left):
-		return text + ", for the reasons above"
-	case errors.Is(err, session.ErrNoComponents):
-		return text + ": leave --component out"
+// fieldsOf connects to the workspace, and finds the kind and the field that a word such as sandbox.spec or
+// sandboxes.sandbar.dev.spec means.
+func (s *target) fieldsOf(cmd *cobra.Command, word string) (*workspaceObjects, []string, error) {
+	c, _, err := s.objects(cmd)
+	if err != nil {
+		return nil, nil, err
 	}
-	return ""
+	kind, path, err := splitFields(cmd.Context(), c, word)
+	if err != nil {
+		return nil, nil, unknownKind(kind.Name, err)
+	}
+	s.resource, s.asArgument = strings.Join([]string{kind.Resource.Resource, kind.Resource.Version, kind.Resource.Group}, "."), true
+	return &workspaceObjects{Client: c, kind: kind}, path, nil
 }
 
-// keptReason is why an edit was not taken.
-func keptReason(err error) string {
-	var stale *object.ConflictError
-	text := strings.TrimSuffix(termsafe.String(err.Error()), ".")
-	if errors.As(err, &stale) {
-		text += ". Edit it again, or repeat with --force-conflicts"
+// splitFields splits a word into a kind, perhaps with its group, and a field. If there is no such kind, the kind that is
+// returned has the kind's part of the word as its name.
+func splitFields(ctx context.Context, c *object.Client, word string) (object.Kind, []string, error) {
+	first, rest, _ := strings.Cut(word, ".")
+	kind, err := c.Kind(ctx, first)
+	if err != nil {
+		return kindOfGroup(ctx, c, first, rest, err)
 	}
-	return text
+	group := kind.Resource.Group
+	for _, prefix := range []string{group, kind.Resource.Version + "." + group} {
+		if below, ok := strings.CutPrefix(rest+".", prefix+"."); ok {
+			rest = strings.TrimSuffix(below, ".")
+		}
+	}
+	if rest == "" {
+		return kind, nil, nil
+	}
+	return kind, strings.Split(rest, "."), nil
+}
+
+// kindOfGroup finds a kind that only its group leads to. The group is the first words of rest: as many as make one that
+// the workspace serves.
+func kindOfGroup(ctx context.Context, c *object.Client, first, rest string, unknown error) (object.Kind, []string, error) {
+	labels := strings.Split(rest, ".")
+	for n := 2; n <= len(labels); n++ {
+		kind, err := c.Kind(ctx, first+"."+strings.Join(labels[:n], "."))
+		var unbound *object.NotBoundError
+		if err == nil {
+			return kind, labels[n:], nil
+		}
+		if !errors.As(err, &unbound) {
+			return object.Kind{Name: first}, nil, err
+		}
+	}
+	return object.Kind{Name: first}, nil, unknown
+}
+
+// unknownField adds to an unknown field those that are similar.
+func unknownField(err error) error {
+	var unknown *object.UnknownFieldError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	last := len(unknown.Path) - 1
+	above := strings.Join(append(slices.Clone(unknown.Path[:last]), ""), ".")
+	return fmt.Errorf("%w%s", err, didYouMean(unknown.Path[last], above, unknown.Fields))
+}
+
+// openAPI is the document of a group and version, as kubectl's package reads it.
+type openAPI struct {
+	path string
+	body []byte
+}
+
+// Paths implements openapi.Client.
+func (o openAPI) Paths() (map[string]openapi.GroupVersion, error) {
+	return map[string]openapi.GroupVersion{o.path: o}, nil
+}
+
+// Schema implements openapi.GroupVersion.
+func (o openAPI) Schema(string) ([]byte, error) { return o.body, nil }
+
+// ServerRelativeURL implements openapi.GroupVersion.
+func (o openAPI) ServerRelativeURL() string { return "/openapi/v3/" + o.path }
+
+// completeField completes KIND and KIND.FIELD….
+func (s *target) completeField(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	at := strings.LastIndex(word, ".")
+	if at < 0 {
+		return s.kinds(ctx, word), noFiles | cobra.ShellCompDirectiveNoSpace
+	}
+	c := s.quiet()
+	if c == nil {
+		return nil, noFiles
+	}
+	kind, path, err := splitFields(ctx, c, word[:at])
+	if err != nil {
+		return nil, noFiles
+	}
+	schema, err := c.Schema(ctx, kind)
+	if err != nil {
+		return nil, noFiles
+	}
+	fields, err := schema.Fields(path...)
+	if err != nil {
+		return nil, noFiles
+	}
+	var found []cobra.Completion
+	for _, field := range fields {
+		if strings.HasPrefix(field, word[at+1:]) {
+			found = append(found, termsafe.Line(word[:at+1]+field))
+		}
+	}
+	return found, noFiles | cobra.ShellCompDirectiveNoSpace
 }

@@ -48,13 +48,13 @@ func (s *target) marking(verb string, of object.PairKind, long, example string) 
 	cmd := &cobra.Command{
 		Use:     verb + " KIND NAME… KEY=VALUE… KEY-…",
 		Short:   fmt.Sprintf("Set or take away %s of objects", of.Field()),
-		Long:    long + "\n\n--resource-version changes the object only if it has that version.",
+		Long:    long + "\n\n--resource-version changes the object only if it has that version; with -o diff, the three-way difference is printed\nif it has another.",
 		Example: example,
 		RunE:    func(cmd *cobra.Command, args []string) error { return s.mark(cmd, args, &o) },
 	}
 	fs := cmd.Flags()
 	o.selection.addFlags(fs)
-	o.output.addFlags(fs)
+	o.addChangeFlags(fs)
 	fs.BoolVar(&o.all, "all", false, "all objects of the kind in the namespace, or those that -l selects")
 	fs.BoolVar(&o.overwrite, "overwrite", false, fmt.Sprintf("change %s that have another value", of.Field()))
 	fs.StringVar(&o.version, "resource-version", "", "change the object only if it has this version")
@@ -99,7 +99,7 @@ func (s *target) mark(cmd *cobra.Command, args []string, o *markOptions) error {
 	if err := o.check(a, pairs); err != nil {
 		return err
 	}
-	p, err := o.writePrinter()
+	p, err := o.changePrinter()
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *target) mark(cmd *cobra.Command, args []string, o *markOptions) error {
 		s.name = one.name
 		obj, changed, err := w.Mark(cmd.Context(), w.kind, one.namespace, one.name, o.of, pairs, o.overwrite, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
 		if err != nil {
-			return err
+			return showDiff(cmd.OutOrStdout(), o.format, err)
 		}
 		did := map[string]string{"label": "labeled", "annotation": "annotated"}[o.of.Noun]
 		if !changed {

@@ -133,14 +133,14 @@ func (s *target) addCommands(root *cobra.Command) {
 			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
 		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
 			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
-			newApplyCommand(s), newEditCommand(s), newDeleteCommand(s), newWaitCommand(s),
+			newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
 		})},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{
 			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
 			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s), newTopCommand(s),
 		})},
-		{"catalogue", "Catalogue:", s.diagnosed([]*cobra.Command{newTemplatesCommand(s)})},
+		{"catalogue", "Catalogue:", s.diagnosed([]*cobra.Command{newExplainCommand(s), newTemplatesCommand(s)})},
 		{"program", "This program:", []*cobra.Command{newVersionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})

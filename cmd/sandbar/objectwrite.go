@@ -96,6 +96,14 @@ func kindArgument(obj *unstructured.Unstructured) string {
 // writePrinter prints what a command has done, or the object as the server answered if -o asks for it.
 type writePrinter struct{ objectPrinter }
 
+// changePrinter is writePrinter for a command with the flags of addChangeFlags.
+func (o *output) changePrinter() (*writePrinter, error) {
+	if o.format == diffFormat {
+		return &writePrinter{}, nil
+	}
+	return o.writePrinter()
+}
+
 func (o *output) writePrinter() (*writePrinter, error) {
 	if o.format == "" {
 		return &writePrinter{}, nil

@@ -45,6 +45,12 @@ func (o *output) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.managed, "show-managed-fields", false, "keep metadata.managedFields in json and yaml")
 }
 
+// addChangeFlags adds the flags of a command that changes an object in a version that the person knows.
+func (o *output) addChangeFlags(fs *pflag.FlagSet) {
+	o.addFlags(fs)
+	fs.Lookup("output").Usage += "; " + diffUsage
+}
+
 func (o *output) addTableFlags(fs *pflag.FlagSet) {
 	o.addFlags(fs)
 	fs.Lookup("output").Usage = "how to print: " + outputFormats

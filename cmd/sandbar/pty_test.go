@@ -32,11 +32,19 @@ type atTerminal struct {
 
 func (w *world) atTerminal(t *testing.T, args ...string) *atTerminal {
 	t.Helper()
+	process := exec.Command(os.Args[0], append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...)...)
+	process.Env = append(os.Environ(), asSandbar+"=1")
+	return startAtTerminal(t, process)
+}
+
+// startAtTerminal starts a program with a terminal of its own, which is ended when the test ends.
+func startAtTerminal(t *testing.T, process *exec.Cmd) *atTerminal {
+	t.Helper()
 	ours, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &atTerminal{t: t, keyboard: ours, screen: &lockedBuffer{}, shown: make(chan struct{})}
+	a := &atTerminal{t: t, keyboard: ours, screen: &lockedBuffer{}, process: process, shown: make(chan struct{})}
 	a.control(func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0) })
 	a.control(func(fd int) error {
 		peer, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
@@ -48,8 +56,6 @@ func (w *world) atTerminal(t *testing.T, args ...string) *atTerminal {
 	})
 	a.resize(30, 100)
 	a.before = a.mode()
-	a.process = exec.Command(os.Args[0], append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...)...)
-	a.process.Env = append(os.Environ(), asSandbar+"=1")
 	a.process.Stdin, a.process.Stdout, a.process.Stderr = a.theirs, a.theirs, a.theirs
 	a.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := a.process.Start(); err != nil {

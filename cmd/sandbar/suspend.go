@@ -43,7 +43,7 @@ sandbox is not suspended. One whose shutdown time has passed needs a later one: 
 // suspension is the command that sets spec.suspended to a value.
 func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Command {
 	var wait bool
-	var version string
+	var version, output string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   verb + " NAME",
@@ -54,6 +54,9 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 			if timeout <= 0 {
 				return &usageError{fmt.Errorf("--timeout %s leaves no time to wait", timeout)}
 			}
+			if output != "" && output != diffFormat {
+				return &usageError{fmt.Errorf("-o %q: %s prints diff, or a sentence without -o", output, verb)}
+			}
 			k, err := s.kind()
 			if err != nil {
 				return err
@@ -61,7 +64,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 			s.name = args[0]
 			changed, err := k.setSuspended(cmd.Context(), args[0], suspended, version)
 			if err != nil {
-				return err
+				return showDiff(cmd.OutOrStdout(), output, err)
 			}
 			state := ""
 			if wait {
@@ -75,6 +78,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 	}
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is so")
 	cmd.Flags().StringVar(&version, "resource-version", "", "change the sandbox only if it has this version")
+	cmd.Flags().StringVarP(&output, "output", "o", "", diffUsage)
 	cmd.Flags().DurationVar(&timeout, "timeout", suspendTimeout, "how long to wait at most")
 	return cmd
 }

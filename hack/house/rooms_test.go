@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rooms are the packages of the data plane, each with those that it may import (docs/adr/0031). A room that
-// sees less can leak less: what reaches a pod, upstream, does not see what keeps an instance awake, and what
-// waits for an instance does not see headers.
+// rooms are the packages of the data plane, each with those that it may import
+// (docs/adr/0031-rooms-of-the-data-plane.md). A room that sees less can leak less: what reaches a pod, upstream, does not
+// see what keeps an instance awake, and what waits for an instance does not see headers.
 var rooms = map[string][]string{
 	"access":    {"limit", "refusal", "series", "spans"},
 	"fixture":   {"locate"},

@@ -31,7 +31,7 @@ func Ask(shards []*Shard, get func(*Shard) (*unstructured.Unstructured, error)) 
 
 // worse prefers the answer that says less of the object. A shard that has nothing to do with a
 // workspace refuses every question about it (Forbidden); that it says of an object that it is gone is
-// proof that the workspace is its own and has bound the kind (kcp, pkg/virtual/apiexport/authorizer).
+// proof that the workspace is its own and has bound the kind (github.com/kcp-dev/kcp/pkg/virtual/apiexport/authorizer).
 func worse(a, b error) error {
 	rank := func(err error) int {
 		switch {

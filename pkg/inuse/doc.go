@@ -17,5 +17,5 @@
 //     judges takes the earlier (clock.go). One wrong clock makes no instance look unused.
 //
 // providers/infrastructure/instance/model_test.go explores all of it with replicas that are cut
-// off, paused and killed, and clocks that jump; docs/adr/0013 has the reasons.
+// off, paused and killed, and clocks that jump; docs/adr/0013-use-is-recorded-before-it-happens.md has the reasons.
 package inuse

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // serveWrite serves POST, PUT, PATCH and DELETE.
@@ -96,6 +97,14 @@ func (s *Server) updated(c call, current, body *unstructured.Unstructured) (*uns
 	if uid := body.GetUID(); uid != "" && uid != current.GetUID() {
 		return nil, apierrors.NewConflict(c.resource(), c.name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", uid, current.GetUID()))
 	}
+	if c.Method == http.MethodPut {
+		if body.GetResourceVersion() == "" {
+			return nil, apierrors.NewInvalid(c.kind.GVK.GroupKind(), c.name, field.ErrorList{
+				field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"),
+			})
+		}
+		obj = replaced(current, body)
+	}
 	obj.SetUID(current.GetUID())
 	obj.SetCreationTimestamp(current.GetCreationTimestamp())
 	if !reflect.DeepEqual(obj.Object["spec"], current.Object["spec"]) {
@@ -107,6 +116,20 @@ func (s *Server) updated(c call, current, body *unstructured.Unstructured) (*uns
 	}
 	s.manage(c, obj, operation)
 	return obj, nil
+}
+
+// replaced is body with what a PUT keeps of an object: its status and the fields that the server sets.
+func replaced(current, body *unstructured.Unstructured) *unstructured.Unstructured {
+	obj := body.DeepCopy()
+	obj.SetNamespace(current.GetNamespace())
+	obj.SetGeneration(current.GetGeneration())
+	obj.SetManagedFields(current.GetManagedFields())
+	if status, ok := current.Object["status"]; ok {
+		obj.Object["status"] = status
+	} else {
+		delete(obj.Object, "status")
+	}
+	return obj
 }
 
 // merged returns an object with a JSON merge patch (RFC 7386) applied.

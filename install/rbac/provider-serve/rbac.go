@@ -7,14 +7,14 @@
 // sandbar-provider-serve of them.
 package providerserve
 
-// The routes (dataplane/kinds.go) and the limits (dataplane/settings.go).
+// The routes (dataplane/locate/kinds.go) and the limits (dataplane/settings.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates;infrastructureproviders,verbs=get;list;watch
 
 // On which shards the export's virtual workspace is (tenant/virtual.go). A list cannot be
 // restricted by name.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexportendpointslices,verbs=get;list;watch
 
-// In bound workspaces, through the virtual workspace: bindings are followed (tenant/bindings.go),
+// In bound workspaces, through the virtual workspace: bindings are followed (pkg/export/bindings.go),
 // kcp is asked what callers of a front proxy may do, which is a creation, and for them an
 // instance is read (tenant/subject.go) or gets an annotation (tenant/annotate.go). It can replace
 // and delete nothing. kcp asks for the verb and not for the resource. install replaces the

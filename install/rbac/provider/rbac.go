@@ -6,28 +6,30 @@
 // ClusterRole and Role sandbar-provider of them. Those of serve are in package providerserve.
 package provider
 
-// Templates are read and get a finalizer (template/status.go); only operators make and delete them.
+// Templates are read and get a finalizer (providers/infrastructure/template/status.go); only operators make and delete
+// them.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates,verbs=get;list;watch;update;patch
 
-// Its configuration is the operator's to write (platform/controller.go, instance/kinds.go).
+// Its configuration is the operator's to write (providers/infrastructure/platform/controller.go reads it, and
+// providers/infrastructure/instance/kinds.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=infrastructureproviders,verbs=get;list;watch
 
-// What became of both (template/status.go, platform/controller.go).
+// The status of both (providers/infrastructure/template/status.go, providers/infrastructure/platform/controller.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates/status;infrastructureproviders/status,verbs=get;update;patch
 
 // Where the export offers what (providers/infrastructure/offer), and on which shards its virtual workspace
-// is (instance/kinds.go). A list cannot be restricted by name.
+// is (pkg/export/endpoints.go). A list cannot be restricted by name.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports;apiexportendpointslices,verbs=get;list;watch
 
 // The export's resources and annotations follow the Templates (providers/infrastructure/offer) and the
-// InfrastructureProvider (platform/publish.go). install replaces the placeholder by its name.
+// InfrastructureProvider (providers/infrastructure/platform/publish.go). install replaces the placeholder by its name.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports,resourceNames="{{ .Export }}",verbs=update;patch
 
-// Schemas are immutable: made and collected, never changed (template/schema.go).
+// Schemas are immutable: made and collected, never changed (providers/infrastructure/template/schema.go).
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiresourceschemas,verbs=get;list;watch;create;delete
 
 // The instances in all bound workspaces, through the export's virtual workspace
-// (instance/endpoint.go). How far that goes, package policyprovider states.
+// (pkg/export/objects.go). How far that goes, package policyprovider states.
 // +kubebuilder:rbac:groups=apis.kcp.io,resources=apiexports/content,resourceNames="{{ .Export }}",verbs=*
 
 // The one role whose rules it writes (package offer). Those are rights that it

@@ -7,14 +7,14 @@
 // the rules of ClusterRole and Role sandbar-serve of them.
 package serve
 
-// Where an instance is, and where its verbs lead (dataplane/runtime.go, dataplane/resolve.go).
+// Where an instance is, and where its verbs lead (dataplane/locate/runtime.go, dataplane/locate/resolve.go).
 // +kubebuilder:rbac:groups=core,resources=namespaces;services;pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch
 
-// The kro instances, from whose status verbs are resolved (dataplane/kinds.go).
+// The kro instances, from whose status verbs are resolved (dataplane/locate/kinds.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch
 
-// Control tokens (dataplane/runtime.go) and the keys of preview links (dataplane/preview_keys.go).
+// Control tokens (dataplane/locate/runtime.go) and the keys of preview links (dataplane/preview_keys.go).
 // A list or watch whose field selector has the name is one of that name, so that no other Secret
 // of the cluster can be read.
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-control,verbs=get;list;watch
@@ -24,14 +24,14 @@ package serve
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-log,verbs=get
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-preview-keys,verbs=get;list;watch,namespace=sandbar-system
 
-// Verbs with a podRef (dataplane/pod.go). A WebSocket begins with a GET, for which older API servers
+// Verbs with a podRef (dataplane/upstream/pod.go). A WebSocket begins with a GET, for which older API servers
 // ask for get and newer ones for create. RBAC cannot restrict by label: the admission policy
-// sandbar-serve (manifests/runtime/50-admission.yaml) keeps connections to the pods of
+// sandbar-serve (install/manifests/runtime/50-admission.yaml) keeps connections to the pods of
 // placements. A log is no connection, so this identity can read those of every pod.
 // +kubebuilder:rbac:groups=core,resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups=core,resources=pods/exec;pods/attach;pods/portforward,verbs=get;create
 
-// The way through the API server, where pods cannot be reached directly (dataplane/podproxy.go).
+// The way through the API server, where pods cannot be reached directly (dataplane/upstream/podproxy.go).
 // The verb of a proxied request is that of its method. The admission policy holds here as well.
 // +kubebuilder:rbac:groups=core,resources=pods/proxy,verbs=get;create;update;patch;delete
 

@@ -26,7 +26,7 @@ const placementName = "sb-abcdefghijklmnopqrstuvwx23"
 var internals = regexp.MustCompile(`(?i)\bkro\b|kro\.run|graph ?revision|resource ?graph|applyset|apply results|readyWhen|includeWhen|forEach|\$\{|schema\.|` +
 	`CEL\b|expression|rest ?mapping|gvr|finalizer|node "|R[0-9a-f]{8}\b|sb-[a-z2-7]{26}|system:serviceaccount`)
 
-// krosWords are messages as kro 0.9.4 forms them (pkg/controller/instance, its applyset, and pkg/runtime), with the
+// krosWords are messages as kro 0.9.4 forms them (the packages controller/instance, its applyset, and runtime), with the
 // errors that client-go and the API server put into them.
 var krosWords = map[string]string{
 	"the graph is not there":         `latest issued graph revision not available`,

@@ -392,7 +392,7 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, w.workspace, files{
-		".git/hooks/pre-commit": "evil*", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
+		".git/hooks/pre-commit": "evil*", ".hg/hgrc": "evil", "sub/.jj/repo/config.toml": "evil", ".HG/hgrc": "evil", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
 		"abs": "-> " + outside, "up": "-> ../outside", "ok": "-> a", "x/y": "-> ../../outside", "git~1/config": "evil",
 		// Each leads inside by its text alone. Followed one behind the other, they lead to outside.
 		"d/e/top": "-> ../..", "d/e/climbs": "-> top/../../outside",
@@ -403,6 +403,46 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(outside); len(entries) > 0 || len(r.Refused) < 5 {
 		t.Errorf("outside: %v, refused: %v", entries, r.Refused)
+	}
+}
+
+// What version control keeps beside the files is one side's own: its hooks and configuration are programs.
+func TestRepositoriesOfEveryKindStayOnTheirSide(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", ".hg/dirstate": "x", "sub/.svn/wc.db": "x", ".jj/repo/store": "x", ".bzr/branch": "x", "_darcs/inventory": "x", ".hgignore": "h"})
+	w.mustSync(twoWay)
+	if diff := cmp.Diff(files{"a": "a", ".hgignore": "h"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the workspace (-want +got):\n%s", diff)
+	}
+}
+
+// A directory that became a symlink to another one was deleted there too, in other tools, or never arrived.
+func TestWhatChangesItsKindOrTheCaseOfItsNameArrives(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"A/a": "a", "B/a": "a", "B/b": "b", "test.txt": "t", "file": "f", "link": "-> file"})
+	w.mustSync(twoWay)
+	at := func(name string) string { return filepath.Join(w.dir, name) }
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"a directory became a symlink", func() error { return errors.Join(os.RemoveAll(at("A")), os.Symlink("B", at("A"))) }},
+		{"the symlink became a directory", func() error {
+			return errors.Join(os.Remove(at("A")), os.Mkdir(at("A"), 0o755), os.WriteFile(at("A/new"), nil, 0o600))
+		}},
+		{"a name changed its case", func() error { return os.Rename(at("test.txt"), at("Test.txt")) }},
+		{"a file and a symlink changed places", func() error {
+			return errors.Join(os.Rename(at("file"), at("x")), os.Remove(at("link")), os.Symlink("link", at("file")), os.Rename(at("x"), at("link")))
+		}},
+		{"a directory became a file", func() error { return errors.Join(os.RemoveAll(at("B")), os.WriteFile(at("B"), nil, 0o600)) }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		w.mustSync(twoWay)
+		if diff := cmp.Diff(read(t, w.dir), read(t, w.workspace)); diff != "" {
+			t.Errorf("after %s (-here +there):\n%s", step.what, diff)
+		}
 	}
 }
 

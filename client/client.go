@@ -95,7 +95,7 @@ func newPlane(workspace *rest.Config, caBundle []byte) (*plane, error) {
 		return nil, err
 	}
 	pool := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
+		Proxy:                 proxyOf(workspace),
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSClientConfig:       tlsConfig,
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -115,6 +115,15 @@ func newPlane(workspace *rest.Config, caBundle []byte) (*plane, error) {
 		// A redirect would take the credential with it, or the body of a POST.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// proxyOf is the way to a data plane: the proxy-url that a kubeconfig has for the workspace, since both are in the
+// provider's network, and the environment's proxies (HTTPS_PROXY, NO_PROXY) if it has none.
+func proxyOf(workspace *rest.Config) func(*http.Request) (*url.URL, error) {
+	if workspace != nil && workspace.Proxy != nil {
+		return workspace.Proxy
+	}
+	return http.ProxyFromEnvironment
 }
 
 // rootsOf are the roots of a bundle; nil, the system's, for an empty one.

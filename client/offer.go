@@ -55,6 +55,8 @@ type Offer struct {
 	// unverified is set if the workspace itself was reached without verification: then the hash may be
 	// anybody's.
 	unverified bool
+	// proxy is the way to the data plane.
+	proxy func(*http.Request) (*url.URL, error)
 }
 
 // CAMismatchError means that what a data plane gives as its CA bundle is not the bundle that the workspace's
@@ -92,7 +94,7 @@ func Offers(ctx context.Context, workspace *rest.Config) ([]Offer, error) {
 		}
 		found = append(found, Offer{
 			Binding: b.GetName(), URL: address, CAHash: strings.ToLower(b.GetAnnotations()[annotationCA]), Resources: boundResources(b),
-			unverified: unverified(workspace),
+			unverified: unverified(workspace), proxy: proxyOf(workspace),
 		})
 	}
 	return found, nil
@@ -134,7 +136,7 @@ func (o Offer) DataPlane(ctx context.Context) (DataPlane, error) {
 	if o.unverified {
 		return DataPlane{}, fmt.Errorf("the hash of the CA of %s comes from a workspace that is not verified itself (http, or insecure-skip-tls-verify in the kubeconfig): pass the CA bundle that the people who run the provider gave you", o.URL)
 	}
-	bundle, certificates, err := fetchBundle(ctx, plane.URL)
+	bundle, certificates, err := fetchBundle(ctx, plane.URL, o.proxy)
 	if err != nil {
 		return DataPlane{}, err
 	}
@@ -164,11 +166,11 @@ func (o Offer) Verify(bundle []byte) error {
 const caPath = "/dataplane/ca"
 
 // fetchBundle reads the CA bundle of a data plane, and the certificates that its server has shown.
-func fetchBundle(ctx context.Context, address string) ([]byte, []*x509.Certificate, error) {
+func fetchBundle(ctx context.Context, address string, proxy func(*http.Request) (*url.URL, error)) ([]byte, []*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	pool := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: fetchTimeout, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+		Proxy: proxy, TLSHandshakeTimeout: fetchTimeout, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, //nolint:gosec // DataPlane checks what comes
 	}
 	client := &http.Client{Transport: pool, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

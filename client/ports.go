@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ const (
 // ErrPorts means that a port is not written as ForwardPorts says.
 var ErrPorts = errors.New("reading the ports")
 
-// ForwardPorts listens on the loopback address and carries each connection to a port of the pod, as
+// ForwardPorts listens on the [LoopbackAddresses], on all of them at the same number, and carries each connection to a port of the pod, as
 // kubectl port-forward does, until the context ends or the way to the pod is lost. Each port is
 // "LOCAL:REMOTE", or one number for both; local port 0 takes a free one. ready gets the ports once
 // they listen; what keeps one from it is written to notes. Ports that are written differently are
@@ -45,7 +46,7 @@ func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func(
 	defer cancel()
 	listening := make(chan struct{})
 	way := &tunnel{ctx: ctx, Instance: i, notes: notes}
-	forwarder, err := portforward.NewOnAddressesForStreaming(way, []string{"127.0.0.1"}, ports, ctx.Done(), listening, io.Discard, notes)
+	forwarder, err := portforward.NewOnAddressesForStreaming(way, LoopbackAddresses(ctx), ports, ctx.Done(), listening, io.Discard, notes)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrPorts, err)
 	}
@@ -67,6 +68,18 @@ func (i *Instance) ForwardPorts(ctx context.Context, ports []string, ready func(
 		return fmt.Errorf("forwarding ports: %w", err)
 	}
 	return nil
+}
+
+// LoopbackAddresses are 127.0.0.1 and, on a machine that has it, ::1. Both are localhost, and programs such as Node.js
+// take the first that the system names: to listen on one alone has them refused, or led to another program that
+// listens on the other.
+func LoopbackAddresses(ctx context.Context) []string {
+	addresses := []string{"127.0.0.1"}
+	if probe, err := new(net.ListenConfig).Listen(ctx, "tcp6", "[::1]:0"); err == nil {
+		_ = probe.Close()
+		addresses = append(addresses, "::1")
+	}
+	return addresses
 }
 
 // tunnel makes the connection in which ports are forwarded. It implements httpstream.Dialer.

@@ -11,11 +11,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"k8s.io/client-go/rest"
 )
 
 // Probe asks a data plane whether it is there, without any credential: its certificate has to be one of
-// CABundle, or of the roots of the system without a bundle, and its answer that of a data plane.
-func (d DataPlane) Probe(ctx context.Context) error {
+// CABundle, or of the roots of the system without a bundle, and its answer that of a data plane. The way to it is that
+// to the workspace, through the same proxy; without a workspace it is the environment's.
+func (d DataPlane) Probe(ctx context.Context, workspace *rest.Config) error {
 	roots, err := rootsOf(d.CABundle)
 	if err != nil {
 		return fmt.Errorf("reading the CA bundle of %s: %w", d.URL, err)
@@ -24,7 +27,7 @@ func (d DataPlane) Probe(ctx context.Context) error {
 	defer cancel()
 	client := &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: fetchTimeout, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+			Proxy: proxyOf(workspace), TLSHandshakeTimeout: fetchTimeout, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

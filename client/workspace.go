@@ -110,7 +110,10 @@ func (w workspace) Read(ctx context.Context, path string, offset int64, tag stri
 	if err != nil {
 		return nil, remoteError(ctx, err)
 	}
-	out := &devsync.Content{ReadCloser: content{res.Body, ctx}, Tag: strings.Trim(res.Header.Get("Etag"), `"`), Size: res.ContentLength}
+	out := &devsync.Content{
+		ReadCloser: content{res.Body, ctx}, Tag: strings.Trim(res.Header.Get("Etag"), `"`), Size: res.ContentLength,
+		Executable: res.Header.Get(syncwire.ExecutableHeader) == "true",
+	}
 	if offset > 0 {
 		if res.StatusCode != http.StatusPartialContent || !strings.HasPrefix(res.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", offset)) {
 			_ = res.Body.Close()

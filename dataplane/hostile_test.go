@@ -58,6 +58,33 @@ func TestAPodCannotSplitAnAnswer(t *testing.T) {
 	}
 }
 
+// An app that speaks HTTPS, or sends more headers than pass, runs and has nothing in its log that says why it is not
+// seen: the answer names it.
+func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
+	for name, c := range map[string]struct{ answer, want string }{
+		"an alert of TLS":           {"\x15\x03\x01\x00\x02\x02\x46", "the instance's process speaks HTTPS: let it serve plain HTTP at this port"},
+		"a large header":            {"HTTP/1.1 200 OK\r\nSet-Cookie: " + strings.Repeat("x", 65<<10) + "\r\n\r\n", "has more than 65536 bytes or 256 lines"},
+		"many headers":              {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 300) + "\r\n", "has more than 65536 bytes or 256 lines"},
+		"an end without any answer": {"", "look at its log. If its app speaks HTTPS, let it serve plain HTTP"},
+		"no HTTP":                   {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "look at its log. If its app speaks HTTPS, let it serve plain HTTP"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, rawAnswer(c.answer))
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+demo+"proxy", nil)
+			req.Header.Set("Authorization", "Bearer "+adminToken)
+			res, err := w.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, _ := io.ReadAll(res.Body)
+			if res.StatusCode != http.StatusBadGateway || !strings.Contains(string(body), c.want) {
+				t.Errorf("%d %s", res.StatusCode, body)
+			}
+		})
+	}
+}
+
 // GO-2021-0245: httputil.ReverseProxy panicked in a way that took more with it than the request.
 // An answer that breaks off breaks off for the caller too, and the server goes on.
 func TestAnAnswerThatBreaksOffIsNotTakenForAWholeOne(t *testing.T) {

@@ -164,7 +164,7 @@ func TestTheTableOfLimitsHasTheNumbersThatAreNotInTheObject(t *testing.T) {
 		limitstable.Limit{Name: "the body of the verb `renew`", Number: limitstable.Bytes(maxRenewalBytes), Says: []string{fmt.Sprintf("larger than %d bytes", maxRenewalBytes)}},
 		limitstable.Limit{Name: "an `exec` in a pod: arguments, and their bytes together", Number: "1000, 16 KiB"},
 		limitstable.Limit{Name: "one attempt to reach a pod; pods of a Service that one request tries", Number: "3 s; 3"},
-		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB"},
+		limitstable.Limit{Name: "the header of a pod's answer", Number: "64 KiB, or 256 lines"},
 		limitstable.Limit{Name: "the trailer of a pod's answer", Number: "128 fields, 4 KiB"},
 		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: "1 MiB"},
 		limitstable.Limit{Name: "connections to pods that are kept, of one destination and of all", Number: "256, 4,096"},

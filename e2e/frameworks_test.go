@@ -31,8 +31,9 @@ type framework struct {
 	// path is the page, which shows the text from file.
 	path, file, text string
 	// hot is what the browser's console says when edits appear without the page being loaded again; empty if
-	// they do not. An edit before that is missed.
-	hot string
+	// they do not. An edit before that is missed. quiet is set where the console says nothing of it.
+	hot   string
+	quiet bool
 	// more is what else the page says. p may be taken elsewhere.
 	more func(t *testing.T, s *terminal, p *tab, notes *screen)
 	// form is the id of a form of the page, and answer a text of the page that follows it.
@@ -103,6 +104,8 @@ func frameworks(t *testing.T) map[string]framework {
 		},
 	}
 	maps.Copy(all, npmFrameworks(t))
+	maps.Copy(all, bundlerFrameworks(t))
+	maps.Copy(all, socketFrameworks(t))
 	return all
 }
 
@@ -148,7 +151,7 @@ func (f framework) try(t *testing.T) {
 	await(t, console, f.hot)
 	eval[bool](p, "window.survivor = true")
 	f.edit(t, s, p)
-	if survived := eval[bool](p, "window.survivor === true"); f.hot != "" && !survived {
+	if survived := eval[bool](p, "window.survivor === true"); f.isHot() && !survived {
 		t.Error("the edit was shown by loading the page again")
 	}
 	if f.form != "" {
@@ -156,7 +159,7 @@ func (f framework) try(t *testing.T) {
 		until(p, shown+".includes("+fmt.Sprintf("%q", f.answer)+")", true)
 	}
 	lines := console.String()
-	if f.hot == "" { // the page was loaded while the app was started again
+	if !f.isHot() { // the page was loaded while the app was started again
 		lines = strings.ReplaceAll(lines, "error: Failed to load resource: the server responded with a status of 502 ()", "")
 	}
 	if strings.Contains(lines, "error: ") || strings.Contains(lines, "exception: ") {
@@ -171,6 +174,8 @@ func (f framework) try(t *testing.T) {
 		t.Errorf("dev ended with %d", code)
 	}
 }
+
+func (f framework) isHot() bool { return f.hot != "" || f.quiet }
 
 // edit saves another text until the page shows it; one without hot reloading is loaded again.
 func (f framework) edit(t *testing.T, s *terminal, p *tab) {
@@ -188,7 +193,7 @@ func (f framework) edit(t *testing.T, s *terminal, p *tab) {
 		began := time.Now()
 		s.write(f.file, strings.Replace(string(whole), f.text, mark, 1))
 		err := poll(t.Context(), time.Minute, func() error {
-			if f.hot == "" {
+			if !f.isHot() {
 				p.visit(here.String())
 			}
 			got, err := try[string](p, "document.body.innerText")

@@ -21,11 +21,13 @@ import (
 type npmTemplate struct {
 	// name is the folder of its lock file, below testdata/frameworks.
 	name string
-	// create is the command of npx that makes a project in the folder "project".
+	// create is the command of npx that makes a project in the folder "project"; files are the project's where
+	// there is none.
 	create []string
+	files  map[string]string
 }
 
-// made returns a project that the template's own command made, and an npm cache with all of its
+// made returns a project that the template's own command made, or of its files, and an npm cache with all of its
 // dependencies. Both are made once for the versions, outside of the checkout.
 func (m npmTemplate) made(t *testing.T) (project, cache string) {
 	t.Helper()
@@ -34,8 +36,13 @@ func (m npmTemplate) made(t *testing.T) (project, cache string) {
 		t.Fatal(err)
 	}
 	tools := filepath.Join(toolchainOnHost(t), "node_modules")
-	dir := kept(t, m.name, fmt.Sprintf("%q %s %s", m.create, lock, tools), func(dir string) error {
-		err := npm(t, tools, dir, append([]string{"exec", "--yes", "--"}, m.create...)...)
+	dir := kept(t, m.name, fmt.Sprintf("%q %q %s %s", m.create, m.files, lock, tools), func(dir string) error {
+		var err error
+		if m.files != nil {
+			writeAll(t, filepath.Join(dir, "project"), m.files)
+		} else {
+			err = npm(t, tools, dir, append([]string{"exec", "--yes", "--"}, m.create...)...)
+		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, "project", "package-lock.json"), lock, 0o600)
 		}

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -123,6 +124,9 @@ func (s *server) content(w http.ResponseWriter, r *http.Request, path string) er
 	h.Set("Content-Disposition", "attachment")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+	if info, err := file.Stat(); err == nil {
+		h.Set(syncwire.ExecutableHeader, strconv.FormatBool(info.Mode()&0o100 != 0))
+	}
 	e, err := s.workspace.Describe(path)
 	switch {
 	case err != nil:

@@ -64,8 +64,11 @@ type above struct {
 	defaults []string
 	// files are the ignore files of the directories above, the topmost first.
 	files []ruleFile
-	// tracked are paths that git tracks although a rule of git names them.
+	// tracked are paths that git tracks although a rule of git names them, and all that submodules track: the
+	// rules above a submodule are not its own.
 	tracked []string
+	// foldCase is set where git ignores the case of names, as it does on macOS and Windows.
+	foldCase bool
 	// untold is why git did not say what it tracks; empty if it did, or there is no repository.
 	untold string
 }
@@ -74,7 +77,7 @@ type above struct {
 type ruleFile struct{ dir, name, text string }
 
 func (a *above) same(b *above) bool {
-	return a.prefix == b.prefix && slices.Equal(a.defaults, b.defaults) && slices.Equal(a.files, b.files) && slices.Equal(a.tracked, b.tracked)
+	return a.prefix == b.prefix && a.foldCase == b.foldCase && slices.Equal(a.defaults, b.defaults) && slices.Equal(a.files, b.files) && slices.Equal(a.tracked, b.tracked)
 }
 
 // readAbove reads what counts in a directory. project is the directory above it that a person named, whose
@@ -83,6 +86,7 @@ func readAbove(ctx context.Context, dir, project string) (*above, error) {
 	a := &above{defaults: []string{editorFiles}}
 	top, gitDir := workTree(dir)
 	if gitDir != "" {
+		a.foldCase = foldsCase(ctx, dir)
 		for _, name := range []string{excludesFile(ctx, dir), filepath.Join(commonDir(gitDir), "info", "exclude")} {
 			text, err := readRules(name)
 			if err != nil {
@@ -91,6 +95,7 @@ func readAbove(ctx context.Context, dir, project string) (*above, error) {
 			a.defaults = append(a.defaults, text)
 		}
 	}
+	repository := top
 	if len(project) < len(top) || top == "" {
 		top = project
 	}
@@ -99,7 +104,7 @@ func readAbove(ctx context.Context, dir, project string) (*above, error) {
 	}
 	if gitDir != "" {
 		var err error
-		if a.tracked, err = tracked(ctx, dir); err != nil && ctx.Err() != nil {
+		if a.tracked, err = tracked(ctx, repository, dir); err != nil && ctx.Err() != nil {
 			return nil, ctx.Err()
 		} else if err != nil && !errors.Is(err, exec.ErrNotFound) {
 			a.untold = err.Error()
@@ -116,7 +121,7 @@ func (a *above) readFiles(top, dir string) error {
 		return nil
 	}
 	var files []ruleFile
-	var read gitignore.Rules
+	read := gitignore.Rules{FoldCase: a.foldCase}
 	for _, text := range a.defaults {
 		read.AddDefaults(text)
 	}
@@ -145,14 +150,8 @@ func (a *above) readFiles(top, dir string) error {
 // directory; both are empty if it lies in none.
 func workTree(dir string) (top, gitDir string) {
 	for at := dir; ; {
-		name := filepath.Join(at, ".git")
-		if info, err := os.Stat(name); err == nil {
-			if !info.IsDir() { // of a submodule, or of a work tree that was added
-				name = linkedDir(name, "gitdir: ")
-			}
-			if _, err := os.Stat(filepath.Join(name, "HEAD")); name != "" && err == nil {
-				return at, name
-			}
+		if name := repositoryAt(at); name != "" {
+			return at, name
 		}
 		above := filepath.Dir(at)
 		if above == at {
@@ -160,6 +159,22 @@ func workTree(dir string) (top, gitDir string) {
 		}
 		at = above
 	}
+}
+
+// repositoryAt returns the repository's own directory if dir is the top of a work tree, and empty if not.
+func repositoryAt(dir string) string {
+	name := filepath.Join(dir, ".git")
+	info, err := os.Stat(name)
+	if err != nil {
+		return ""
+	}
+	if !info.IsDir() { // of a submodule, or of a work tree that was added
+		name = linkedDir(name, "gitdir: ")
+	}
+	if _, err := os.Stat(filepath.Join(name, "HEAD")); name == "" || err != nil {
+		return ""
+	}
+	return name
 }
 
 // commonDir is the directory that has info/exclude: that of the repository to which a work tree was added.
@@ -212,15 +227,10 @@ func excludesFile(ctx context.Context, dir string) string {
 	return "" // which does not exist
 }
 
-// tracked asks git which files below a directory it tracks although a rule names them.
-func tracked(ctx context.Context, dir string) ([]string, error) {
-	out, err := git(ctx, dir, "ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
-	if err != nil {
-		return nil, err
-	}
-	paths := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
-	slices.Sort(paths)
-	return slices.DeleteFunc(slices.Compact(paths), func(name string) bool { return name == "" }), nil
+// foldsCase reports whether the case of names does not count in the repository of a directory.
+func foldsCase(ctx context.Context, dir string) bool {
+	out, err := git(ctx, dir, "config", "--type=bool", "--get", "core.ignoreCase")
+	return err == nil && strings.TrimSpace(string(out)) == "true"
 }
 
 // repositoryVariables say which repository is meant. Git sets them for its hooks; here the directory says it.

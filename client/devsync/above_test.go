@@ -115,6 +115,11 @@ func TestWhatGitIgnoresIsNotSentWhereverItsRulesLie(t *testing.T) {
 			write(r.t, r.top, files{".gitignore": "outer\n", ".git/modules/sub/info/exclude": "private\n", "sub/private": "p", "sub/b": "b", "sub/outer": "o"})
 			r.top = r.dir
 		}},
+		"names whose case does not count": {"app", files{
+			".gitignore": "Build/\n*.LOG\n!Keep.log\n", "app/a": "a", "app/build/x": "x", "app/x.log": "l", "app/KEEP.LOG": "k", "app/.gitignore": "Private\n", "app/private": "p",
+		}, func(r *repository) {
+			r.git("config", "core.ignoreCase", "true")
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRepository(t, c.dir, c.tree)
@@ -126,6 +131,37 @@ func TestWhatGitIgnoresIsNotSentWhereverItsRulesLie(t *testing.T) {
 				t.Errorf("sent (-git +sent):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A file that a submodule tracks belongs to its repository, also where a rule above names it. A file that it does not
+// track follows those rules as well as its own.
+func TestWhatASubmoduleTracksIsSent(t *testing.T) {
+	r := newRepository(t, ".", files{"a": "a", ".gitignore": "build\n*.log\n"})
+	inner, outer := t.TempDir(), t.TempDir()
+	for dir, tree := range map[string]files{inner: {"build/deep": "d"}, outer: {"build/lib.js": "l", "x.log": "x", ".gitignore": "own\n"}} {
+		write(t, dir, tree)
+		r.git("init", "-q", dir)
+		r.git("-C", dir, "add", "-f", ".")
+		r.git("-C", dir, "commit", "-qm", "all")
+	}
+	add := []string{"-c", "protocol.file.allow=always", "submodule", "--quiet", "add"}
+	r.git(append([]string{"-C", outer}, append(add, inner, "inner")...)...)
+	r.git("-C", outer, "commit", "-qm", "inner")
+	r.git(append(add, outer, "libs/outer")...)
+	r.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--recursive")
+	write(t, r.dir, files{"build/mine": "m", "libs/outer/own": "o", "libs/outer/build/new": "n", "libs/outer/inner/y.log": "y", "libs/outer/b": "b"})
+	write(t, r.dir, files{".git/modules/libs/outer/info/exclude": "private\n", "libs/outer/private": "p"})
+	// A repository that is not a submodule: a clone inside of the project.
+	r.git("init", "-q", filepath.Join(r.dir, "clone"))
+	write(t, r.dir, files{"clone/.git/info/exclude": "secret\n", "clone/secret": "s", "clone/c": "c"})
+	r.mustSync(nil)
+	want := []string{
+		".gitignore", ".gitmodules", "a", "clone/c", "libs/outer/.gitignore", "libs/outer/.gitmodules", "libs/outer/b", "libs/outer/build/lib.js",
+		"libs/outer/inner/build/deep", "libs/outer/x.log",
+	}
+	if diff := cmp.Diff(want, paths(read(t, r.workspace))); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }
 

@@ -121,10 +121,12 @@ func (b *base) read() error {
 			return err
 		}
 		var l line
-		if json.Unmarshal(text, &l) != nil || CheckName(l.Path) != "" {
+		if json.Unmarshal(text, &l) != nil {
 			return nil
 		}
-		b.take(l)
+		if CheckName(l.Path) == "" { // else an earlier version synced it
+			b.take(l)
+		}
 	}
 }
 

@@ -12,14 +12,15 @@
 // both is a [Conflict], listed and never overwritten until somebody prefers a side. By default
 // files travel to the sandbox only; with [Options.TwoWay] also back.
 //
-// One file is one question: scan.go what lies in the directory, ignore.go what of it does not count,
-// above.go which rules lie outside of it, watch.go what changed in it, root.go whether it still is the
-// directory that was compared, base.go what was agreed on, merge.go what follows from that, push.go
-// and delta.go how it travels to the sandbox, pull.go how back, upload.go and download.go how what no
-// request carries travels and goes on, engine.go in what order and what happens when something fails,
-// follow.go what wakes a Watch, reread.go what of the directory is read again, event.go what a person
-// sees of it, path.go which names of the sandbox are let into the directory, secrets.go what does not
-// leave it, broad.go which directories are refused.
+// One file is one question: scan.go what lies in the directory, ignore.go what of it does not
+// count, above.go which rules lie outside of it, tracked.go what git has although they name it,
+// watch.go what changed in it, root.go whether it still is the directory that was compared,
+// base.go what was agreed on, merge.go what follows from that, push.go and delta.go how it travels
+// to the sandbox, pull.go how back, upload.go and download.go how what no request carries travels
+// and goes on, engine.go in what order and what happens when something fails, follow.go what wakes
+// a Watch, reread.go what of the directory is read again, event.go what a person sees of it,
+// path.go which names of the sandbox are let into the directory, mode.go with which rights,
+// secrets.go what does not leave it, broad.go which directories are refused.
 //
 // # Invariants
 //
@@ -27,7 +28,7 @@
 //     and the side that applies it compares.
 //   - A tree that is empty where it was not is no order to empty the other one.
 //   - Names that come from the sandbox are hostile: none leads out of the directory, none into a
-//     repository's .git.
+//     repository's own directory.
 //   - What may be a secret is not sent, and a directory of more than one project is not opened,
 //     unless the options name it.
 //   - What is read, compared and written is one directory: nothing is deleted because another one took its

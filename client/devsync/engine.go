@@ -105,6 +105,8 @@ type Engine struct {
 	replaced int
 	// gone: the directory was not at its place since it was read, and may have changed unseen.
 	gone bool
+	// named is the directory's path as it was given, and ledTo where it was told to lead.
+	named, ledTo string
 	// held: a large deletion has been waited for, and is meant.
 	held bool
 	// untold is why git did not say what it tracks, as far as that was told.
@@ -155,6 +157,10 @@ func Open(opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	named, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory: %w", err)
+	}
 	opts.Dir = dir
 	if opts.Restart == "" {
 		opts.Restart = syncwire.RestartStart
@@ -179,7 +185,7 @@ func Open(opts Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		opts: opts, root: root, base: b, local: newTree(dir),
+		opts: opts, root: root, base: b, local: newTree(dir), named: named, ledTo: dir,
 		dirty: map[string]bool{}, todo: map[string]bool{}, all: true, relist: true,
 		stuck: map[string]stuck{}, refusals: map[string]stuck{}, conflicts: map[string]Conflict{}, differs: map[string]bool{}, preferred: map[string]bool{},
 		refresh: make(chan struct{}, 1), newWatcher: newWatcher, wholeEvery: wholeEvery, silent: silentFileSystem(dir),

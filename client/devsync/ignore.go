@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sandbar-dev/sandbar/pkg/gitignore"
@@ -49,6 +50,7 @@ type rules struct {
 
 func newRules(a *above) *rules {
 	r := &rules{above: a, tracked: map[string]bool{}, entered: map[string]bool{}}
+	r.all.FoldCase, r.own.FoldCase = a.foldCase, a.foldCase
 	for _, text := range a.defaults {
 		r.all.AddDefaults(text)
 	}
@@ -76,6 +78,14 @@ func (r *rules) read(root, dir string) error {
 	below := strings.TrimSuffix(r.above.prefix+dir, "/")
 	r.all.Reset(below)
 	r.own.Reset(below)
+	if dir != "" {
+		// A repository in the directory: a submodule, or a clone that nothing ignores.
+		text, err := nestedExclude(filepath.Join(root, dir))
+		if err != nil {
+			return err
+		}
+		r.all.Add(below, text)
+	}
 	for _, name := range ignoreFiles {
 		text, err := readIgnoreFile(filepath.Join(root, dir), name)
 		if err != nil {
@@ -84,6 +94,15 @@ func (r *rules) read(root, dir string) error {
 		r.add(ruleFile{below, name, text})
 	}
 	return nil
+}
+
+// nestedExclude reads .git/info/exclude of a repository whose top is a directory; empty if it is the top of none.
+func nestedExclude(dir string) (string, error) {
+	gitDir := repositoryAt(dir)
+	if gitDir == "" {
+		return "", nil
+	}
+	return readRules(filepath.Join(commonDir(gitDir), "info", "exclude"))
 }
 
 // readIgnoreFile reads a file of rules; empty if there is none.
@@ -136,7 +155,7 @@ func parent(path string) string { return path[:max(0, strings.LastIndexByte(path
 // excludable are the names of directories that are large, hold what tools made, and can be left
 // out of a listing if they are ignored here anyway.
 var excludable = []string{
-	".git", ".cache", ".next", ".pnpm-store", ".svelte-kit", ".terraform", ".tox", ".venv", ".vite", "__pycache__",
+	".cache", ".next", ".pnpm-store", ".svelte-kit", ".terraform", ".tox", ".venv", ".vite", "__pycache__",
 	"build", "dist", "node_modules", "target", "vendor", "venv",
 }
 
@@ -149,10 +168,10 @@ func (t *tree) excludes() []string {
 	for name := range t.rules.tracked { // it may be gone here, which the sandbox has yet to learn
 		seen[path.Base(name)] = true
 	}
-	var names []string
+	names := slices.Clone(repositories)
 	for _, name := range excludable {
 		// A pattern such as /build names it at the top alone.
-		if name == ".git" || !seen[name] && t.rules.ignored(name, true) && t.rules.ignored("any/where/"+name, true) {
+		if !seen[name] && t.rules.ignored(name, true) && t.rules.ignored("any/where/"+name, true) {
 			names = append(names, name)
 		}
 	}

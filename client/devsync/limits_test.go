@@ -6,6 +6,9 @@ package devsync
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +24,10 @@ func TestTheTableOfLimitsOfFilesHasTheNumbersOfSync(t *testing.T) {
 			Name: "what git lists as tracked although ignored, and the time that it takes", Number: limitstable.Bytes(maxTracked) + ", " + limitstable.Duration(gitTime),
 			Says: []string{"the answer has more than " + limitstable.Bytes(maxTracked)},
 		},
+		limitstable.Limit{
+			Name: "submodules that git is asked about, with those in them", Number: limitstable.Count(maxSubmodules),
+			Says: []string{fmt.Sprintf("there are more than %d submodules", maxSubmodules)},
+		},
 		limitstable.Limit{Name: "comparisons of both sides in one sync", Number: limitstable.Count(maxRounds), Says: []string{fmt.Sprintf("after %d rounds", maxRounds)}},
 	)
 }
@@ -35,5 +42,25 @@ func TestAnAnswerOfGitAboveTheLimitIsAnErrorThatNamesIt(t *testing.T) {
 	}
 	if _, err := out.Write(half[:1]); err == nil || !strings.Contains(err.Error(), "more than "+limitstable.Bytes(maxTracked)) {
 		t.Errorf("it says %v", err)
+	}
+}
+
+func TestMoreSubmodulesThanTheLimitAreAnErrorThatNamesIt(t *testing.T) {
+	top := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "git", "init", "-q", filepath.Join(top, "sub")).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v: %s", err, out)
+	}
+	for n, want := range map[int]string{maxSubmodules: "", maxSubmodules + 1: fmt.Sprintf("there are more than %d submodules", maxSubmodules)} {
+		var modules strings.Builder
+		for i := range n {
+			fmt.Fprintf(&modules, "[submodule \"%d\"]\n\tpath = sub\n", i)
+		}
+		if err := os.WriteFile(filepath.Join(top, ".gitmodules"), []byte(modules.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left := maxSubmodules
+		if _, err := trackedBySubmodules(t.Context(), top, top, &left); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("of %d submodules it says %v", n, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ package devsync
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,8 +24,8 @@ const incoming = ".sandbar-incoming-"
 
 // CheckName returns why a path may not be synced, in either direction; empty when it may. What
 // comes from the sandbox is chosen by whoever runs code in it: a path must not lead out of the
-// directory, nor into a repository's .git, whose hooks and configuration are programs that the
-// person's own git would run (CVE-2014-9390 has the spellings). On Windows it must be a name that Windows can
+// directory, nor into a repository's own files, whose hooks and configuration are programs that the
+// person's own git, hg or jj would run (CVE-2014-9390 has the spellings). On Windows it must be a name that Windows can
 // have.
 func CheckName(path string) string {
 	if reason := CheckForm(path); reason != "" {
@@ -32,8 +33,8 @@ func CheckName(path string) string {
 	}
 	for name := range strings.SplitSeq(path, "/") {
 		switch {
-		case isGit(name):
-			return "it belongs to a git repository's own files"
+		case isRepository(name):
+			return "it belongs to a repository's own files"
 		case strings.HasPrefix(name, incoming):
 			return "the name is reserved"
 		}
@@ -70,10 +71,14 @@ func CheckForm(path string) string {
 	return ""
 }
 
-// isGit tells whether a file system somewhere may take a name for .git: without regard to case
-// (macOS, Windows), without invisible characters (HFS+), as short name or with dots, spaces or a
-// stream at the end (NTFS).
-func isGit(name string) bool {
+// repositories are the directories in which version control keeps what is its own. Their hooks and configuration
+// name programs that a person's own tool runs, and to be synced by two sides damages them.
+var repositories = []string{".git", ".hg", ".svn", ".jj", ".sl", ".bzr", "_darcs", ".pijul"}
+
+// isRepository reports whether a file system somewhere may take a name for one of repositories: without regard to
+// case (macOS, Windows), without invisible characters (HFS+), as short name or with dots, spaces or a stream at
+// the end (NTFS).
+func isRepository(name string) bool {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Variation_Selector, r) {
 			return -1
@@ -82,7 +87,7 @@ func isGit(name string) bool {
 	}, name)
 	name, _, _ = strings.Cut(name, ":")
 	name = strings.TrimRight(name, ". ")
-	return name == ".git" || name == "git~1"
+	return name == "git~1" || slices.Contains(repositories, name)
 }
 
 // CheckTarget returns why a symlink at path may not be sent with a target; empty when it may. It counts

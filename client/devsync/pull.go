@@ -20,11 +20,7 @@ import (
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
 
-const (
-	fileMode       = 0o644
-	executableMode = 0o755
-	dirMode        = 0o755
-)
+const dirMode = 0o755
 
 // errInTheWay means that the directory is not as it was when it was compared.
 var errInTheWay = errors.New("it changed here meanwhile")
@@ -131,18 +127,15 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 
 // download writes what the sandbox has at a path to a file of its own, and returns its name.
 func (e *Engine) download(ctx context.Context, c change, dir string) (string, error) {
-	mode := fs.FileMode(fileMode)
-	if info, err := e.root.Lstat(c.path); err == nil && info.Mode().IsRegular() {
-		mode = info.Mode().Perm() &^ 0o111
-	}
-	if c.want.Executable {
-		mode |= executableMode & 0o111
+	existing, err := e.root.Lstat(c.path)
+	if err != nil {
+		existing = nil
 	}
 	if c.want.Digest == "" {
 		return "", errors.New("it is too large for the sandbox to tell its digest; sandbar cp copies it")
 	}
 	d := Download{Remote: e.opts.Remote, Path: c.path, Size: c.want.Size, Digest: c.want.Digest, OnProgress: e.progress(c.path, c.want.Size)}
-	name, err := d.Into(ctx, e.root, dir, mode)
+	name, err := d.Into(ctx, e.root, dir, FileMode(existing, c.want.Executable))
 	if errors.Is(err, ErrChanged) {
 		err = errMoved
 	}

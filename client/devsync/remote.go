@@ -46,6 +46,8 @@ type Content struct {
 	Tag string
 	// Size is that of the whole file; -1 if it is not known.
 	Size int64
+	// Executable says that the file is a program; false as well if the sandbox did not say.
+	Executable bool
 }
 
 // Listing is what lies in the workspace.

@@ -43,6 +43,7 @@ func (e *Engine) readAll(ctx context.Context) (int, error) {
 		}
 		clear(e.dirty)
 		e.gone = false
+		e.tellLed()
 		sweep(e.opts.Dir, e.local.dirs)
 		if e.local.ruled {
 			e.local.ruled = false

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
@@ -93,6 +94,18 @@ func (e *Engine) holdRoot() error {
 	clear(e.refusals)
 	e.note("another directory took the place of " + e.opts.Dir + ": it is compared as if for the first time, and nothing is deleted for what it lacks")
 	return nil
+}
+
+// tellLed tells once that a symlink by which the directory was named leads elsewhere now, as current -> releases/6
+// does after a release. The directory that was opened stays the one that is synced: what was agreed on is its own.
+func (e *Engine) tellLed() {
+	to, err := filepath.EvalSymlinks(e.named)
+	if err != nil || to == e.ledTo {
+		return
+	}
+	if e.ledTo = to; to != e.opts.Dir {
+		e.note(fmt.Sprintf("%s leads to %s now, and %s is still what is synced: end this sync and start it again to sync the other", e.named, to, e.opts.Dir))
+	}
 }
 
 // hold waits for the end of a large deletion that a Watch sees, and reports whether the trees are to be

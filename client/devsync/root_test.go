@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -159,5 +160,47 @@ func TestASyncOfADirectoryThatIsGoneFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(files{"a": "a"}, read(t, w.workspace)); diff != "" {
 		t.Errorf("the sandbox (-want +got):\n%s", diff)
+	}
+}
+
+// current -> releases/5, and after the next release current -> releases/6.
+func TestASymlinkThatLeadsElsewhereIsTold(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	other, link := t.TempDir(), filepath.Join(t.TempDir(), "current")
+	write(t, other, files{"b": "b"})
+	if err := os.Symlink(w.dir, link); err != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	o := w.options()
+	o.Dir = link
+	o.OnEvent = func(e devsync.Event) {
+		if e.Type == devsync.EventNote {
+			notes = append(notes, e.Reason)
+		}
+	}
+	e, err := devsync.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	sync := func() {
+		t.Helper()
+		if _, err := e.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sync()
+	if err := errors.Join(os.Remove(link), os.Symlink(other, link)); err != nil {
+		t.Fatal(err)
+	}
+	sync()
+	sync()
+	if len(notes) != 1 || !strings.Contains(notes[0], link+" leads to "+other+" now, and "+w.dir+" is still what is synced") {
+		t.Errorf("the notes are %q", notes)
+	}
+	if diff := cmp.Diff(files{"a": "a"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the workspace (-want +got):\n%s", diff)
 	}
 }

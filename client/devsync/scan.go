@@ -286,7 +286,7 @@ func (t *tree) visit(ctx context.Context, path string, before map[string]node) e
 		return nil
 	}
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	if isGit(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.skips(path, info.IsDir()) {
+	if isRepository(name) || strings.HasPrefix(name, incoming) || path == t.own || t.rules.skips(path, info.IsDir()) {
 		return nil
 	}
 	if reason := CheckName(path); reason != "" {

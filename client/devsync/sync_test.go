@@ -392,7 +392,7 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, w.workspace, files{
-		".git/hooks/pre-commit": "evil*", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
+		".git/hooks/pre-commit": "evil*", ".hg/hgrc": "evil", "sub/.jj/repo/config.toml": "evil", ".HG/hgrc": "evil", "sub/.GIT/config": "evil", "sub/.g\u200cit/config": "evil", ".git ": "evil",
 		"abs": "-> " + outside, "up": "-> ../outside", "ok": "-> a", "x/y": "-> ../../outside", "git~1/config": "evil",
 		// Each leads inside by its text alone. Followed one behind the other, they lead to outside.
 		"d/e/top": "-> ../..", "d/e/climbs": "-> top/../../outside",

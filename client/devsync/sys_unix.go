@@ -7,12 +7,21 @@ package devsync
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
 
 // openFlags open a file as what it is: no symlink is followed, and a FIFO holds nobody.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
+// umask is the process's, read before anything runs that could make a file meanwhile: the system tells it only to
+// who sets it.
+var umask = func() fs.FileMode {
+	mask := syscall.Umask(0o077)
+	syscall.Umask(mask)
+	return fs.FileMode(mask) & fs.ModePerm
+}()
 
 // hasExecutableBit: the file system says which files are programs.
 const hasExecutableBit = true

@@ -5,6 +5,7 @@ package devsync
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 
@@ -14,6 +15,9 @@ import (
 // openFlags are none: openRegular compares what is there with what was opened, and os.Root follows no link
 // out of its directory. Windows has no FIFOs in directories.
 const openFlags = 0
+
+// umask takes no right away: Windows has none of the kind.
+var umask fs.FileMode
 
 // hasExecutableBit: Windows has none, so that what the sandbox says holds.
 const hasExecutableBit = false

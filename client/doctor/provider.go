@@ -86,7 +86,7 @@ func (e *examination) dataPlane(ctx context.Context) Check {
 		if !p.Is(e.offer.URL) {
 			continue
 		}
-		if err := p.Probe(ctx); err != nil {
+		if err := p.Probe(ctx, e.cfg); err != nil {
 			return failed(DataPlaneSilent, e.offer.URL, "%v", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -84,8 +85,12 @@ func (c Copy) Upload(ctx context.Context, source, destination string) error {
 // Download copies a file or directory of the sandbox to a path of this machine. A destination that ends in "/" or
 // is a directory gets an entry of the source's name; "-" is Stdout, for a single file. An empty source is all of
 // the sandbox's files. A file is written beside its destination and renamed, so that a connection that breaks
-// leaves what was there; of a large one the next call goes on where this one ended.
+// leaves what was there; of a large one the next call goes on where this one ended. Into a device or a FIFO it is
+// written as it comes.
 func (c Copy) Download(ctx context.Context, source, destination string) error {
+	if destination == "/dev/stdout" {
+		destination = "-"
+	}
 	if c.isPod() {
 		return c.pod().download(ctx, source, destination)
 	}
@@ -143,16 +148,17 @@ func download(ctx context.Context, remote devsync.Remote, source, destination st
 	}
 	_ = head.Close()
 	file := devsync.Download{Remote: remote, Path: source, Size: head.Size}
+	executable := head.Executable
 	if syncwire.ValidDigest(head.Tag) {
 		file.Digest = head.Tag
 	}
-	if err := downloadFile(ctx, &file, placeFor(name, destination), destination == "-", stdout, notes); err != nil {
+	if err := downloadFile(ctx, &file, executable, placeFor(name, destination), destination == "-", stdout, notes); err != nil {
 		return fmt.Errorf("copying %s: %w", source, err)
 	}
 	return nil
 }
 
-func downloadFile(ctx context.Context, file *devsync.Download, destination string, toStdout bool, stdout io.Writer, notes Notes) error {
+func downloadFile(ctx context.Context, file *devsync.Download, executable bool, destination string, toStdout bool, stdout io.Writer, notes Notes) error {
 	if file.Size < 0 {
 		return errors.New("the sandbox does not say how large the file is")
 	}
@@ -162,21 +168,20 @@ func downloadFile(ctx context.Context, file *devsync.Download, destination strin
 	if toStdout {
 		return file.To(ctx, stdout)
 	}
+	if isDevice(destination) {
+		return writeThrough(destination, func(out io.Writer) error { return file.To(ctx, out) })
+	}
 	root, err := os.OpenRoot(filepath.Dir(destination))
 	if err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	temp, err := file.Into(ctx, root, ".", 0o644)
-	progress.continued(file.Resumed, false)
-	if err != nil {
-		return err
-	}
-	if err := root.Rename(temp, filepath.Base(destination)); err != nil {
-		_ = root.Remove(temp)
-		return fmt.Errorf("writing the copy: %w", err)
-	}
-	return nil
+	tree := treeDown{root: root, notes: notes, receive: func(ctx context.Context, _ syncwire.Entry, dir string, mode fs.FileMode) (string, error) {
+		temp, err := file.Into(ctx, root, dir, mode)
+		progress.continued(file.Resumed, false)
+		return temp, err
+	}}
+	return tree.file(ctx, syncwire.Entry{Executable: executable}, filepath.Base(destination))
 }
 
 // isDirectory reports whether a path of the sandbox is a directory.

@@ -113,11 +113,11 @@ func (d *treeDown) copy(ctx context.Context, entry syncwire.Entry, name string) 
 
 // file makes a file.
 func (d *treeDown) file(ctx context.Context, entry syncwire.Entry, name string) error {
-	mode := fs.FileMode(0o644)
-	if entry.Executable {
-		mode = 0o755
+	existing, err := d.root.Lstat(name)
+	if err != nil {
+		existing = nil
 	}
-	temp, err := d.receive(ctx, entry, path.Dir(name), mode)
+	temp, err := d.receive(ctx, entry, path.Dir(name), devsync.FileMode(existing, entry.Executable))
 	if err != nil {
 		return err
 	}

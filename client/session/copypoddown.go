@@ -196,8 +196,11 @@ func (d *podDown) first(ctx context.Context, header *tar.Header) error {
 	return d.single(ctx, place, header.FileInfo().Mode(), func(out io.Writer) error { return d.content(out, header.Size) })
 }
 
-// single writes a file beside its place, and renames it.
+// single writes a file beside its place, and renames it. It writes into a device or a FIFO.
 func (d *podDown) single(ctx context.Context, place string, mode fs.FileMode, content func(io.Writer) error) error {
+	if isDevice(place) {
+		return writeThrough(place, content)
+	}
 	root, err := os.OpenRoot(filepath.Dir(place))
 	if err != nil {
 		return fmt.Errorf("writing the copy: %w", err)
@@ -319,7 +322,11 @@ func (d *podDown) byCat(ctx context.Context) error {
 	if d.destination == "-" {
 		err = cat(d.stdout)
 	} else {
-		err = d.single(ctx, placeFor(path.Base(d.at), d.destination), 0, cat)
+		mode := fs.FileMode(0)
+		if d.run(ctx, []string{"sh", "-c", `test -x "$0"`, d.at}, nil, io.Discard) == nil { // without a shell it is not known
+			mode = 0o100
+		}
+		err = d.single(ctx, placeFor(path.Base(d.at), d.destination), mode, cat)
 	}
 	if errors.Is(err, errNoProgram) {
 		return ErrNoTools

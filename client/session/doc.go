@@ -15,6 +15,7 @@
 //   - trust.go, truststore.go: which data planes may get the person's credential
 //   - copy.go, copyup.go, copydown.go: how files are copied through a runner
 //   - copypod.go, copypodup.go, copypoddown.go: how they are copied by programs of a pod without a runner
+//   - device.go: which paths of this machine a copy writes into, and which it replaces
 //   - note.go, copyprogress.go: what a front end is told during a call
 //   - usage.go: which errors are mistakes in the call
 //

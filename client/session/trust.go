@@ -136,7 +136,7 @@ func (w Workspace) TrustURL(ctx context.Context, plane client.DataPlane, unseen 
 		}
 	}
 	if !unseen {
-		if err := plane.Probe(ctx); err != nil {
+		if err := plane.Probe(ctx, w.Config); err != nil {
 			return &ProbeError{err}
 		}
 	}

@@ -22,9 +22,10 @@ func newCopyCommand(s *target) *cobra.Command {
 sandbox's side is NAME:PATH, with PATH relative to the sandbox's files; NAME: is all of them. A file
 here whose name has a colon is written with a slash before it, as in ./a:b.
 A DESTINATION that ends in "/", or is a directory here, gets a file or directory of the source's
-name, and "-" is stdout. Executable bits and symlinks that stay inside are copied; other symlinks
-and devices, and a .git that a sandbox offers, are left out and named, and the exit code is 1
-then. Nothing is deleted, and nothing ignored: to keep both sides alike there is sandbar sync.
+name, and "-" is stdout; what goes to a device or a FIFO is written into it. Executable bits and
+symlinks that stay inside are copied; other symlinks and devices, and a .git that a sandbox offers,
+are left out and named, and the exit code is 1 then. A file keeps the other rights of the one that
+it replaces, and a new one has those of your umask. Nothing is deleted, and nothing ignored: to keep both sides alike there is sandbar sync.
 
 Files may have any size. A lost connection is made again, and a copy of a large file that was
 interrupted goes on where it was when the same command is run again.

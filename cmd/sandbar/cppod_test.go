@@ -171,12 +171,15 @@ func TestCopyWithoutTarTakesSingleFilesByCat(t *testing.T) {
 	w := newWorld(t)
 	there, dir := t.TempDir(), t.TempDir()
 	plant(t, dir, map[string]string{"run.sh": "+run", "p/a": "a"})
-	plant(t, there, map[string]string{"d/x": "\x00x"})
+	plant(t, there, map[string]string{"d/x": "\x00x", "d/tool": "+tool"})
 	w.pod(t, there, programs(t, "sh", "cat", "wc", "mv", "rm", "chmod", "mkdir", "dirname"))
-	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:new/run"}, {"cp", "web:d/x", filepath.Join(dir, "x")}} {
+	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:new/run"}, {"cp", "web:d/x", filepath.Join(dir, "x")}, {"cp", "web:d/tool", filepath.Join(dir, "tool")}} {
 		if code, _, stderr := w.run(t, args...); code != 0 {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
+	}
+	if got := treeText(t, dir)["tool"]; got != "+tool" {
+		t.Errorf("the program is here %q", got)
 	}
 	if got := treeText(t, there)["new/run"]; got != "+run" || contentOf(dir, "x") != "\x00x" {
 		t.Errorf("there is %q, here %q", got, contentOf(dir, "x"))

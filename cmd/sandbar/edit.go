@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,14 +150,33 @@ func runEditor(cmd *cobra.Command, file string) error {
 	if runtime.GOOS == "windows" {
 		fallback = "notepad"
 	}
-	words := strings.Fields(cmp.Or(os.Getenv("KUBE_EDITOR"), os.Getenv("EDITOR"), fallback))
+	named := cmp.Or(strings.TrimSpace(os.Getenv("KUBE_EDITOR")), strings.TrimSpace(os.Getenv("EDITOR")), fallback)
+	words := editorCommand(named, file)
 	ctx := context.WithoutCancel(cmd.Context()) // an interrupt is the editor's
-	editor := exec.CommandContext(ctx, words[0], append(words[1:], file)...)
+	editor := exec.CommandContext(ctx, words[0], words[1:]...)
 	editor.Stdin, editor.Stdout, editor.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if err := editor.Run(); err != nil {
-		return fmt.Errorf("the editor %s has failed, and nothing is changed (set EDITOR to choose another one): %w", words[0], err)
+		program, _, _ := strings.Cut(named, " --")
+		return fmt.Errorf("the editor %s has failed, and nothing is changed (set EDITOR to choose another one): %w", program, err)
 	}
 	return nil
+}
+
+// editorCommand is the command that opens a file in an editor: a program whose path may have spaces, a program with
+// options, or a line of the shell if it has quotes, as git and kubectl take it.
+func editorCommand(editor, file string) []string {
+	if info, err := os.Stat(editor); err == nil && !info.IsDir() {
+		return []string{editor, file}
+	}
+	if quoted, ok := strings.CutPrefix(editor, `"`); ok && runtime.GOOS == "windows" {
+		if program, options, ok := strings.Cut(quoted, `"`); ok && program != "" {
+			return slices.Concat([]string{program}, strings.Fields(options), []string{file})
+		}
+	}
+	if strings.ContainsAny(editor, `'"\`) && runtime.GOOS != "windows" {
+		return []string{"sh", "-c", editor + ` "$@"`, editor, file}
+	}
+	return append(strings.Fields(editor), file)
 }
 
 // readEdited returns the merge patch of what was edited; an empty one if nothing was.

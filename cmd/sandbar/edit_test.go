@@ -142,6 +142,28 @@ func TestAnEditOfAStaleObjectNamesTheOthersChanges(t *testing.T) {
 	}
 }
 
+// An editor may lie in a folder whose name has spaces, and its name may be a line of the shell.
+func TestEditTakesAnEditorAsGitAndKubectlDo(t *testing.T) {
+	w := newWorld(t)
+	s := w.stocked(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "my programs")
+	plant(t, dir, map[string]string{"ed": "+#!/bin/sh\nfor last; do :; done\nexec sed -i -e s/node-[0-9a-z]*/node-$NEXT/ \"$last\"\n"})
+	plant(t, dir, map[string]string{"vi": "-> ed"})
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("KUBE_EDITOR", "")
+	ed := filepath.Join(dir, "ed")
+	for next, editor := range map[string]string{
+		"path": ed, "quoted": "'" + ed + "' --wait", "escaped": strings.ReplaceAll(ed, " ", `\ `), "option": "ed --wait", "space": " ",
+	} {
+		t.Setenv("EDITOR", editor)
+		t.Setenv("NEXT", next)
+		if code, _, stderr := w.run(t, "edit", "sandbox", "web"); code != 0 || templateOf(s.Object("sandboxes", "default", "web")) != "node-"+next {
+			t.Errorf("%q: exit code %d, %q, the template is %q", editor, code, stderr, templateOf(s.Object("sandboxes", "default", "web")))
+		}
+	}
+}
+
 func TestEditRefusesMistakes(t *testing.T) {
 	w := newWorld(t)
 	w.stocked(t)

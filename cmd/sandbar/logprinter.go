@@ -143,9 +143,8 @@ func (p *logPrinter) record(e client.LogEvent) error {
 	default:
 		source := fmt.Sprintf("%s/%d", r.Stream, r.Attempt)
 		if p.open && p.source != source {
-			p.text = append(p.text, '\n')
+			p.text = append(p.output.EndLine(p.text), '\n')
 			p.open = false
-			p.output.EndLine()
 		}
 		var prefix []byte
 		if p.timestamps && !r.Time.IsZero() {
@@ -162,6 +161,14 @@ func (p *logPrinter) record(e client.LogEvent) error {
 		p.open, p.source = r.Data[len(r.Data)-1] != '\n', source
 	}
 	if _, err := p.out.Write(p.text); err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	return nil
+}
+
+// finish prints what was held of a log that has ended.
+func (p *logPrinter) finish() error {
+	if _, err := p.out.Write(p.output.EndLine(nil)); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
 	return nil

@@ -65,7 +65,7 @@ colours and lines that begin again; elsewhere stdout gets the bytes as they were
 					return err
 				}
 			}
-			return orUnread(ctx, nil)
+			return orUnread(ctx, p.finish())
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with what comes, until interrupted")

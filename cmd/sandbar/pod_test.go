@@ -21,6 +21,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
@@ -179,6 +180,69 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "lost connection") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
+}
+
+// Programs take localhost for ::1 or for 127.0.0.1: both lead to the sandbox, and to nothing else.
+func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
+	if addresses := client.LoopbackAddresses(t.Context()); len(addresses) < 2 {
+		t.Skip("this machine has no ::1")
+	}
+	t.Run("ports", func(t *testing.T) {
+		w := newWorld(t)
+		w.verbs = []string{"port-forward"}
+		w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+			echoPorts(conn, func(string) bool { return false })
+		})
+		ctx, interrupt := context.WithCancel(t.Context())
+		out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:80")
+		await(t, out, "to port 80\n")
+		local, _, _ := strings.Cut(out.String(), " to port ")
+		_, number, _ := net.SplitHostPort(local)
+		for _, address := range []string{"127.0.0.1", "::1"} {
+			conn, err := net.Dial("tcp", net.JoinHostPort(address, number))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_, _ = io.WriteString(conn, "PING\n")
+			if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || got != "80 PING\n" {
+				t.Errorf("at %s it says %q (%v); %s", address, got, err, errs)
+			}
+			conn.Close()
+		}
+		interrupt()
+		<-ended
+	})
+	t.Run("what is served over HTTP", func(t *testing.T) {
+		w := newWorld(t)
+		w.serve(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "served") })
+		ctx, interrupt := context.WithCancel(t.Context())
+		out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web")
+		await(t, out, "\n")
+		number := strings.TrimSpace(out.String()[strings.LastIndexByte(out.String(), ':')+1:])
+		for _, address := range []string{"127.0.0.1", "::1"} {
+			res, err := http.Get("http://" + net.JoinHostPort(address, number) + "/") //nolint:noctx // a test
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(res.Body)
+			res.Body.Close()
+			if string(body) != "served" {
+				t.Errorf("at %s is %q; %s", address, body, errs)
+			}
+		}
+		taken, err := net.Listen("tcp", "[::1]:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer taken.Close()
+		_, busy, _ := net.SplitHostPort(taken.Addr().String())
+		if code, _, stderr := w.run(t, "port-forward", "web", "--port", busy); code != exitFailure || !strings.Contains(stderr, "address already in use: choose another --port") {
+			t.Errorf("a port that another program has at ::1: exit code %d, %q", code, stderr)
+		}
+		interrupt()
+		<-ended
+	})
 }
 
 // As issue 29 found, the first connection that was refused ended the command with a line of klog.

@@ -30,7 +30,7 @@ func newPortForwardCommand(s *target) *cobra.Command {
 		Long: `Serve what a sandbox serves on a port of this machine, until interrupted.
 
 HTTP, server-sent events and WebSockets pass. Every program on this machine that reaches the
-port acts as you on this sandbox; the port is on the loopback address alone.
+port acts as you on this sandbox; the port is on the loopback addresses alone, 127.0.0.1 and ::1.
 
 With ports, which takes a kind with the verb port-forward, each one is carried as it is, whatever
 is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
@@ -51,13 +51,12 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 			if ports := args[1:]; len(ports) > 0 {
 				return untilInterrupted(cmd.Context(), forwardPorts(cmd, i, ports))
 			}
-			address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
-			listener, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", address)
+			listeners, err := listenOnLoopback(cmd.Context(), port)
 			if err != nil {
-				return fmt.Errorf("listening: %w", err)
+				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "http://%s\n", listener.Addr())
-			return untilInterrupted(cmd.Context(), serveUntil(cmd.Context(), listener, i.Forward()))
+			fmt.Fprintf(cmd.OutOrStdout(), "http://%s\n", listeners[0].Addr())
+			return untilInterrupted(cmd.Context(), serveUntil(cmd.Context(), listeners, i.Forward()))
 		},
 	}
 	cmd.Flags().Uint16VarP(&port, "port", "p", 0, "local port; a free one if zero")
@@ -80,13 +79,45 @@ func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error 
 	return err
 }
 
-func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// portTries is how often a free port is looked for that is free on all loopback addresses.
+const portTries = 5
+
+// listenOnLoopback listens on the loopback addresses, at the same port; a free one if it is 0.
+func listenOnLoopback(ctx context.Context, port uint16) (listeners []net.Listener, err error) {
+	addresses := client.LoopbackAddresses(ctx)
+	for range portTries {
+		number := strconv.Itoa(int(port))
+		for _, address := range addresses {
+			var listener net.Listener
+			if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address, number)); err != nil {
+				break
+			}
+			listeners = append(listeners, listener)
+			_, number, _ = net.SplitHostPort(listener.Addr().String())
+		}
+		if err == nil {
+			return listeners, nil
+		}
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+		if listeners = nil; port != 0 {
+			break
+		}
+	}
+	return nil, fmt.Errorf("listening: %w: choose another --port, or 0 for a free one", err)
+}
+
+// serveUntil serves until the context ends.
+func serveUntil(ctx context.Context, listeners []net.Listener, handler http.Handler) error {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	done := make(chan error, len(listeners))
+	for _, listener := range listeners {
+		go func() { done <- server.Serve(listener) }()
+	}
 	select {
 	case err := <-done:
-		return fmt.Errorf("serving: %w", err)
+		return errors.Join(fmt.Errorf("serving: %w", err), server.Close())
 	case <-ctx.Done():
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
@@ -95,7 +126,9 @@ func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close() // streams have no end of their own
 	}
-	<-done
+	for range listeners {
+		<-done
+	}
 	if err != nil {
 		return fmt.Errorf("shutting down: %w", err)
 	}

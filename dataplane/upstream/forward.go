@@ -283,10 +283,32 @@ func (w *Ways) failed(ctx context.Context, c *Call, to *locate.Target, err error
 	case timedOut(err):
 		return refusal.GatewayTimeout(w.limits().ResponseTimeout, err)
 	}
-	if !errors.Is(err, http1.ErrClosed) {
-		err = errBadAnswer // instead of a text that may quote the pod
+	return refusal.BadGateway(refusal.CauseBadAnswer, badAnswer(to.Proxy, err), withoutQuote(err))
+}
+
+// badAnswer says what is wrong with an answer, and where app is set, what the app has to do.
+func badAnswer(app bool, err error) string {
+	const plain = "let it serve plain HTTP at this port, because TLS ends at the data plane"
+	switch {
+	case errors.Is(err, http1.ErrHeaderTooLarge):
+		return fmt.Sprintf("the header of the instance's answer has more than %d bytes or %d lines: let its process send fewer or shorter headers and cookies", maxPodHeaderBytes, http1.MaxHeaderLines)
+	case errors.Is(err, http1.ErrTLS):
+		return "the instance's process speaks HTTPS: " + plain
+	case app:
+		return "the instance gave no valid HTTP answer: look at its log. If its app speaks HTTPS, " + plain
+	default:
+		return "the instance gave no valid HTTP answer: look at its log"
 	}
-	return refusal.BadGateway(refusal.CauseBadAnswer, "the instance gave no valid HTTP answer: look at its log", err)
+}
+
+// withoutQuote is an error whose text does not quote what a pod sent.
+func withoutQuote(err error) error {
+	for _, known := range []error{http1.ErrClosed, http1.ErrTLS, http1.ErrHeaderTooLarge} {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	return errBadAnswer
 }
 
 // timedOut reports whether an error means that the other side has said nothing in time.

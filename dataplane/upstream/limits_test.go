@@ -57,7 +57,10 @@ func TestTheTableOfLimitsHasTheNumbersOfTheWaysToPods(t *testing.T) {
 			Name:   "one attempt to reach a pod; pods of a Service that one request tries",
 			Number: fmt.Sprintf("%s; %d", limitstable.Duration(dialTimeout), maxAttempts),
 		},
-		limitstable.Limit{Name: "the header of a pod's answer", Number: limitstable.Bytes(maxPodHeaderBytes)},
+		limitstable.Limit{
+			Name: "the header of a pod's answer", Number: fmt.Sprintf("%s, or %d lines", limitstable.Bytes(maxPodHeaderBytes), http1.MaxHeaderLines),
+			Says: []string{fmt.Sprintf("has more than %d bytes or %d lines", maxPodHeaderBytes, http1.MaxHeaderLines)},
+		},
 		limitstable.Limit{Name: "the trailer of a pod's answer", Number: fmt.Sprintf("%d fields, %s", http1.MaxTrailerFields, limitstable.Bytes(http1.MaxTrailerBytes))},
 		limitstable.Limit{Name: "what passes of a pod's answer that refuses an upgrade", Number: limitstable.Bytes(maxRefusalBytes)},
 		limitstable.Limit{

@@ -18,6 +18,9 @@ import (
 // Rules are the patterns of a tree. The zero value ignores nothing. Add is not safe for
 // concurrent use; matching is, once nothing is added any more.
 type Rules struct {
+	// FoldCase ignores the case of ASCII letters, as git does where core.ignoreCase is set. It is set before
+	// anything is added.
+	FoldCase bool
 	// files holds the patterns of each directory; the root is "".
 	files map[string][]pattern
 	// defaults decide where no file has a pattern that matches.
@@ -39,17 +42,19 @@ func (r *Rules) Add(dir, content string) {
 	if r.files == nil {
 		r.files = map[string][]pattern{}
 	}
-	r.files[dir] = append(r.files[dir], parseAll(content)...)
+	r.files[dir] = append(r.files[dir], parseAll(content, r.FoldCase)...)
 }
 
 // AddDefaults adds patterns, relative to the root, that count less than those of any file, and more
 // than defaults that were added earlier.
-func (r *Rules) AddDefaults(content string) { r.defaults = append(r.defaults, parseAll(content)...) }
+func (r *Rules) AddDefaults(content string) {
+	r.defaults = append(r.defaults, parseAll(content, r.FoldCase)...)
+}
 
-func parseAll(content string) (patterns []pattern) {
+func parseAll(content string, fold bool) (patterns []pattern) {
 	content = strings.TrimPrefix(content, "\ufeff")
 	for line := range strings.SplitSeq(content, "\n") {
-		if p, ok := parse(strings.TrimSuffix(line, "\r")); ok {
+		if p, ok := parse(strings.TrimSuffix(line, "\r"), fold); ok {
 			patterns = append(patterns, p)
 		}
 	}
@@ -76,10 +81,14 @@ func (r *Rules) Matches(path string, isDir bool) bool {
 	if path == "" {
 		return false
 	}
-	base := path[strings.LastIndexByte(path, '/')+1:]
+	name := path
+	if r.FoldCase {
+		name = lower(path)
+	}
+	base := name[strings.LastIndexByte(name, '/')+1:]
 	dir := strings.TrimSuffix(path[:len(path)-len(base)], "/")
 	for {
-		relative := strings.TrimPrefix(path[len(dir):], "/")
+		relative := strings.TrimPrefix(name[len(dir):], "/")
 		if p := last(r.files[dir], relative, base, isDir); p != nil {
 			return !p.negated
 		}
@@ -88,7 +97,7 @@ func (r *Rules) Matches(path string, isDir bool) bool {
 		}
 		dir = dir[:max(0, strings.LastIndexByte(dir, '/'))]
 	}
-	p := last(r.defaults, path, base, isDir)
+	p := last(r.defaults, name, base, isDir)
 	return p != nil && !p.negated
 }
 
@@ -113,7 +122,7 @@ func (p *pattern) matches(relative, base string, isDir bool) bool {
 }
 
 // parse reads a line; ok is false when it holds no pattern, or one that can match nothing.
-func parse(line string) (p pattern, ok bool) {
+func parse(line string, fold bool) (p pattern, ok bool) {
 	line = trimTrailingSpaces(line)
 	if line == "" || line[0] == '#' {
 		return p, false
@@ -131,7 +140,7 @@ func parse(line string) (p pattern, ok bool) {
 	if line == "" {
 		return p, false
 	}
-	expression, ok := translate(line)
+	expression, ok := translate(line, fold)
 	if !ok {
 		return p, false
 	}
@@ -160,6 +169,22 @@ func trimTrailingSpaces(line string) string {
 		end = len(line)
 	}
 	return line[:end]
+}
+
+// lower makes ASCII letters lower case, as git does in the C locale, and keeps every other byte.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		b[i] = lowerByte(c)
+	}
+	return string(b)
+}
+
+func lowerByte(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }
 
 // latin1 makes one character of each byte: git's patterns match bytes, package regexp matches

@@ -6,6 +6,7 @@ package gitignore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,29 @@ func TestDefaultsDecideWhereNoFileDoes(t *testing.T) {
 	}
 }
 
+func TestTheCaseOfLettersDoesNotCountWhereItIsFolded(t *testing.T) {
+	for _, c := range []struct {
+		rules, path  string
+		plain, folds bool
+	}{
+		{"Build/\n", "build/x", false, true},
+		{"*.LOG\n", "a.log", false, true},
+		{"*.log\n!Keep.log\n", "KEEP.LOG", false, false},
+		{"/src/Gen\n", "SRC/gen", false, true},
+		{"[A-C]x\n", "bX", false, true},
+		{"[[:upper:]]\n", "a", false, true},
+		{"\u00c4.txt\n", "\u00e4.txt", false, false}, // only the letters of ASCII
+	} {
+		for fold, want := range map[bool]bool{false: c.plain, true: c.folds} {
+			r := Rules{FoldCase: fold}
+			r.Add("", c.rules)
+			if got := r.Ignored(c.path, false); got != want {
+				t.Errorf("%q with the rules %q, folded: %t: %t, want %t", c.path, c.rules, fold, got, want)
+			}
+		}
+	}
+}
+
 // FuzzAgainstGit compares with git itself, on a real tree.
 func FuzzAgainstGit(f *testing.F) {
 	git, err := exec.LookPath("git")
@@ -91,10 +115,12 @@ func FuzzAgainstGit(f *testing.F) {
 		{"**/a/**/b", "*?*"},
 		{"a**/a", "b**/c"},
 		{"/a**/b\n!c/a**", "?**/c"},
+		{"A\n*.LOG\n", "[A-C]C"},
+		{"[B]\n[^A]*\n", "[[:upper:]]"},
 	} {
 		f.Add(seed[0], seed[1])
 	}
-	files := []string{"a", "b/a", "b/b/c", "ab", "c/a/b", "c/ab/c", "a.log", "b/a.log", "a b", "#a", "!a", "c/b", "c/c/c/c", "aa/b", "-", "]", " b"}
+	files := []string{"A", "B/A", "b/Bc", "Ab", "A.LOG", "a", "b/a", "b/b/c", "ab", "c/a/b", "c/ab/c", "a.log", "b/a.log", "a b", "#a", "!a", "c/b", "c/c/c/c", "aa/b", "-", "]", " b"}
 	tree := f.TempDir()
 	for _, name := range files {
 		path := filepath.Join(tree, filepath.FromSlash(name))
@@ -109,26 +135,28 @@ func FuzzAgainstGit(f *testing.F) {
 		if strings.ContainsAny(root+below, "\x00") || len(root)+len(below) > 200 {
 			t.Skip("git reads such a file differently or not at all")
 		}
-		var rules Rules
-		rules.Add("", root)
-		rules.Add("b", below)
 		for dir, content := range map[string]string{"": root, "b": below} {
 			if err := os.WriteFile(filepath.Join(tree, dir, ".gitignore"), []byte(content), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		ignored := gitSays(t, git, tree, files)
-		for _, name := range files {
-			if got := rules.Ignored(name, false); got != ignored[name] {
-				t.Errorf("%q: git says %v, we say %v; rules %q and in b %q", name, ignored[name], got, root, below)
+		for _, fold := range []bool{false, true} {
+			rules := Rules{FoldCase: fold}
+			rules.Add("", root)
+			rules.Add("b", below)
+			ignored := gitSays(t, git, tree, fold, files)
+			for _, name := range files {
+				if got := rules.Ignored(name, false); got != ignored[name] {
+					t.Errorf("%q, with core.ignoreCase %t: git says %v, we say %v; rules %q and in b %q", name, fold, ignored[name], got, root, below)
+				}
 			}
 		}
 	})
 }
 
-func gitSays(t *testing.T, git, tree string, files []string) map[string]bool {
+func gitSays(t *testing.T, git, tree string, fold bool, files []string) map[string]bool {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), git, "-c", "core.excludesFile=/dev/null", "-C", tree, "check-ignore", "--no-index", "-z", "--stdin")
+	cmd := exec.CommandContext(t.Context(), git, "-c", "core.excludesFile=/dev/null", "-c", fmt.Sprintf("core.ignoreCase=%t", fold), "-C", tree, "check-ignore", "--no-index", "-z", "--stdin")
 	cmd.Stdin = strings.NewReader(strings.Join(files, "\x00") + "\x00")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -11,8 +11,8 @@ import (
 
 // translate makes a regular expression of a pattern, byte by byte. Regular expressions of
 // package regexp take linear time, whatever pattern somebody's project brings. ok is false for a
-// pattern that git takes for one that matches nothing.
-func translate(p string) (expression string, ok bool) {
+// pattern that git takes for one that matches nothing. With fold the expression is for names in lower case.
+func translate(p string, fold bool) (expression string, ok bool) {
 	var b strings.Builder
 	b.WriteString(`(?s)\A`)
 	for i := 0; i < len(p); {
@@ -23,7 +23,7 @@ func translate(p string) (expression string, ok bool) {
 			b.WriteString(`[^/]`)
 			i++
 		case '[':
-			class, next, ok := bracket(p, i)
+			class, next, ok := bracket(p, i, fold)
 			if !ok {
 				return "", false
 			}
@@ -33,10 +33,10 @@ func translate(p string) (expression string, ok bool) {
 			if i+1 == len(p) {
 				return "", false
 			}
-			literal(&b, p[i+1])
+			literal(&b, p[i+1], fold)
 			i += 2
 		default:
-			literal(&b, p[i])
+			literal(&b, p[i], fold)
 			i++
 		}
 	}
@@ -44,7 +44,12 @@ func translate(p string) (expression string, ok bool) {
 	return b.String(), true
 }
 
-func literal(b *strings.Builder, c byte) { b.WriteString(regexp.QuoteMeta(string(rune(c)))) }
+func literal(b *strings.Builder, c byte, fold bool) {
+	if fold {
+		c = lowerByte(c)
+	}
+	b.WriteString(regexp.QuoteMeta(string(rune(c))))
+}
 
 // stars translates a run of asterisks at i and returns what is behind it. Two or more that stand
 // for whole names match any number of directories; otherwise they are as one. Git compares what
@@ -69,8 +74,9 @@ func stars(b *strings.Builder, p string, i int) int {
 }
 
 // bracket translates a bracket expression at i and returns what is behind it. It never matches a
-// slash. ok is false when it has no end or names a class that does not exist.
-func bracket(p string, i int) (class string, next int, ok bool) {
+// slash. ok is false when it has no end or names a class that does not exist. With fold, ranges and classes of
+// capitals have the small letters too; a single capital has not, and so matches nothing, as in git.
+func bracket(p string, i int, fold bool) (class string, next int, ok bool) {
 	var set [256]bool
 	i++
 	negated := i < len(p) && (p[i] == '!' || p[i] == '^')
@@ -90,7 +96,7 @@ func bracket(p string, i int) (class string, next int, ok bool) {
 				return "", 0, false
 			}
 			for c := range 256 {
-				set[c] = set[c] || member(byte(c))
+				add(&set, byte(c), member(byte(c)), fold)
 			}
 			i = behind
 			continue
@@ -99,18 +105,27 @@ func bracket(p string, i int) (class string, next int, ok bool) {
 		if !found {
 			return "", 0, false
 		}
-		to := from
+		to, isRange := from, false
 		if i = behind; i+1 < len(p) && p[i] == '-' && p[i+1] != ']' {
+			isRange = true
 			if to, i, found = member(p, i+1); !found {
 				return "", 0, false
 			}
 		}
 		set[from] = true // git compares the first of a range even when the range is empty
 		for c := int(from); c <= int(to); c++ {
-			set[c] = true
+			add(&set, byte(c), true, fold && isRange)
 		}
 	}
 	return render(set, negated), i + 1, true
+}
+
+// add adds a character to a set if it is one of its members, with fold in lower case as well.
+func add(set *[256]bool, c byte, isMember, fold bool) {
+	set[c] = set[c] || isMember
+	if fold && isMember {
+		set[lowerByte(c)] = true
+	}
 }
 
 // member reads one character of a bracket expression.

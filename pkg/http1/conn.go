@@ -24,6 +24,9 @@ import (
 // readBuffer is for headers; the rest of a long body is read past it.
 const readBuffer = 4 << 10
 
+// tlsAlert begins the record of a TLS alert. No answer of HTTP begins so.
+const tlsAlert = 0x15
+
 var newline = []byte("\n")
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readBuffer) }}
@@ -133,14 +136,18 @@ func (c *conn) ask(req *http.Request, b *body) (*http.Response, error) {
 
 // receive reads the header of the answer; informational ones before it end here.
 func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
-	c.headerLeft, c.linesLeft = c.transport.maxHeaderBytes(), maxHeaderLines
+	c.headerLeft, c.linesLeft = c.transport.maxHeaderBytes(), MaxHeaderLines
 	c.inHeader, c.overrun = true, false
 	for informational := 0; ; informational++ {
 		if informational > maxInformational {
 			return nil, ErrInformational
 		}
-		if _, err := c.in.Peek(1); err != nil {
+		first, err := c.in.Peek(1)
+		if err != nil {
 			return nil, unanswered(err, informational)
+		}
+		if first[0] == tlsAlert {
+			return nil, ErrTLS
 		}
 		plain := plainlyFramed(c.in)
 		res, err := http.ReadResponse(c.in, req)

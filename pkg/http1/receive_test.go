@@ -29,21 +29,22 @@ func TestAHostilePodIsBounded(t *testing.T) {
 		"one line that is too large":              {"HTTP/1.1 200 " + strings.Repeat("x", 70<<10), ErrHeaderTooLarge},
 		"1xx answers without end":                 {strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 10), ErrInformational},
 		"1xx answers that are too large together": {strings.Repeat("HTTP/1.1 103 Early Hints\r\nX: "+strings.Repeat("x", 20<<10)+"\r\n\r\n", 5), ErrHeaderTooLarge},
-		"no HTTP":                              {"SSH-2.0-OpenSSH_9.2\r\n\r\n", ErrMalformed},
-		"HTTP/2":                               {"HTTP/2.0 200 OK\r\n\r\n", ErrMalformed},
-		"HTTP/0.9":                             {"HTTP/0.9 200 OK\r\n\r\n", ErrMalformed},
-		"a code below 100":                     {"HTTP/1.1 099 What\r\n\r\n", ErrMalformed},
-		"a code of zeros":                      {"HTTP/1.1 000 What\r\n\r\n", ErrMalformed},
-		"a code that is negative":              {"HTTP/1.1 -10 What\r\n\r\n", ErrMalformed},
-		"two lengths":                          {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", ErrMalformed},
-		"a length with a sign":                 {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx", ErrMalformed},
-		"an unknown transfer coding":           {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", ErrMalformed},
-		"two transfer codings":                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ErrMalformed},
-		"a space before the colon":             {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nxx", ErrMalformed},
-		"a line that is folded at the start":   {"HTTP/1.1 200 OK\r\n X: y\r\n\r\n", ErrMalformed},
-		"chunks with a length of a megabyte":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0", 8<<10) + "1\r\nx\r\n0\r\n\r\n", http.ErrLineTooLong},
-		"a chunk that is shorter than it says": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nx", io.ErrUnexpectedEOF},
-		"a body that is shorter than it says":  {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nx", io.ErrUnexpectedEOF},
+		"an alert of TLS":                         {"\x15\x03\x01\x00\x02\x02\x46", ErrTLS},
+		"no HTTP":                                 {"SSH-2.0-OpenSSH_9.2\r\n\r\n", ErrMalformed},
+		"HTTP/2":                                  {"HTTP/2.0 200 OK\r\n\r\n", ErrMalformed},
+		"HTTP/0.9":                                {"HTTP/0.9 200 OK\r\n\r\n", ErrMalformed},
+		"a code below 100":                        {"HTTP/1.1 099 What\r\n\r\n", ErrMalformed},
+		"a code of zeros":                         {"HTTP/1.1 000 What\r\n\r\n", ErrMalformed},
+		"a code that is negative":                 {"HTTP/1.1 -10 What\r\n\r\n", ErrMalformed},
+		"two lengths":                             {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx", ErrMalformed},
+		"a length with a sign":                    {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx", ErrMalformed},
+		"an unknown transfer coding":              {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", ErrMalformed},
+		"two transfer codings":                    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ErrMalformed},
+		"a space before the colon":                {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nxx", ErrMalformed},
+		"a line that is folded at the start":      {"HTTP/1.1 200 OK\r\n X: y\r\n\r\n", ErrMalformed},
+		"chunks with a length of a megabyte":      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0", 8<<10) + "1\r\nx\r\n0\r\n\r\n", http.ErrLineTooLong},
+		"a chunk that is shorter than it says":    {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nx", io.ErrUnexpectedEOF},
+		"a body that is shorter than it says":     {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nx", io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPod(t, func(_ int, conn *net.TCPConn, in *bufio.Reader) {
@@ -83,8 +84,8 @@ func TestTheHeadersLimitIsNotTheBodys(t *testing.T) {
 
 // The lines of a body that comes with the header are none of the header's.
 func TestLinesOfTheBodyAreNotCounted(t *testing.T) {
-	body := strings.Repeat("\n", 10*maxHeaderLines)
-	header := "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", maxHeaderLines-10)
+	body := strings.Repeat("\n", 10*MaxHeaderLines)
+	header := "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", MaxHeaderLines-10)
 	p := newPod(t, answers(fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", header, len(body), body)))
 	if _, got, err := ask(t, newTransport(t, p), request(t, "GET", nil)); err != nil || got != body {
 		t.Fatalf("got %d bytes, %v", len(got), err)

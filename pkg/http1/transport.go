@@ -20,9 +20,9 @@ const (
 	DefaultMaxIdle         = 4096
 	DefaultIdleTimeout     = 60 * time.Second
 	DefaultContinueTimeout = time.Second
-	// maxHeaderLines is how many lines a header may have, informational ones included: each costs
+	// MaxHeaderLines is how many lines a header may have, informational ones included: each costs
 	// whoever reads it far more than its bytes, and thousands of empty ones fit into MaxHeaderBytes.
-	maxHeaderLines = 256
+	MaxHeaderLines = 256
 	// MaxTrailerFields is how many fields may follow a chunked answer's last chunk, and MaxTrailerBytes how
 	// long they may be together, line ends included: they are read whole, into the buffer of the header.
 	MaxTrailerFields = 128
@@ -42,6 +42,8 @@ var (
 	ErrTrailerTooLarge = errors.New("http1: the answer's trailer has more than 128 fields or 4096 bytes")
 	// ErrMalformed means that the answer is no HTTP/1.x. Its text does not quote the answer.
 	ErrMalformed = errors.New("http1: malformed answer")
+	// ErrTLS means that the peer answered with a TLS alert, as a server of TLS answers plain HTTP.
+	ErrTLS = errors.New("http1: the peer speaks TLS")
 	// ErrClosed means that the peer ended the connection before the first byte of an answer.
 	ErrClosed = errors.New("http1: the connection ended before an answer")
 	// ErrRequest means that the request cannot be written as HTTP/1.1.

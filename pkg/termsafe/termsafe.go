@@ -44,23 +44,59 @@ var oneLine = strings.NewReplacer("\n", `\n`, "\t", `\t`, "\r", `\r`)
 
 // Output is what a program writes, piece by piece. The zero value is at its beginning.
 //
-// Line feeds and tabs stay. Colours stay and end with the line, or with the piece. A carriage return, or
+// A character or a colour of which a piece has the beginning is held until the next piece: a long log is cut where
+// a buffer was full. Line feeds and tabs stay. Colours stay and end with the line, or with the piece. A carriage return, or
 // the cursor's way to the first column, begins the line again as progress bars do; it can take away what
 // the program wrote in this line, and nothing before it. Erasing in the line is left out, because nothing
 // stands behind the cursor.
 type Output struct {
 	// again: the line begins again with what follows, unless it ends first.
 	again bool
+	// half is the beginning of a character or of a colour.
+	half []byte
 }
 
 // Append appends a piece to dst. A line that begins again begins with prefix, which is a terminal's already.
 func (o *Output) Append(dst, piece, prefix []byte) []byte {
-	dst, o.again = appendText(dst, piece, true, append([]byte(LineAgain), prefix...), o.again)
+	text := piece
+	if len(o.half) > 0 {
+		text = append(o.half, piece...)
+	}
+	whole := len(text) - begun(text)
+	dst, o.again = appendText(dst, text[:whole], true, append([]byte(LineAgain), prefix...), o.again)
+	o.half = append([]byte(nil), text[whole:]...)
 	return dst
 }
 
-// EndLine forgets a carriage return at the end of the last piece: the caller ended the line.
-func (o *Output) EndLine() { o.again = false }
+// EndLine appends what was held, as what it is by itself, and forgets a carriage return at the end of the last
+// piece: the caller ends the line.
+func (o *Output) EndLine(dst []byte) []byte {
+	dst, _ = appendText(dst, o.half, true, nil, false)
+	o.again, o.half = false, nil
+	return dst
+}
+
+// begun returns how many bytes at the end of a text begin a character or a colour, and do not end it.
+func begun(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if end := text[len(text)-n:]; utf8.RuneStart(end[0]) {
+			if !utf8.FullRune(end) {
+				return n
+			}
+			break
+		}
+	}
+	at := bytes.LastIndexByte(text, 0x1b)
+	if at < 0 || len(text)-at >= maxColour {
+		return 0
+	}
+	for i, c := range text[at+1:] {
+		if i == 0 && c != '[' || i > 0 && (c < '0' || c > '9') && c != ';' && c != ':' {
+			return 0
+		}
+	}
+	return len(text) - at
+}
 
 // appendText appends text. Colours pass, and lines begin with again when they begin again, if it is output.
 func appendText(dst, text []byte, output bool, again []byte, pending bool) ([]byte, bool) {

@@ -34,7 +34,8 @@ func TestWhatATerminalWouldObeyIsShown(t *testing.T) {
 		"a colour with a private parameter is none": {"\x1b[>4m", `\x1b[>4m`, `\x1b[>4m`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := string(new(termsafe.Output).Append(nil, []byte(c.in), []byte("> "))); got != c.text {
+			var out termsafe.Output
+			if got := string(out.EndLine(out.Append(nil, []byte(c.in), []byte("> ")))); got != c.text {
 				t.Errorf("as output: got %q, want %q", got, c.text)
 			}
 			if got := termsafe.String(c.in); got != c.plain {
@@ -64,9 +65,36 @@ func TestACarriageReturnBetweenTwoPieces(t *testing.T) {
 	}
 	var out termsafe.Output
 	out.Append(nil, []byte("a\r"), nil)
-	out.EndLine()
+	if got := string(out.EndLine(nil)); got != "" {
+		t.Errorf("at the end of the line: %q", got)
+	}
 	if got := string(out.Append(nil, []byte("b"), nil)); got != "b" {
 		t.Errorf("after the line was ended: %q", got)
+	}
+}
+
+// A log of more than a buffer is cut anywhere, also within a character or a colour.
+func TestACharacterOrAColourBetweenTwoPieces(t *testing.T) {
+	for _, text := range []string{"ç 世界 \U0001f600\n", "a\x1b[1;38:2::255:0:0mred\x1b[0m\n", "50%\x1b[2K\x1b[1G99%\n"} {
+		want := string(new(termsafe.Output).Append(nil, []byte(text), nil))
+		for cut := range len(text) {
+			var out termsafe.Output
+			got := string(out.Append(out.Append(nil, []byte(text[:cut]), nil), []byte(text[cut:]), nil))
+			// A colour ends with its piece.
+			if strings.ReplaceAll(got, "\x1b[0m", "") != strings.ReplaceAll(want, "\x1b[0m", "") {
+				t.Errorf("%q cut at %d became %q, want %q", text, cut, got, want)
+			}
+		}
+	}
+	for text, want := range map[string]string{"a\xe4\xb8": `a\xe4\xb8`, "a\x1b[3": `a\x1b[3`, "a\x1b": `a\x1b`, "\x1b[" + strings.Repeat("1", 100): `\x1b[` + strings.Repeat("1", 100)} {
+		var out termsafe.Output
+		if got := string(out.EndLine(out.Append(nil, []byte(text), nil))); got != want {
+			t.Errorf("%q became %q once the line was ended, want %q", text, got, want)
+		}
+	}
+	var out termsafe.Output
+	if got := string(out.Append(out.Append(nil, []byte("a\xe4"), nil), []byte("b"), nil)); got != `a\xe4b` {
+		t.Errorf("the beginning of a character that does not come became %q", got)
 	}
 }
 
@@ -80,7 +108,8 @@ func FuzzAppend(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out := new(termsafe.Output).Append(nil, in, nil)
+		var pieces termsafe.Output
+		out := pieces.EndLine(pieces.Append(pieces.Append(nil, in[:len(in)/2], nil), in[len(in)/2:], nil))
 		for _, r := range string(colours.ReplaceAll(bytes.ReplaceAll(out, lineAgain, nil), nil)) {
 			if r != '\n' && r != '\t' && (r < 0x20 || 0x7f <= r && r < 0xa0) {
 				t.Fatalf("%q became %q, with %q", in, out, r)

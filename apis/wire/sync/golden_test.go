@@ -184,6 +184,7 @@ func TestNumbersAndNamesAreThoseOfTheGoldenFile(t *testing.T) {
 		"version": Version, "contentType": ContentType, "maxFrameSize": MaxFrameBytes,
 		"restart":      []any{RestartNever, RestartLater, RestartStart, RestartAuto, RestartAlways},
 		"parameters":   []any{ParamExclude, ParamStaged, ParamChunks},
+		"headers":      []any{ExecutableHeader},
 		"codes":        []any{CodeFileNotFound, CodeRequestTooLarge, CodeBatchTooLarge, CodeOffsetMismatch},
 		"phases":       []any{PhaseSynced, PhaseStaged},
 		"reloadStates": []any{ReloadRunning, ReloadDone, ReloadFailed},

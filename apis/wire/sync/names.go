@@ -36,3 +36,7 @@ const (
 	// ended, or that another request works with the content. Asking how much there is helps.
 	CodeOffsetMismatch = "OffsetMismatch"
 )
+
+// ExecutableHeader, "true" or "false", says beside the content of a file whether the file is a program. Runners of
+// earlier versions do not send it.
+const ExecutableHeader = "X-Sandbox-Executable"

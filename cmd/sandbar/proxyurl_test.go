@@ -1,0 +1,94 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// tunnelling is an HTTP proxy that counts the connections to each host.
+func tunnelling(t *testing.T) (address string, asked func(host string) int) {
+	t.Helper()
+	var mu sync.Mutex
+	counts := map[string]int{}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		counts[r.Host]++
+		mu.Unlock()
+		to, err := net.Dial("tcp", r.Host)
+		if r.Method != http.MethodConnect || err != nil {
+			http.Error(w, "no CONNECT", http.StatusBadGateway)
+			return
+		}
+		defer to.Close()
+		w.WriteHeader(http.StatusOK)
+		from, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer from.Close()
+		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+		_, _ = io.Copy(from, to)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.URL, func(host string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return counts[host]
+	}
+}
+
+// A kubeconfig names the proxy by which its server is reached. The data plane is in the same network.
+func TestTheProxyOfTheKubeconfigLeadsToTheDataPlaneToo(t *testing.T) {
+	w := newWorld(t)
+	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/dataplane/ca" {
+			_, _ = rw.Write(w.bundle)
+			return
+		}
+		_, _ = io.WriteString(rw, "{}")
+	})
+	proxy, asked := tunnelling(t)
+	cfg, err := clientcmd.LoadFromFile(w.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Clusters["w"].ProxyURL = proxy
+	if err := clientcmd.WriteToFile(*cfg, w.kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	plane, err := url.Parse(w.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := w.run(t, "restart", "web"); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	calls := asked(plane.Host)
+	if calls == 0 {
+		t.Error("the data plane was called past the proxy")
+	}
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bundle, w.bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := w.run(t, "trust", w.url, "--ca-file", bundle); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	if asked(plane.Host) == calls {
+		t.Error("trust asked the data plane past the proxy")
+	}
+}

@@ -221,6 +221,7 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 	for _, verb := range []string{"get", "update", "patch"} {
 		want["operator"][verb+" sandboxsets/scale"] = true
 	}
+	want["operator"]["create sandboxtemplates/claim"] = true
 	for _, name := range TenantRoles() {
 		raw, err := TenantRole(name)
 		if err != nil {

@@ -235,7 +235,7 @@ func TestClaimsWithOneKeyThatComeAtOnceHaveOneSetOfSandboxes(t *testing.T) {
 	var workers sync.WaitGroup
 	for _, name := range names {
 		workers.Go(func() {
-			for range 200 {
+			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); { // a claim that is decided ends it sooner
 				obj, err := w.claims.Live(context.Background(), keyFor(name))
 				if phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase"); err != nil || phase != "" {
 					return

@@ -53,6 +53,7 @@ func (h *handler) serveClaim(x *exchange, caller tenant.Caller) *refusal.Error {
 	if refused != nil {
 		return refused
 	}
+	asked.Room = func() *refusal.Error { return h.room(template.Owner.Cluster, x.route.Namespace) }
 	if refused := h.admitClaim(x, template.Owner.Cluster); refused != nil {
 		return refused
 	}
@@ -90,6 +91,9 @@ func (h *handler) newClaim(x *exchange) (*claim.Claim, *refusal.Error) {
 	}, nil
 }
 
+// quotaRetry is after how long a workspace that has all of its instances may have room again.
+const quotaRetry = 5 * time.Second
+
 // admitClaim counts the claim against the rates of its caller and of its workspace. Who the caller is kcp has said
 // already; if it does not say so any more, nothing is claimed.
 func (h *handler) admitClaim(x *exchange, cluster string) *refusal.Error {
@@ -98,6 +102,17 @@ func (h *handler) admitClaim(x *exchange, cluster string) *refusal.Error {
 		return refused
 	}
 	return h.limits.AdmitClaim(cluster, who)
+}
+
+// room refuses another Sandbox in a workspace that has all the instances that it may have, and none that is ready to be
+// taken. The controllers are the ones that bound instances, when one is placed: a Sandbox that is made here all the
+// same waits for its place.
+func (h *handler) room(cluster, namespace string) *refusal.Error {
+	most := h.settings.now().instancesPerWorkspace
+	if placed, ready := h.placer.Cache.Places(cluster, namespace); placed >= most && ready == 0 {
+		return refusal.TooMany(refusal.CauseQuota, fmt.Sprintf("the workspace has %d instances, those that its SandboxSets keep ready among them, and may have %d: delete some, or ask the operator for more (spec.limits.instancesPerWorkspace)", placed, most), quotaRetry)
+	}
+	return nil
 }
 
 // answerClaim makes the Sandbox, waits for it and answers: 201 for one that is made and Ready, 200 for one that is

@@ -39,7 +39,9 @@ const (
 type Claim struct {
 	Workspace Workspace
 	// Called is told of each answer of kcp.
-	Called  func(call string, outcome tenant.Outcome)
+	Called func(call string, outcome tenant.Outcome)
+	// Room refuses if there is no room for another Sandbox; it is asked before one is created.
+	Room    func() *refusal.Error
 	Caller  tenant.Caller
 	Kind    Kind
 	Request *Request
@@ -61,6 +63,9 @@ func (c *Claim) Make(ctx context.Context) (s *Sandbox, created bool, refused *re
 			return found, false, nil
 		}
 		name = c.Request.nameFor(c.Template, former)
+	}
+	if refused := c.Room(); refused != nil {
+		return nil, false, refused
 	}
 	s = &Sandbox{}
 	got := c.Workspace.Create(ctx, c.Caller, c.Sandboxes, c.Request.object(c.Kind, c.Sandboxes.Namespace, c.Template, name), s)

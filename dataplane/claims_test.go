@@ -22,7 +22,9 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/claim"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/pkg/idempotency"
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -45,12 +47,21 @@ func sandboxTemplate() *sandbarv1alpha1.Template {
 func newClaimWorld(t testing.TB, changes ...func(*setup)) *world {
 	t.Helper()
 	w := newWorld(t, recorder(), append([]func(*setup){func(s *setup) { s.provider = append(s.provider, sandboxTemplate()) }}, changes...)...)
+	w.addShell()
+	return w
+}
+
+// addShell gives the workspace the SandboxTemplate shell.
+func (w *world) addShell() {
+	w.t.Helper()
 	w.kcp.set(func() {
 		w.kcp.instances["cluster1/default/sandboxtemplates/shell"] = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name: "shell", Namespace: "default", UID: "uid-of-shell", Annotations: map[string]string{"kcp.io/cluster": "cluster1"},
 		}}
 	})
-	return w
+	eventually(w.t, "the data plane knows the kind", func() bool {
+		return w.server.kinds.Find(locate.Route{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}) != nil
+	})
 }
 
 // readyStatus is what the provider reports of a Sandbox that took a member.
@@ -453,4 +464,9 @@ func TestDrainingEndsAClaimThatWaits(t *testing.T) {
 		t.Error(err)
 	}
 	<-done
+}
+
+func TestTheTableOfLimitsHasTheRetryOfAFullWorkspace(t *testing.T) {
+	limitstable.Check(t, "../docs/limits.md", "Claiming Sandboxes", false,
+		limitstable.Limit{Name: "after how long to ask again in a workspace that is full", Number: limitstable.Duration(quotaRetry)})
 }

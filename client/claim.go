@@ -51,8 +51,8 @@ type ClaimOptions struct {
 type Claimed struct {
 	Name, Namespace string
 	UID             string
-	// Ready reports whether the Sandbox can be used now. If it is not, Message says why and what to do; the Sandbox is
-	// there all the same.
+	// Ready reports whether the Sandbox can be used now. If it is not, Message says why and what to do, and the Sandbox
+	// still exists.
 	Ready   bool
 	Message string
 	// Created is unset for a Sandbox that is Ready and was made by an earlier claim with the same key.

@@ -25,8 +25,8 @@ import (
 const sandboxes = "sandboxes"
 
 // serveClaim creates a Sandbox of a SandboxTemplate as the caller, and waits until it is Ready. kcp is asked for create
-// on sandboxtemplates/claim, whatever the method: who may use the verb then hears which one it takes. That
-// the caller may create Sandboxes as well, kcp says when one is created.
+// on sandboxtemplates/claim, with every method, so that a caller with the right is told which one the verb takes. kcp says
+// when the Sandbox is created that the caller may create Sandboxes as well.
 func (h *handler) serveClaim(x *exchange, caller tenant.Caller) *refusal.Error {
 	x.question = access.Question{
 		Caller: caller, Subresource: contract.ClaimVerb, Verb: "create", Declared: true, Ref: x.route.Ref(), From: x.request.RemoteAddr,
@@ -38,7 +38,7 @@ func (h *handler) serveClaim(x *exchange, caller tenant.Caller) *refusal.Error {
 	case refused != nil:
 		return refused
 	case template.Owner.UID == "":
-		return refusal.Forbidden() // who may claim and not read the template would claim what is not there
+		return refusal.Forbidden() // it may claim and not read the template, and would claim what is not there
 	case x.request.Method != http.MethodPost:
 		return refusal.MethodNotAllowed([]string{http.MethodPost})
 	}
@@ -60,7 +60,7 @@ func (h *handler) serveClaim(x *exchange, caller tenant.Caller) *refusal.Error {
 	return h.answerClaim(x, asked)
 }
 
-// noTemplate is a 404 for whoever may use the verb, and so may know.
+// noTemplate is a 404 for a caller that may use the verb, and so may know.
 func noTemplate(r locate.Route) *refusal.Error {
 	e := refusal.NotFound(refusal.CauseNoInstance)
 	e.Message = fmt.Sprintf("there is no SandboxTemplate %s in namespace %s, or it is being deleted: kubectl get sandboxtemplates lists them; of an operator's Template a Sandbox is created, or make a SandboxTemplate that names it", r.Name, r.Namespace)
@@ -94,8 +94,8 @@ func (h *handler) newClaim(x *exchange) (*claim.Claim, *refusal.Error) {
 // quotaRetry is after how long a workspace that has all of its instances may have room again.
 const quotaRetry = 5 * time.Second
 
-// admitClaim counts the claim against the rates of its caller and of its workspace. Who the caller is kcp has said
-// already; if it does not say so any more, nothing is claimed.
+// admitClaim counts the claim against the rates of its caller and of its workspace. kcp has said already which user the
+// caller is; if it does not say so any more, nothing is claimed.
 func (h *handler) admitClaim(x *exchange, cluster string) *refusal.Error {
 	who, refused := h.authorizer.Counted(x.request.Context(), x.question)
 	if refused != nil {
@@ -105,8 +105,8 @@ func (h *handler) admitClaim(x *exchange, cluster string) *refusal.Error {
 }
 
 // room refuses another Sandbox in a workspace that has all the instances that it may have, and none that is ready to be
-// taken. The controllers are the ones that bound instances, when one is placed: a Sandbox that is made here all the
-// same waits for its place.
+// taken. The controllers are the ones that bound instances, when one is placed: a Sandbox that is made here above
+// their bound waits for its place.
 func (h *handler) room(cluster, namespace string) *refusal.Error {
 	most := h.settings.now().instancesPerWorkspace
 	if placed, ready := h.placer.Cache.Places(cluster, namespace); placed >= most && ready == 0 {

@@ -281,7 +281,7 @@ func TestAClaimEndsWithWhatBecomesOfItsSandbox(t *testing.T) {
 			b.report("default/mine", map[string]any{"phase": "Failed", "conditions": condition("there is no such image")})
 		}, 202, "does not become so by itself: there is no such image"},
 		"it is deleted": {func(b *fakeBoxes) { b.remove("default/mine") }, 410, "Sandbox mine was deleted before it was Ready"},
-		"it is deleted and made anew": {func(b *fakeBoxes) {
+		"it is deleted and made again": {func(b *fakeBoxes) {
 			b.change("default/mine", func(o *unstructured.Unstructured) { o.SetUID("another") })
 		}, 410, "was deleted before"},
 	} {

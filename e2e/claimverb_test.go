@@ -120,7 +120,7 @@ func (tn *tenant) claimsOfAnother() {
 	if status := bob.wantStatus(http.StatusForbidden, http.MethodPost, tn.claimPath(), nil); !strings.Contains(status.Message, "the right to create sandboxes in namespace default") {
 		tn.t.Errorf("it was told %q", status.Message)
 	}
-	stranger := callAs(tn.t, world.Stack.Token("mallory"))
+	stranger := callAs(tn.t, world.Stack.Token("dave"))
 	if status := stranger.wantStatus(http.StatusForbidden, http.MethodPost, tn.claimPath(), nil); strings.Contains(status.Message, "sandboxes in namespace") {
 		tn.t.Errorf("a stranger was told %q", status.Message)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -168,5 +169,36 @@ func TestSandboxClaims(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	})	t.Run("and all of it goes with the binding", func(t *testing.T) { tn.on(t).goesWithItsBinding() })
+}
+
+// goesWithItsBinding deletes the APIBinding, and waits until nothing of the workspace is left on the runtime cluster:
+// no Sandbox, and no member of a set.
+func (tn *tenant) goesWithItsBinding() {
+	tn.t.Helper()
+	namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
+	left := func() ([]string, error) {
+		list, err := namespaces.List(tn.t.Context(), metav1.ListOptions{LabelSelector: placement.LabelCluster + "=" + tn.cluster})
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, nil
+	}
+	if names, err := left(); err != nil || len(names) == 0 {
+		tn.t.Fatalf("before: %v, %v", names, err)
+	}
+	if err := tn.dyn.Resource(apibindings).Delete(tn.t.Context(), "sandbar.dev", metav1.DeleteOptions{}); err != nil {
+		tn.t.Fatal(err)
+	}
+	eventually(tn.t, "nothing is left of the workspace", func() error {
+		names, err := left()
+		if err == nil && len(names) > 0 {
+			err = fmt.Errorf("there are %v", names)
+		}
+		return err
 	})
 }

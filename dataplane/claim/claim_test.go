@@ -113,7 +113,7 @@ func TestTheTableOfLimitsHasTheNumbersOfClaims(t *testing.T) {
 	)
 }
 
-// Whatever a caller sends, it is refused with words, or makes a Sandbox that has nothing of sandbar.dev but the key's.
+// Any body that a caller sends is refused with words, or makes a Sandbox that has nothing of sandbar.dev but the key's.
 func FuzzParse(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", `{"name":"a"}`, `{"generateName":"a-","wait":"1m"}`, `{"labels":{"sandbar.dev/claim":"x"}}`, `{"annotations":{"sandbar.dev/idempotency-key":"k"}}`,

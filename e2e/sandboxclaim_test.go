@@ -169,7 +169,8 @@ func TestSandboxClaims(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-	})	t.Run("and all of it goes with the binding", func(t *testing.T) { tn.on(t).goesWithItsBinding() })
+	})
+	t.Run("and all of it goes with the binding", func(t *testing.T) { tn.on(t).goesWithItsBinding() })
 }
 
 // goesWithItsBinding deletes the APIBinding, and waits until nothing of the workspace is left on the runtime cluster:

@@ -81,7 +81,7 @@ func (h *handler) newClaim(x *exchange) (*claim.Claim, *refusal.Error) {
 	ref.Resource, ref.Name = sandboxes, ""
 	kind := h.kinds.Find(locate.Route{Group: ref.Group, Version: ref.Version, Resource: ref.Resource})
 	if kind == nil || kind.Template.Spec.PodTemplate == nil {
-		return nil, refusal.Unavailable(refusal.CauseNoVerb, "the provider offers no Sandboxes now: ask the operator for the Template sandbox", 10*time.Second, nil)
+		return nil, refusal.Unavailable(refusal.CauseStarting, "the provider offers no Sandboxes now: ask the operator for the Template sandbox", 10*time.Second, nil)
 	}
 	return &claim.Claim{
 		Workspace: h.tenant, Called: h.metrics.Access.Called, Caller: x.question.Caller, Request: request, Sandboxes: ref, Template: x.route.Name,

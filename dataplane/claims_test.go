@@ -159,7 +159,7 @@ func TestAClaimThatIsRefused(t *testing.T) {
 		"no JSON":                         {http.MethodPost, claimShell, "name", claims, 400, "one JSON object", "malformed"},
 		"two objects":                     {http.MethodPost, claimShell, "{}{}", claims, 400, "one JSON object", "malformed"},
 		"a list":                          {http.MethodPost, claimShell, "[]", claims, 422, "the fields name, generateName", "invalid"},
-		"an unknown field":                {http.MethodPost, claimShell, `{"env":[]}`, claims, 422, `unknown field "env"; the body is`, "invalid"},
+		"an unknown field":                {http.MethodPost, claimShell, `{"env":[]}`, claims, 422, `unknown field "env"; the fields are name`, "invalid"},
 		"a field of another type":         {http.MethodPost, claimShell, `{"labels":{"a":1}}`, claims, 422, "labels", "invalid"},
 		"two names":                       {http.MethodPost, claimShell, `{"name":"a","generateName":"b"}`, claims, 422, "name, generateName: ", "invalid"},
 		"a label of sandbar.dev":          {http.MethodPost, claimShell, `{"labels":{"sandbar.dev/claim":"x"}}`, claims, 422, `labels["sandbar.dev/claim"]`, "invalid"},
@@ -247,7 +247,7 @@ func TestACreationWithoutAnAnswer(t *testing.T) {
 func TestASandboxThatIsNotReadyInTime(t *testing.T) {
 	w := newClaimWorld(t)
 	s := w.claimed(http.StatusAccepted, `{"name":"slow","wait":"0s"}`)
-	if s.Ready() || !strings.Contains(s.Message, "Sandbox slow is not Ready after 0s, and goes on starting: the provider has not reported on it yet. Wait for it with sandbar wait sandbox slow") {
+	if s.Ready() || !strings.Contains(s.Message, "Sandbox slow is not Ready yet, and goes on starting: the provider has not reported on it yet. Wait for it with sandbar wait sandbox slow") {
 		t.Errorf("%+v", s)
 	}
 	s = w.claimed(http.StatusAccepted, `{"name":"slow-2","wait":"20ms"}`, withKey("k"))
@@ -419,13 +419,7 @@ func TestRequestsWithOneKeyThatComeAtOnceMakeOneSandbox(t *testing.T) {
 
 func TestAFullWorkspaceGetsNoSandboxButThoseThatAreReadyToBeTaken(t *testing.T) {
 	limited := func(s *setup) {
-		s.provider = append(s.provider, &sandbarv1alpha1.InfrastructureProvider{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "sandbar.dev/v1alpha1", Kind: "InfrastructureProvider"},
-			ObjectMeta: metav1.ObjectMeta{Name: sandbarv1alpha1.InfrastructureProviderName},
-			Spec: sandbarv1alpha1.InfrastructureProviderSpec{Limits: &sandbarv1alpha1.Limits{
-				PlacementLimits: sandbarv1alpha1.PlacementLimits{InstancesPerWorkspace: new(int32(1))},
-			}},
-		})
+		s.provider = append(s.provider, infrastructure(map[string]any{"instancesPerWorkspace": int64(1)}, ""))
 	}
 	w := newClaimWorld(t, limited)
 	w.makesReady()

@@ -43,7 +43,7 @@ func withClaims(t *testing.T, w *world, code int) (sent func() []string) {
 		}
 		message, start := "", `{"type":"Cold","reason":"SetEmpty"}`
 		if code == http.StatusAccepted {
-			message = "Sandbox shell-0 is not Ready after 1s, and goes on starting"
+			message = "Sandbox shell-0 is not Ready yet, and goes on starting"
 		}
 		rw.WriteHeader(code)
 		fmt.Fprintf(rw, `{"metadata":{"name":"shell-%d","namespace":"default","uid":"u"},"message":%q,"status":{"phase":"Ready","start":%s,"dataPlane":{"url":"https://dp/x"}}}`, n, message, start)
@@ -88,7 +88,7 @@ func TestClaimAsksForSeveral(t *testing.T) {
 
 func TestClaimFailsWithTheDataPlanesWords(t *testing.T) {
 	for code, want := range map[int]string{
-		http.StatusAccepted:  "sandbar: Sandbox shell-0 is not Ready after 1s, and goes on starting\n",
+		http.StatusAccepted:  "sandbar: Sandbox shell-0 is not Ready yet, and goes on starting\n",
 		http.StatusForbidden: "sandbar: claiming a Sandbox: 403: you may not\n",
 	} {
 		w := newWorld(t)

@@ -94,8 +94,8 @@ func (c *Claim) told(s *Sandbox) *Sandbox {
 	case s.rests():
 		s.Message = fmt.Sprintf("Sandbox %s is not Ready and does not become so by itself: %s", s.Metadata.Name, s.says())
 	default:
-		s.Message = fmt.Sprintf("Sandbox %s is not Ready after %s, and goes on starting: %s. Wait for it with sandbar wait sandbox %s",
-			s.Metadata.Name, c.Request.Patience, s.says(), s.Metadata.Name)
+		s.Message = fmt.Sprintf("Sandbox %s is not Ready yet, and goes on starting: %s. Wait for it with sandbar wait sandbox %s",
+			s.Metadata.Name, s.says(), s.Metadata.Name)
 		if c.Request.Key != "" {
 			s.Message += ", or send the request again with its idempotency key"
 		}

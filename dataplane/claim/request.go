@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -82,12 +81,14 @@ func (r *Request) decode(body []byte) *refusal.Error {
 	err := decoder.Decode(r)
 	var kind *json.UnmarshalTypeError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &kind) && kind.Field != "":
 		return refusal.Invalid(fmt.Sprintf("%s: must not be of the type %s; see docs/fleet.md", kind.Field, kind.Value))
-	case err != nil && !errors.Is(err, io.EOF):
-		return refusal.Invalid(fmt.Sprintf("%s; the body is an object with the fields %s, and what else a Sandbox is to have the SandboxTemplate says", strings.TrimPrefix(err.Error(), "json: "), fields))
+	case errors.As(err, &kind):
+		return refusal.Invalid("the body must be one JSON object with the fields " + fields)
 	}
-	return nil
+	return refusal.Invalid(fmt.Sprintf("%s; the fields are %s, and the SandboxTemplate says what else a Sandbox has", strings.TrimPrefix(err.Error(), "json: "), fields))
 }
 
 // takeKey takes the key from the header or the annotation.

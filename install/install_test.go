@@ -210,7 +210,7 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 			want["previewer"]["get "+resource] = true
 		}
 	}
-	for _, own := range []string{"sandboxtemplates", "sandboxsets", "sandboxclaims"} { // which have no verbs of their own
+	for _, own := range []string{"sandboxtemplates", "sandboxsets", "sandboxclaims"} { // of no Template
 		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
 			want["operator"][verb+" "+own] = true
 		}

@@ -16,9 +16,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -112,6 +114,31 @@ func TestAPlacementIsReachedByItsOwnerAlone(t *testing.T) {
 		res, body := w.do("GET", adopters+"proxy", adminToken, nil)
 		wantStatus(t, res, body, http.StatusNotFound)
 	})
+}
+
+// An adopted placement is no less bound to itself than one that was made for its owner (fleet.md, 2-T14).
+func TestForgedReferencesInAnAdoptedPlacementAreRefused(t *testing.T) {
+	w := newBornWorld(t)
+	w.adopt(bornID, adopter, "adopter")
+	instances := w.kros.Resource(runners).Namespace(bornID.Namespace())
+	for name, namespace := range map[string]string{"of another instance": demoID.Namespace(), "of the system": "kube-system", "of the owner's own hash": adopter.Cold().Namespace()} {
+		obj, err := instances.Get(t.Context(), placement.BornInstance, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj = obj.DeepCopy()
+		forged := map[string]any{"name": "preview", "namespace": namespace}
+		if err := unstructured.SetNestedMap(obj.Object, forged, "status", "previewServiceRef"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := instances.Update(t.Context(), obj, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a reference into a namespace "+name+" is refused", func() bool {
+			res, body := w.do("GET", adopters+"proxy", adminToken, nil)
+			return res.StatusCode == http.StatusBadGateway && !strings.Contains(body, "born") && w.lastReason() == refusal.CauseForeignRef
+		})
+	}
 }
 
 // The host of a preview names the placement, and what is sealed for it names the owner.

@@ -115,6 +115,9 @@ func (h *handler) serve(x *exchange) (refused *refusal.Error) {
 	if x.route.Catalogue {
 		return h.serveCatalogue(x, caller)
 	}
+	if x.route.Claims() {
+		return h.serveClaim(x, caller)
+	}
 	return h.serveVerb(x, caller)
 }
 

@@ -33,6 +33,8 @@ type eachLimit struct {
 	tls  bool
 	// asleep has the demo asleep.
 	asleep bool
+	// claims has the workspace have a SandboxTemplate.
+	claims bool
 	// exceed goes above the limit, and returns what the caller was told; empty where it is told
 	// nothing, and exceed then checks itself what else becomes of it.
 	exceed func(t *testing.T, w *world) string
@@ -136,6 +138,23 @@ func (w *world) manyTokens() func(int) string {
 	return func(i int) string { return fmt.Sprintf("one-of-many-%d", i) }
 }
 
+// untilClaimed claims Sandboxes until it is too much, and nothing is made then.
+func untilClaimed(t *testing.T, w *world) string {
+	t.Helper()
+	var res *http.Response
+	var body string
+	made := 0
+	eventually(t, "429 is answered", func() bool {
+		made = len(w.kcp.boxes.names())
+		res, body = w.do(http.MethodPost, claimShell, adminToken, strings.NewReader(`{"wait":"0s"}`))
+		return res.StatusCode == http.StatusTooManyRequests
+	})
+	if now := len(w.kcp.boxes.names()); now != made || res.Header.Get("Retry-After") == "" {
+		t.Errorf("there were %d Sandboxes, and are %d; Retry-After is %q", made, now, res.Header.Get("Retry-After"))
+	}
+	return body
+}
+
 func sameToken(int) string { return adminToken }
 
 func madeUp(i int) string { return fmt.Sprintf("made-up-%d", i) }
@@ -167,6 +186,10 @@ func eachLimits() map[string]eachLimit {
 		"the burst of an instance":           {limit: "instanceBurst", value: 3, with: map[string]any{"instanceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
 		"the rate of a workspace":            {limit: "workspaceRate", value: 3, with: map[string]any{"workspaceBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "the workspace starts more than 3 requests per second", counted: `refusals_total{reason="rate"} 1`},
 		"the burst of a workspace":           {limit: "workspaceBurst", value: 3, with: map[string]any{"workspaceRate": int64(1)}, exceed: func(_ *testing.T, w *world) string { return w.until(429, sameToken) }, told: "(3 at once)", counted: `refusals_total{reason="rate"} 1`},
+		"the rate of claims of a workspace":  {limit: "workspaceClaimRate", value: 3, with: map[string]any{"workspaceClaimBurst": int64(1)}, claims: true, exceed: untilClaimed, told: "more than 3 Sandboxes per second", counted: `refusals_total{reason="claim_rate"} 1`},
+		"the burst of claims of a workspace": {limit: "workspaceClaimBurst", value: 3, with: map[string]any{"workspaceClaimRate": int64(1)}, claims: true, exceed: untilClaimed, told: "(3 at once) are claimed in the workspace", counted: `refusals_total{reason="claim_rate"} 1`},
+		"the rate of claims of a caller":     {limit: "callerClaimRate", value: 3, with: map[string]any{"callerClaimBurst": int64(1)}, claims: true, exceed: untilClaimed, told: "you claim more than 3 Sandboxes per second", counted: `refusals_total{reason="claim_rate"} 1`},
+		"the burst of claims of a caller":    {limit: "callerClaimBurst", value: 3, with: map[string]any{"callerClaimRate": int64(1)}, claims: true, exceed: untilClaimed, told: "(3 at once): send the request again after Retry-After", counted: `refusals_total{reason="claim_rate"} 1`},
 		"the rate of denials": {limit: "deniedRate", value: 3, with: map[string]any{"deniedBurst": int64(1)}, exceed: func(_ *testing.T, w *world) string {
 			return w.untilDenied()
 		}, told: "more than 3 requests per second", counted: `refusals_total{reason="denied_rate"} 1`},
@@ -346,10 +369,16 @@ func TestEachLimitHoldsAtItsNumber(t *testing.T) {
 				if c.asleep {
 					asleep(s)
 				}
+				if c.claims {
+					s.provider = append(s.provider, sandboxTemplate())
+				}
 				if c.tls {
 					overTLS(t)(s)
 				}
 			})
+			if c.claims {
+				w.addShell()
+			}
 			if told := c.exceed(t, w); !strings.Contains(told, c.told) {
 				t.Errorf("the caller was told %q, which lacks %q", told, c.told)
 			}

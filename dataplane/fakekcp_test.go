@@ -46,6 +46,8 @@ type fakeKCP struct {
 	once    sync.Once
 
 	who fakeWho
+	// boxes are the Sandboxes of all workspaces.
+	boxes fakeBoxes
 
 	gets    atomic.Int64
 	reviews atomic.Int64
@@ -102,7 +104,7 @@ func (k *fakeKCP) addInstance(cluster, namespace, name string, uid types.UID) {
 }
 
 func (k *fakeKCP) serve(w http.ResponseWriter, r *http.Request) {
-	if k.serveVirtual(w, r) || k.serveWho(w, r) {
+	if k.serveVirtual(w, r) || k.serveWho(w, r) || k.serveBoxes(w, r) {
 		return
 	}
 	k.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -101,19 +100,9 @@ func (h *handler) serveRenew(x *exchange, g access.Grant) *refusal.Error {
 
 // renewal reads the body.
 func (x *exchange) renewal() (wanted renewal, refused *refusal.Error) {
-	if x.request.Body == nil {
-		return wanted, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(x.request.Body, maxRenewalBytes+1)) //nolint:forbidigo // maxRenewalBytes
-	switch {
-	case x.Stalled.Load():
-		return wanted, refusal.Stalled(x.Stall)
-	case err != nil:
-		return wanted, access.ClientGone(err)
-	case len(body) > maxRenewalBytes:
-		return wanted, refusal.BodyTooLarge(maxRenewalBytes)
-	case len(bytes.TrimSpace(body)) == 0:
-		return wanted, nil
+	body, refused := x.body(maxRenewalBytes)
+	if refused != nil || len(bytes.TrimSpace(body)) == 0 {
+		return wanted, refused
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()

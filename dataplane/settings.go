@@ -59,6 +59,8 @@ type settings struct {
 // snapshot is what the settings are at one time. It does not change.
 type snapshot struct {
 	limits limit.Limits
+	// instancesPerWorkspace is how many placements the controllers give a workspace.
+	instancesPerWorkspace int
 	// previewDomain is the domain below which previews are served, with a port if it has one;
 	// empty for none.
 	previewDomain string
@@ -90,7 +92,7 @@ func newSettings(provider dynamic.Interface, defaults limit.Limits, m *record.Me
 	}); err != nil {
 		return nil, fmt.Errorf("watching the InfrastructureProvider: %w", err)
 	}
-	s.store(&snapshot{limits: defaults, previewSession: preview.DefaultSession})
+	s.store(&snapshot{limits: defaults, instancesPerWorkspace: sandbarv1alpha1.DefaultInstancesPerWorkspace, previewSession: preview.DefaultSession})
 	return s, nil
 }
 
@@ -147,8 +149,12 @@ func (s *settings) apply(obj any) {
 		return
 	}
 	next := &snapshot{limits: s.defaults, previewDomain: provider.Spec.DataPlane.PreviewDomain, previewSession: s.previewSession(&provider), caBundle: provider.Spec.DataPlane.CABundle}
+	next.instancesPerWorkspace = sandbarv1alpha1.DefaultInstancesPerWorkspace
 	if spec := provider.Spec.Limits; spec != nil {
 		next.limits.Override(&spec.DataPlaneLimits)
+		if most := spec.InstancesPerWorkspace; most != nil {
+			next.instancesPerWorkspace = int(*most)
+		}
 	}
 	if err := next.limits.Validate(); err != nil {
 		s.log.Error("the InfrastructureProvider has limits that cannot be: the last ones stay in force", "error", err)

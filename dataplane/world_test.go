@@ -157,7 +157,7 @@ func newWorld(t testing.TB, backend http.Handler, changes ...func(*setup)) *worl
 	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	lists := map[schema.GroupVersionResource]string{runners: "SandboxRunnerList"}
+	lists := map[schema.GroupVersionResource]string{runners: "SandboxRunnerList", runners.GroupVersion().WithResource("sandboxes"): "SandboxList"}
 	w.kros = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, append(s.kros, instance)...)
 	w.provider = dynamicfake.NewSimpleDynamicClient(scheme, append(s.provider, s.template)...)
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -23,7 +24,10 @@ import (
 var sandboxClaims = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxclaims"}
 
 // claim creates a SandboxClaim of a spec in YAML.
-func (tn *tenant) claim(name, spec string) error {
+func (tn *tenant) claim(name, spec string) error { return tn.claimWith(name, spec, nil) }
+
+// claimWith creates a SandboxClaim with annotations.
+func (tn *tenant) claimWith(name, spec string, annotations map[string]string) error {
 	tn.t.Helper()
 	fields := map[string]any{}
 	if err := yaml.Unmarshal([]byte(spec), &fields); err != nil {
@@ -31,6 +35,7 @@ func (tn *tenant) claim(name, spec string) error {
 	}
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxClaim", "spec": fields}}
 	obj.SetName(name)
+	obj.SetAnnotations(annotations)
 	_, err := tn.dyn.Resource(sandboxClaims).Namespace("default").Create(tn.t.Context(), obj, metav1.CreateOptions{})
 	return err
 }
@@ -45,7 +50,13 @@ func (tn *tenant) mustClaim(name, spec string) {
 // waitClaim waits until a claim has a phase.
 func (tn *tenant) waitClaim(name string, phase sandbarv1alpha1.SandboxClaimPhase) (status sandbarv1alpha1.SandboxClaimStatus) {
 	tn.t.Helper()
-	eventually(tn.t, fmt.Sprintf("SandboxClaim %s is %s", name, phase), func() error {
+	return tn.waitClaimThat(name, "is "+string(phase), func(s sandbarv1alpha1.SandboxClaimStatus) bool { return s.Phase == phase })
+}
+
+// waitClaimThat waits until a claim has a status.
+func (tn *tenant) waitClaimThat(name, what string, is func(sandbarv1alpha1.SandboxClaimStatus) bool) (status sandbarv1alpha1.SandboxClaimStatus) {
+	tn.t.Helper()
+	eventually(tn.t, fmt.Sprintf("SandboxClaim %s %s", name, what), func() error {
 		obj, err := tn.dyn.Resource(sandboxClaims).Namespace("default").Get(tn.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -54,7 +65,7 @@ func (tn *tenant) waitClaim(name string, phase sandbarv1alpha1.SandboxClaimPhase
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, claim); err != nil {
 			return err
 		}
-		if status = claim.Status; status.Phase != phase {
+		if status = claim.Status; !is(status) {
 			return fmt.Errorf("its status is %+v", status)
 		}
 		return nil
@@ -86,6 +97,13 @@ func (tn *tenant) waitBoxes(selector string, want int) {
 		}
 		return err
 	})
+}
+
+// on is the same tenant in a subtest, so that a failure there ends that subtest only.
+func (tn *tenant) on(t *testing.T) *tenant {
+	same := *tn
+	same.t = t
+	return &same
 }
 
 // TestSandboxClaims: a tenant gets several Sandboxes at once, warm ones first, or none in time, and gives them back
@@ -138,6 +156,8 @@ func TestSandboxClaims(t *testing.T) {
 			t.Errorf("one that is not the claim's: %v", err)
 		}
 	})
+	t.Run("the same for the same key, and none for another request with it", func(t *testing.T) { tn.on(t).claimsWithAKey() })
+	t.Run("by one call", func(t *testing.T) { tn.on(t).claimsByOneCall() })
 	t.Run("that cannot be", func(t *testing.T) {
 		for name, spec := range map[string]string{
 			"none":     `{replicas: 0, templateRef: {name: own}}`,
@@ -149,5 +169,37 @@ func TestSandboxClaims(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	})
+	t.Run("and all of it goes with the binding", func(t *testing.T) { tn.on(t).goesWithItsBinding() })
+}
+
+// goesWithItsBinding deletes the APIBinding, and waits until nothing of the workspace is left on the runtime cluster:
+// no Sandbox, and no member of a set.
+func (tn *tenant) goesWithItsBinding() {
+	tn.t.Helper()
+	namespaces := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().Namespaces()
+	left := func() ([]string, error) {
+		list, err := namespaces.List(tn.t.Context(), metav1.ListOptions{LabelSelector: placement.LabelCluster + "=" + tn.cluster})
+		if err != nil {
+			return nil, err
+		}
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, nil
+	}
+	if names, err := left(); err != nil || len(names) == 0 {
+		tn.t.Fatalf("before: %v, %v", names, err)
+	}
+	if err := tn.dyn.Resource(apibindings).Delete(tn.t.Context(), "sandbar.dev", metav1.DeleteOptions{}); err != nil {
+		tn.t.Fatal(err)
+	}
+	eventually(tn.t, "nothing is left of the workspace", func() error {
+		names, err := left()
+		if err == nil && len(names) > 0 {
+			err = fmt.Errorf("there are %v", names)
+		}
+		return err
 	})
 }

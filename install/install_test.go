@@ -210,7 +210,7 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 			want["previewer"]["get "+resource] = true
 		}
 	}
-	for _, own := range []string{"sandboxtemplates", "sandboxsets", "sandboxclaims"} { // which have no verbs of their own
+	for _, own := range []string{"sandboxtemplates", "sandboxsets", "sandboxclaims"} { // of no Template
 		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
 			want["operator"][verb+" "+own] = true
 		}
@@ -221,6 +221,7 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 	for _, verb := range []string{"get", "update", "patch"} {
 		want["operator"][verb+" sandboxsets/scale"] = true
 	}
+	want["operator"]["create sandboxtemplates/claim"] = true
 	for _, name := range TenantRoles() {
 		raw, err := TenantRole(name)
 		if err != nil {

@@ -8,7 +8,7 @@ import "time"
 // Outcome is kcp's answer to a question.
 type Outcome int
 
-// Outcomes of Get and Review.
+// Outcomes of what the Client does.
 const (
 	// Unavailable means that kcp gave no answer; Answer.Err says why. It must never be taken
 	// for any of the others. It is the zero value, so that a forgotten answer fails closed.
@@ -27,6 +27,8 @@ const (
 	// ClaimNotAccepted means that kcp cannot be asked about a Subject: the workspace's APIBinding
 	// has not accepted the permission claim.
 	ClaimNotAccepted
+	// Refused means that kcp does not take what was to be written; Written says why.
+	Refused
 )
 
 // String implements fmt.Stringer; the words are metric labels.
@@ -44,6 +46,8 @@ func (o Outcome) String() string {
 		return "unauthorized"
 	case ClaimNotAccepted:
 		return "claim_not_accepted"
+	case Refused:
+		return "refused"
 	default:
 		return "unavailable"
 	}

@@ -37,6 +37,8 @@ const (
 
 	acceptObject   = "application/json"
 	acceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	// acceptMetadataList is acceptMetadata for several objects.
+	acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
 // errAnswer means that kcp answered something that is no answer to the question.
@@ -167,8 +169,11 @@ func decided(answer Answer, status authorizationv1.SubjectAccessReviewStatus) An
 }
 
 // path is the object's within its workspace.
-func (r Ref) path() []string {
-	return []string{"apis", r.Group, r.Version, "namespaces", r.Namespace, r.Resource, r.Name}
+func (r Ref) path() []string { return append(r.collection(), r.Name) }
+
+// collection is the path of the objects of the resource in the namespace.
+func (r Ref) collection() []string {
+	return []string{"apis", r.Group, r.Version, "namespaces", r.Namespace, r.Resource}
 }
 
 // join adds segments to a URL. Each is escaped, so that no value can add a segment.
@@ -228,6 +233,11 @@ func roundTrip(transport http.RoundTripper, req *http.Request, out any) Answer {
 		_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)
 		return refusal(res)
 	}
+	return decode(res, out)
+}
+
+// decode reads a good answer.
+func decode(res *http.Response, out any) Answer {
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes+1)) //nolint:forbidigo // maxResponseBytes
 	if err != nil {
 		return Answer{Err: fmt.Errorf("reading kcp's answer: %w", err)}

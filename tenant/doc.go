@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tenant acts for a caller inside a tenant's workspace. It asks kcp what an object is
-// (Get), what the caller may do (Review) and who they are (WhoAmI). It writes one thing for them:
-// an annotation on an object (Annotate).
+// (Get, List, Watch), what the caller may do (Review) and who they are (WhoAmI). It writes one thing for
+// all of them: an annotation on an object (Annotate). With a caller's own token it also merges a patch into an object
+// (Patch), and creates one (Create).
 //
 // Callers with a token are asked for with it, over one connection pool that has no credential
 // of its own: what the kcp configuration carries is stripped, so that a bug here can never lend a

@@ -81,6 +81,37 @@ type DataPlaneLimits struct {
 	// +optional
 	WorkspaceBurst int32 `json:"workspaceBurst,omitempty"`
 
+	// WorkspaceClaimRate is how many Sandboxes the verb claim may make in one workspace per second,
+	// over time. Defaults to 50.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	WorkspaceClaimRate int32 `json:"workspaceClaimRate,omitempty"`
+
+	// WorkspaceClaimBurst is how many it may make there at once. Defaults to 200.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	WorkspaceClaimBurst int32 `json:"workspaceClaimBurst,omitempty"`
+
+	// CallerClaimRate is how many Sandboxes the verb claim may make for one caller per second, over
+	// time, in all workspaces; it is below workspaceClaimRate, so that no caller takes it all. The
+	// service accounts of a workspace are one caller. Defaults to 25.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	CallerClaimRate int32 `json:"callerClaimRate,omitempty"`
+
+	// CallerClaimBurst is how many it may make for one caller at once. Defaults to 100.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	// +optional
+	CallerClaimBurst int32 `json:"callerClaimBurst,omitempty"`
+
 	// DeniedRate is how many questions to kcp that end with no (401, 403, 404) one caller may
 	// cause per second, over time. A caller is the user whose token it is, as kcp says, or that a
 	// front proxy or a preview link vouches for; the service accounts of a workspace are one caller.

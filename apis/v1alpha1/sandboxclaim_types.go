@@ -8,6 +8,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // SandboxClaim asks for several Sandboxes of one template at once, within a deadline. The Sandboxes are Sandboxes like
 // any other; they belong to the claim, and go with it unless it says otherwise.
 //
+// With the annotation sandbar.dev/idempotency-key, a claim has the Sandboxes of the one that was created first in its
+// namespace with the same key, within a day before it.
+//
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=sbc,categories=sandbar
@@ -175,6 +178,12 @@ type SandboxClaimStatus struct {
 	// +optional
 	Sandboxes []SandboxClaimSandbox `json:"sandboxes,omitempty"`
 
+	// SameAs is the claim that was created first with the same idempotency key. The Sandboxes are that claim's, and go
+	// with it; this one has none of its own.
+	//
+	// +optional
+	SameAs *SandboxClaimReference `json:"sameAs,omitempty"`
+
 	// CompletionTime is when the claim was bound, or failed.
 	//
 	// +optional
@@ -184,6 +193,13 @@ type SandboxClaimStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SandboxClaimReference names a SandboxClaim of the same namespace.
+type SandboxClaimReference struct {
+	// Name and UID of the claim: another claim may get its name.
+	Name string `json:"name"`
+	UID  string `json:"uid"`
 }
 
 // SandboxClaimSandbox is a Sandbox of a claim.

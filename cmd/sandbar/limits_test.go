@@ -19,6 +19,7 @@ func TestTheTableOfLimitsHasTheCommandLinesNumbers(t *testing.T) {
 		limitstable.Limit{Name: "a file with a template or with columns for `-o`", Number: limitstable.Bytes(maxTemplateFile), Says: []string{fmt.Sprintf("more than %d bytes", maxTemplateFile)}},
 		limitstable.Limit{Name: "events that `describe` prints", Number: limitstable.Count(mostEvents)},
 		limitstable.Limit{Name: "how long a shell waits for a completion", Number: limitstable.Duration(completionTimeout)},
+		limitstable.Limit{Name: "Sandboxes that one call of `claim` asks for, and of these at once", Number: fmt.Sprintf("%d, %d", mostClaims, claimsAtOnce), Says: []string{fmt.Sprintf("1 to %d ", mostClaims)}},
 		limitstable.Limit{Name: "names that a completion reads of a kind", Number: limitstable.Count(mostCompletions), Says: []string{fmt.Sprintf("the first %d ", mostCompletions)}},
 	)
 }

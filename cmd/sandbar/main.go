@@ -131,11 +131,11 @@ func (s *target) addCommands(root *cobra.Command) {
 	}{
 		{"start", "Start:", append([]*cobra.Command{newLoginCommand(s), newLogoutCommand(s), newBindCommand(s), newDoctorCommand(s), newWhoamiCommand(s), newCredentialCommand()},
 			s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)},
-		{"sandboxes", "Sandboxes:", s.diagnosed([]*cobra.Command{
+		{"sandboxes", "Sandboxes:", append(s.diagnosed([]*cobra.Command{
 			newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
 			newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
 			newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
-		})},
+		}), newClaimCommand(s))},
 		{"develop", "Develop:", s.diagnosed([]*cobra.Command{
 			newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
 			newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s), newTopCommand(s),

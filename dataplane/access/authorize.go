@@ -160,6 +160,12 @@ func (a *Authorizer) Since(ctx context.Context, q Question, at time.Time) (Grant
 	return a.refresh(ctx, q, key, flight)
 }
 
+// Counted returns who a caller's questions are counted for, as kcp has said or says now.
+func (a *Authorizer) Counted(ctx context.Context, q Question) (CallerKey, *refusal.Error) {
+	who, refused := a.who.identify(ctx, q, time.Time{})
+	return who.Key, refused
+}
+
 // cached finds an answer that kcp gave after a point in time and that still counts.
 func (a *Authorizer) cached(key Key, since time.Time) (answer, bool) {
 	found, ok := a.answers.Get(key)

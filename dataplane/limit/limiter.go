@@ -4,6 +4,7 @@
 package limit
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type slot struct {
 	key       string
 	workspace bool
 	stream    bool
+	// claims is set where it is the rate of claims of a workspace, or of a caller.
+	claims bool
 }
 
 // NewLimiter returns a limiter that asks limits for those in force at each call.
@@ -70,6 +73,19 @@ func (l *Limiter) Admit(workspace, instance string, stream bool) (release func()
 	l.inFlight[own]++
 	l.inFlight[all]++
 	return (&admission{limiter: l, slots: [2]slot{own, all}}).release, nil
+}
+
+// AdmitClaim counts a claim of a caller in a workspace, or refuses it. caller is a hash of who it is.
+func (l *Limiter) AdmitClaim(workspace string, caller [sha256.Size]byte) *refusal.Error {
+	limits := l.limits()
+	// The caller's first: what is refused for it must not cost the workspace's others theirs.
+	if wait := l.wait(slot{key: string(caller[:]), claims: true}, limits.CallerClaimRate, limits.CallerClaimBurst); wait > 0 {
+		return refusal.TooMany(refusal.CauseClaimRate, fmt.Sprintf("you claim more than %d Sandboxes per second (%d at once): send the request again after Retry-After, or ask for several at once with a SandboxClaim", limits.CallerClaimRate, limits.CallerClaimBurst), wait)
+	}
+	if wait := l.wait(slot{key: workspace, workspace: true, claims: true}, limits.WorkspaceClaimRate, limits.WorkspaceClaimBurst); wait > 0 {
+		return refusal.TooMany(refusal.CauseClaimRate, fmt.Sprintf("more than %d Sandboxes per second (%d at once) are claimed in the workspace: send the request again after Retry-After", limits.WorkspaceClaimRate, limits.WorkspaceClaimBurst), wait)
+	}
+	return nil
 }
 
 // UnderWay counts the instances and workspaces that have requests or streams under way.

@@ -129,3 +129,35 @@ func TestLimitOfRate(t *testing.T) {
 		})
 	}
 }
+
+func TestClaimsHaveRatesOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newTestLimiter(t, func(l *Limits) {
+			l.CallerClaimRate, l.CallerClaimBurst, l.WorkspaceClaimRate, l.WorkspaceClaimBurst = 1, 2, 2, 3
+		})
+		one, other := [32]byte{1}, [32]byte{2}
+		admitted := func(workspace string, caller [32]byte, want string) {
+			t.Helper()
+			switch refused := l.AdmitClaim(workspace, caller); {
+			case refused == nil && want != "", refused != nil && (want == "" || !strings.Contains(refused.Message, want)):
+				t.Errorf("it was told %v, want %q", refused, want)
+			case refused != nil && (refused.Cause != refusal.CauseClaimRate || refused.RetryAfter <= 0):
+				t.Errorf("%+v", refused)
+			}
+		}
+		admitted("w", one, "")
+		admitted("w", one, "")
+		admitted("w", one, "you claim more than 1 Sandboxes per second (2 at once)")
+		admitted("v", one, "you claim more than 1") // in another workspace too
+		admitted("w", other, "")                    // the caller's refusals have cost the workspace nothing
+		admitted("w", other, "more than 2 Sandboxes per second (3 at once) are claimed in the workspace")
+		admitted("v", [32]byte{3}, "")
+		time.Sleep(time.Second)
+		admitted("w", one, "")
+		if release, refused := l.Admit("w", "i", false); refused != nil {
+			t.Errorf("other requests: %v", refused)
+		} else {
+			release()
+		}
+	})
+}

@@ -40,6 +40,16 @@ type Limits struct {
 	WorkspaceRate int
 	// WorkspaceBurst is how many it may start at once. Defaults to 1000.
 	WorkspaceBurst int
+	// WorkspaceClaimRate is how many Sandboxes the verb claim may make in one workspace per
+	// second, over time. Defaults to 50.
+	WorkspaceClaimRate int
+	// WorkspaceClaimBurst is how many it may make there at once. Defaults to 200.
+	WorkspaceClaimBurst int
+	// CallerClaimRate is how many Sandboxes the verb claim may make for one caller per second,
+	// over time, in all workspaces. Defaults to 25.
+	CallerClaimRate int
+	// CallerClaimBurst is how many it may make for one caller at once. Defaults to 100.
+	CallerClaimBurst int
 	// DeniedRate is how many questions to kcp that end with no one caller may cause per
 	// second, over time: one user, or the service accounts of one workspace.
 	// Defaults to 100.
@@ -109,6 +119,10 @@ func (l *Limits) SetDefaults() {
 	l.WorkspaceStreams = cmp.Or(l.WorkspaceStreams, 256)
 	l.WorkspaceRate = cmp.Or(l.WorkspaceRate, 500)
 	l.WorkspaceBurst = cmp.Or(l.WorkspaceBurst, 1000)
+	l.WorkspaceClaimRate = cmp.Or(l.WorkspaceClaimRate, 50)
+	l.WorkspaceClaimBurst = cmp.Or(l.WorkspaceClaimBurst, 200)
+	l.CallerClaimRate = cmp.Or(l.CallerClaimRate, 25)
+	l.CallerClaimBurst = cmp.Or(l.CallerClaimBurst, 100)
 	l.DeniedRate = cmp.Or(l.DeniedRate, 100)
 	l.DeniedBurst = cmp.Or(l.DeniedBurst, 1000)
 	l.UnverifiedRate = cmp.Or(l.UnverifiedRate, 500)
@@ -147,6 +161,10 @@ func (l *Limits) Override(spec *sandbarv1alpha1.DataPlaneLimits) {
 		{&l.WorkspaceStreams, spec.WorkspaceStreams},
 		{&l.WorkspaceRate, spec.WorkspaceRate},
 		{&l.WorkspaceBurst, spec.WorkspaceBurst},
+		{&l.WorkspaceClaimRate, spec.WorkspaceClaimRate},
+		{&l.WorkspaceClaimBurst, spec.WorkspaceClaimBurst},
+		{&l.CallerClaimRate, spec.CallerClaimRate},
+		{&l.CallerClaimBurst, spec.CallerClaimBurst},
 		{&l.DeniedRate, spec.DeniedRate},
 		{&l.DeniedBurst, spec.DeniedBurst},
 		{&l.UnverifiedRate, spec.UnverifiedRate},
@@ -198,6 +216,10 @@ func (l *Limits) ByName() map[string]float64 {
 		"workspaceStreams":         float64(l.WorkspaceStreams),
 		"workspaceRate":            float64(l.WorkspaceRate),
 		"workspaceBurst":           float64(l.WorkspaceBurst),
+		"workspaceClaimRate":       float64(l.WorkspaceClaimRate),
+		"workspaceClaimBurst":      float64(l.WorkspaceClaimBurst),
+		"callerClaimRate":          float64(l.CallerClaimRate),
+		"callerClaimBurst":         float64(l.CallerClaimBurst),
 		"deniedRate":               float64(l.DeniedRate),
 		"deniedBurst":              float64(l.DeniedBurst),
 		"unverifiedRate":           float64(l.UnverifiedRate),

@@ -233,6 +233,15 @@ func (r Route) IsWhole() bool {
 	return r.Workspace != "" && (r.Catalogue || r.Resource != "" && r.Name != "" && r.Verb != "" && r.Namespace != "")
 }
 
+// SandboxTemplates is the resource of the one kind without a Template that has a verb of its own.
+const SandboxTemplates = "sandboxtemplates"
+
+// Claims reports whether the route is that of the verb claim of a SandboxTemplate.
+func (r Route) Claims() bool {
+	return r.Group == defaultGroup && r.Version == defaultVersion && r.Resource == SandboxTemplates &&
+		r.Verb == contract.ClaimVerb && r.Component == "" && r.Port == "" && r.Tail == ""
+}
+
 // Ref is the object that the route names.
 func (r Route) Ref() tenant.Ref {
 	return tenant.Ref{

@@ -58,7 +58,7 @@ func NewRuntimeCache(client kubernetes.Interface) (*RuntimeCache, error) {
 		Secrets:    tokens.Core().V1().Secrets().Informer(),
 		Pods:       factory.Core().V1().Pods().Informer(),
 	}
-	if err := c.Namespaces.AddIndexers(cache.Indexers{indexClaim: claimOf, indexOwner: ownerOf}); err != nil {
+	if err := c.Namespaces.AddIndexers(cache.Indexers{indexClaim: claimOf, indexOwner: ownerOf, indexWorkspace: workspaceOf}); err != nil {
 		return nil, fmt.Errorf("indexing namespaces: %w", err)
 	}
 	if err := c.Slices.AddIndexers(cache.Indexers{indexService: serviceOf}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -69,6 +70,9 @@ type Metrics struct {
 
 	// LeftCommands counts commands in pods without a runner whose callers have gone.
 	LeftCommands *series.Counters[string]
+	// claims are the Sandboxes that the verb claim has answered with, claimed how long that took, by start.
+	claims  *series.Counters[claimLabels]
+	claimed *series.Histograms
 
 	ActivityWrites *series.Counters[string]
 	Heartbeats     *series.Counters[string]
@@ -86,11 +90,13 @@ type (
 	}
 	cutLabels      struct{ verb, reason string }
 	inFlightLabels struct{ kind, verb string }
+	claimLabels    struct{ start, answer string }
 )
 
 func (l requestLabels) values() []string  { return []string{l.verb, l.resource, code(l.code)} }
 func (l cutLabels) values() []string      { return []string{l.verb, l.reason} }
 func (l inFlightLabels) values() []string { return []string{l.kind, l.verb} }
+func (l claimLabels) values() []string    { return []string{l.start, l.answer} }
 
 // NewMetrics returns metrics in a registry of their own; version is the program's.
 func NewMetrics(version string) *Metrics {
@@ -121,6 +127,9 @@ func NewMetrics(version string) *Metrics {
 	m.HTTP2Errors = series.NewCounters(series.Label, series.NewCounterVec(r, "http2_errors_total", "Errors of callers in HTTP/2, by what they did.", "error"))
 	m.LeftCommands = series.NewCounters(series.Label, series.NewCounterVec(r, "left_commands_total",
 		"Commands in pods without a runner whose callers had gone, by how they ended.", "result"))
+	m.claims = series.NewCounters(claimLabels.values,
+		series.NewCounterVec(r, "claims_total", "Sandboxes that the verb claim answered with, by start (Warm, Cold, unknown) and answer (ready, not_ready, same: found by an idempotency key).", "start", "answer"))
+	m.claimed = series.NewHistograms(r, "claim_duration_seconds", "From a request for a Sandbox until it was Ready.", wakeSeconds, "start")
 	m.ActivityWrites = series.NewCounters(series.Label, series.NewCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
 	m.Holding = series.NewGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()
 	m.Held = series.NewHistograms(r, "held_duration_seconds", "How long requests waited for an instance to wake.", wakeSeconds, "result")
@@ -160,6 +169,8 @@ func (o *Outcome) labels() (verb, resource string) {
 		return Other, o.Kind.Resource.Resource
 	case o.Route.Catalogue:
 		return "catalogue", locate.CatalogueSegment
+	case o.Route.Claims():
+		return o.Route.Verb, locate.SandboxTemplates
 	}
 	return Other, Other
 }
@@ -198,6 +209,21 @@ func (m *Metrics) Enter(o *Outcome) (leave func()) {
 	gauge := m.inFlight.Get(inFlightLabels{kind, verb})
 	gauge.Inc()
 	return gauge.Dec
+}
+
+// Answers of the verb claim.
+const (
+	ClaimReady    = "ready"
+	ClaimNotReady = "not_ready"
+	ClaimSame     = "same"
+)
+
+// Claimed counts a Sandbox that the verb claim answers with after a time.
+func (m *Metrics) Claimed(start, answer string, took time.Duration, traceID string) {
+	m.claims.Get(claimLabels{start, answer}).Inc()
+	if answer == ClaimReady {
+		m.claimed.Observe(start, took, traceID)
+	}
 }
 
 // Shown counts a request that showed a pod the control token itself, or a proof of having it.

@@ -56,6 +56,14 @@ const (
 	CauseIdle          = "stream_idle"
 	CauseDefect        = "defect"
 
+	CauseInvalid    = "invalid"
+	CauseNameTaken  = "name_taken"
+	CauseKeyReused  = "key_reused"
+	CauseQuota      = "quota"
+	CauseUnanswered = "write_unanswered"
+	CauseClaimRate  = "claim_rate"
+	CauseGone       = "sandbox_gone"
+
 	CauseNoPreviews      = "no_preview_domain"
 	CauseNoPreview       = "no_preview"
 	CausePreviewKeys     = "no_preview_key"

@@ -36,6 +36,9 @@ const (
 	// RenewVerb uses the instance and moves its shutdown time. Every kind has it; no Template
 	// declares it.
 	RenewVerb = "renew"
+	// ClaimVerb is the verb of SandboxTemplates that creates a Sandbox and waits for it. No Template
+	// declares it.
+	ClaimVerb = "claim"
 )
 
 // What of a Pod an endpoint with a podRef leads to: the values of its podSubresource.

@@ -98,6 +98,13 @@ const (
 	LabelClaim         = "sandbar.dev/claim"
 	AnnotationClaimUID = "sandbar.dev/claim-uid"
 
+	// AnnotationIdempotencyKey is on a SandboxClaim, or on a Sandbox that the verb claim has made, and holds the key
+	// with which it was asked for; LabelIdempotencyKey holds the key's hash (package idempotency) and finds it.
+	// AnnotationClaimRequest, on such a Sandbox, holds a hash of what else was asked for.
+	AnnotationIdempotencyKey = "sandbar.dev/idempotency-key"
+	LabelIdempotencyKey      = "sandbar.dev/idempotency-key-hash"
+	AnnotationClaimRequest   = "sandbar.dev/claim-request"
+
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"
 )

@@ -29,6 +29,9 @@ const (
 	reasonColdSlow    = "ColdStartSlow"
 	reasonNoRoom      = "QuotaExceeded"
 	reasonCannotStart = "SandboxFailed"
+	reasonKeyInvalid  = "IdempotencyKeyInvalid"
+	reasonKeyReused   = "IdempotencyKeyReused"
+	reasonNothing     = "NothingClaimed"
 )
 
 // maxNamed is how many Sandboxes a message names.
@@ -150,6 +153,9 @@ func countReady(own []sandbox) (n int) {
 // statusFor is what to say of a claim.
 func statusFor(claim *sandbarv1alpha1.SandboxClaim, f found, p plan) *sandbarv1alpha1.SandboxClaimStatus {
 	status := claim.Status.DeepCopy()
+	if refusedByKey(status) {
+		return status // why it was refused stays
+	}
 	status.ObservedGeneration, status.Phase = claim.Generation, p.phase
 	status.Sandboxes, status.ClaimedReplicas = nil, 0
 	for _, s := range f.own {

@@ -21,6 +21,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/idempotency"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 )
 
@@ -39,19 +41,26 @@ const (
 // objects reads and writes SandboxClaims; *export.Objects does it in kcp.
 type objects interface {
 	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
+	List(ctx context.Context, cluster, namespace, selector string) ([]unstructured.Unstructured, error)
 	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
 	Remove(ctx context.Context, key export.Key, read *unstructured.Unstructured) error
 }
 
-// reconciler makes the Sandboxes of claims. It keeps nothing: what it did is what there is.
+// reconciler makes the Sandboxes of claims. Of claims it keeps nothing: what it did is what there is.
 type reconciler struct {
 	objects   objects
 	sandboxes sandboxes
-	now       func() time.Time
+	// wake has another claim looked at.
+	wake func(export.Key)
+	now  func() time.Time
+	// keys decide which of several claims with one idempotency key is the first, one at a time.
+	keys keyLocks
+	// sameAs has the claims that have the Sandboxes of another one, so that they follow it.
+	sameAs export.References
 }
 
-func newReconciler(objects objects, sandboxes sandboxes) *reconciler {
-	return &reconciler{objects: objects, sandboxes: sandboxes, now: time.Now}
+func newReconciler(objects objects, sandboxes sandboxes, wake func(export.Key)) *reconciler {
+	return &reconciler{objects: objects, sandboxes: sandboxes, wake: wake, now: time.Now}
 }
 
 // Reconcile looks at one claim.
@@ -69,14 +78,16 @@ func (r *reconciler) Reconcile(ctx context.Context, key export.Key) (reconcile.R
 func (r *reconciler) reconcile(ctx context.Context, key export.Key) (reconcile.Result, error) {
 	obj, err := r.objects.Live(ctx, key)
 	if export.IsGone(err) {
+		r.sameAs.Drop(key)
+		r.wakeThoseThatAre(key)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading SandboxClaim %s: %w", key.Name, err)
 	}
-	claim := &sandbarv1alpha1.SandboxClaim{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, claim); err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading SandboxClaim %s: %w", key.Name, err)
+	claim, err := claimOf(obj)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	switch has := slices.Contains(claim.Finalizers, finalizer); {
 	case claim.DeletionTimestamp != nil && !has:
@@ -84,6 +95,13 @@ func (r *reconciler) reconcile(ctx context.Context, key export.Key) (reconcile.R
 	case claim.DeletionTimestamp == nil && !has:
 		// Before anything is made: what is made must not outlast the claim unseen. Its event brings the next look.
 		return reconcile.Result{}, r.writeFinalizers(ctx, key, claim, append(slices.Clone(claim.Finalizers), finalizer))
+	case claim.DeletionTimestamp == nil && needsSettling(claim):
+		if settled, again, err := r.settle(ctx, key, claim); !settled || err != nil {
+			return reconcile.Result{RequeueAfter: again}, err
+		}
+	}
+	if claim.DeletionTimestamp == nil && claim.Status.SameAs != nil {
+		return r.mirror(ctx, key, obj, claim)
 	}
 	own, err := r.owned(ctx, key, claim)
 	if errors.Is(err, instance.ErrNoKind) && claim.DeletionTimestamp != nil && len(claim.Status.Sandboxes) == 0 {
@@ -96,6 +114,14 @@ func (r *reconciler) reconcile(ctx context.Context, key export.Key) (reconcile.R
 		return r.finalize(ctx, key, claim, own)
 	}
 	return r.converge(ctx, key, obj, claim, own)
+}
+
+func claimOf(obj *unstructured.Unstructured) (*sandbarv1alpha1.SandboxClaim, error) {
+	claim := &sandbarv1alpha1.SandboxClaim{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, claim); err != nil {
+		return nil, fmt.Errorf("reading SandboxClaim %s: %w", obj.GetName(), err)
+	}
+	return claim, nil
 }
 
 // converge creates and deletes Sandboxes, and reports.
@@ -111,10 +137,7 @@ func (r *reconciler) converge(ctx context.Context, key export.Key, obj *unstruct
 	slices.SortFunc(f.own, byName)
 	p := planFor(claim, f)
 	if p.expire {
-		if err := r.objects.Remove(ctx, key, obj); err != nil && !export.IsGone(err) {
-			return reconcile.Result{}, fmt.Errorf("deleting SandboxClaim %s: %w", key.Name, err)
-		}
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, r.expire(ctx, key, obj)
 	}
 	var err error
 	if f.taken, err = r.createAll(ctx, key, claim, p.create); err != nil {
@@ -129,6 +152,14 @@ func (r *reconciler) converge(ctx context.Context, key export.Key, obj *unstruct
 		p.again = min(p.again, lookAgain)
 	}
 	return reconcile.Result{RequeueAfter: p.again}, r.removeAll(ctx, key, p.remove, own)
+}
+
+// expire deletes a claim that has failed and whose time is over.
+func (r *reconciler) expire(ctx context.Context, key export.Key, obj *unstructured.Unstructured) error {
+	if err := r.objects.Remove(ctx, key, obj); err != nil && !export.IsGone(err) {
+		return fmt.Errorf("deleting SandboxClaim %s: %w", key.Name, err)
+	}
+	return nil
 }
 
 // createAll creates Sandboxes. taken are the names that others have.
@@ -183,9 +214,14 @@ func (r *reconciler) finalize(ctx context.Context, key export.Key, claim *sandba
 	return reconcile.Result{}, r.writeFinalizers(ctx, key, claim, slices.DeleteFunc(slices.Clone(claim.Finalizers), func(name string) bool { return name == finalizer }))
 }
 
-// writeFinalizers writes the finalizers under the version that was read: a merge patch replaces the whole list.
+// writeFinalizers writes the finalizers under the version that was read, since a merge patch replaces the whole list, and
+// the label by which other claims with the same idempotency key find this one.
 func (r *reconciler) writeFinalizers(ctx context.Context, key export.Key, claim *sandbarv1alpha1.SandboxClaim, finalizers []string) error {
-	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": claim.ResourceVersion, "finalizers": finalizers}})
+	meta := map[string]any{"resourceVersion": claim.ResourceVersion, "finalizers": finalizers}
+	if text, has := claim.Annotations[placement.AnnotationIdempotencyKey]; has {
+		meta["labels"] = map[string]any{placement.LabelIdempotencyKey: idempotency.Hash(text)}
+	}
+	data, err := json.Marshal(map[string]any{"metadata": meta})
 	if err == nil {
 		_, err = r.objects.Patch(ctx, key, data)
 	}
@@ -208,5 +244,6 @@ func (r *reconciler) report(ctx context.Context, key export.Key, claim *sandbarv
 		return fmt.Errorf("writing the status of SandboxClaim %s: %w", key.Name, err)
 	}
 	claim.Status = *status
+	r.wakeThoseThatAre(key)
 	return nil
 }

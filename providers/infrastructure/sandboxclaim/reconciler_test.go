@@ -172,6 +172,7 @@ type world struct {
 	boxes  fleet
 	now    time.Time
 	r      *reconciler
+	woken  []string // claims
 }
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -202,7 +203,11 @@ func newWorld(t *testing.T, replicas int64, fields map[string]any) *world {
 
 // start is the start of a process.
 func (w *world) start() {
-	w.r = newReconciler(w.claims, w.boxes)
+	w.r = newReconciler(w.claims, w.boxes, func(claim export.Key) {
+		if !slices.Contains(w.woken, claim.Name) {
+			w.woken = append(w.woken, claim.Name)
+		}
+	})
 	w.r.now = func() time.Time { return w.now }
 }
 
@@ -237,9 +242,11 @@ func (w *world) is(name string, phase sandbarv1alpha1.InstancePhase) {
 	w.boxes.put(obj)
 }
 
-func (w *world) status() (status sandbarv1alpha1.SandboxClaimStatus) {
+func (w *world) status() sandbarv1alpha1.SandboxClaimStatus { return w.statusOf("batch") }
+
+func (w *world) statusOf(name string) (status sandbarv1alpha1.SandboxClaimStatus) {
 	w.t.Helper()
-	raw, err := json.Marshal(w.claims.objects["batch"].Object["status"])
+	raw, err := json.Marshal(w.claims.objects[name].Object["status"])
 	if err == nil {
 		err = json.Unmarshal(raw, &status)
 	}
@@ -372,6 +379,25 @@ func TestAClaimThatIsLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fleet.md, 2-T19: there is room for 15 of 20.
+func TestOfABatchWithoutRoomForAllNoneIsLeft(t *testing.T) {
+	w := newWorld(t, 20, map[string]any{"allOrNothing": true})
+	w.look()
+	for i := range 20 {
+		phase := sandbarv1alpha1.InstanceReady
+		if i >= 15 {
+			phase = sandbarv1alpha1.InstancePendingCapacity
+		}
+		w.is(fmt.Sprintf("batch-%d", i), phase)
+	}
+	w.look()
+	w.want(sandbarv1alpha1.ClaimClaiming, map[string]string{"Ready": "False NotReady: 15 of 20"})
+	w.now = began.Add(time.Minute)
+	w.look()
+	w.want(sandbarv1alpha1.ClaimFailed, map[string]string{"TimedOut": "True QuotaExceeded: 15 of 20"})
+	w.wantBoxes("what is left")
 }
 
 // It becomes Ready between the look and the deletion.

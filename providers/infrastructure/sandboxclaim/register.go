@@ -51,6 +51,6 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			opts.Sandboxes.OnChanged(func(claim export.Key) { c.Wake(claim, false) })
-			return newReconciler(c.Objects, opts.Sandboxes)
+			return newReconciler(c.Objects, opts.Sandboxes, func(claim export.Key) { c.Wake(claim, false) })
 		})
 }

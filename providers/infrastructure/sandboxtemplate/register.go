@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
@@ -25,7 +26,9 @@ var kind = tenantkind.Kind{
 		Resource: "sandboxtemplates",
 	},
 	Name: "sandboxtemplate", Definition: "sandbar.dev_sandboxtemplates.yaml",
-	Rules: offer.KindRules("sandboxtemplates", offer.AllVerbs), Concurrency: 2,
+	// The data plane serves the verb claim.
+	Rules: append(offer.KindRules("sandboxtemplates", offer.AllVerbs),
+		offer.SubresourceRules("sandboxtemplates", []string{"create"}, contract.ClaimVerb)...), Concurrency: 2,
 }
 
 // Options are what the controller of SandboxTemplates needs in addition to the two clusters.

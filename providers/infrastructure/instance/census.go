@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -70,8 +71,8 @@ func (c *kcpCensus) kinds(ctx context.Context) (map[string]scope.Kind, error) {
 		}
 		for _, version := range apiSchema.Spec.Versions {
 			template := apiSchema.Labels[placement.LabelTemplate]
-			if template == "" && apiSchema.Spec.Names.Kind == setKind {
-				template = setKind
+			if kind, ok := builtin.Lookup(apiSchema.Spec.Names.Kind); template == "" && ok && kind.KeepsPlacements {
+				template = kind.Name
 			}
 			if template != "" && version.Served {
 				gvk := schema.GroupVersionKind{Group: offered.Group, Version: version.Name, Kind: apiSchema.Spec.Names.Kind}

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -121,8 +122,8 @@ type subject struct {
 	req   request
 }
 
-// setKind stands for the kind SandboxSet, which has no Template; no Template can be called so.
-const setKind = "SandboxSet"
+// setKind stands for the built-in kind that keeps members, which has no Template; no Template can be called so.
+var setKind = builtin.Of("SandboxSet").Name
 
 func subjectOf(ns *corev1.Namespace) (subject, bool) {
 	if m, ok := placement.MemberOf(ns); ok {

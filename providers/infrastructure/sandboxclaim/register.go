@@ -15,13 +15,12 @@ package sandboxclaim
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
@@ -29,14 +28,7 @@ import (
 )
 
 // Kind is that of SandboxClaims.
-var Kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxClaim"},
-		Resource: "sandboxclaims",
-	},
-	Name: "sandboxclaim", Definition: "sandbar.dev_sandboxclaims.yaml",
-	Rules: offer.KindRules("sandboxclaims", offer.AllVerbs), Concurrency: 4,
-}
+var Kind = tenantkind.Kind{Kind: builtin.Of("SandboxClaim"), Concurrency: 4}
 
 // Options are what the controller of SandboxClaims needs in addition to the two clusters.
 type Options struct {

@@ -20,13 +20,12 @@ package sandboxset
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
@@ -35,15 +34,7 @@ import (
 )
 
 // Kind is that of SandboxSets.
-var Kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxSet"},
-		Resource: "sandboxsets",
-	},
-	Name: "sandboxset", Definition: "sandbar.dev_sandboxsets.yaml",
-	Rules:       append(offer.KindRules("sandboxsets", offer.AllVerbs), offer.SubresourceRules("sandboxsets", offer.AllVerbs, "scale")...),
-	Concurrency: 4,
-}
+var Kind = tenantkind.Kind{Kind: builtin.Of("SandboxSet"), Concurrency: 4}
 
 // Options are what the controller of SandboxSets needs in addition to the two clusters.
 type Options struct {

@@ -6,27 +6,19 @@ package sandboxtemplate
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
 )
 
 // kind is that of SandboxTemplates.
-var kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxTemplate"},
-		Resource: "sandboxtemplates",
-	},
-	Name: "sandboxtemplate", Definition: "sandbar.dev_sandboxtemplates.yaml",
-	Rules: offer.KindRules("sandboxtemplates", offer.AllVerbs), Concurrency: 2,
-}
+var kind = tenantkind.Kind{Kind: builtin.Of("SandboxTemplate"), Concurrency: 2}
 
 // Options are what the controller of SandboxTemplates needs in addition to the two clusters.
 type Options struct {

@@ -72,7 +72,9 @@ func Lookup(name string) (Kind, bool) {
 func (k Kind) GVK() schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(k.Name) }
 
 // GVR returns the group, version and resource.
-func (k Kind) GVR() schema.GroupVersionResource { return v1alpha1.GroupVersion.WithResource(k.Resource) }
+func (k Kind) GVR() schema.GroupVersionResource {
+	return v1alpha1.GroupVersion.WithResource(k.Resource)
+}
 
 // Definition returns the name of the generated CustomResourceDefinition among the files of package crds.
 func (k Kind) Definition() string { return v1alpha1.GroupName + "_" + k.Resource + ".yaml" }

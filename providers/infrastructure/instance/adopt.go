@@ -43,12 +43,12 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 	if err != nil {
 		return nil, "", err
 	}
-	workspace := s.Placement.Owner.Cluster
+	workspace := s.Placement().Owner.Cluster
 	candidates, err := r.inLine(ctx, s, revision)
 	if err != nil {
 		return nil, "", err
 	}
-	s = s.Protected(s.Object, r.tenants.WorkspacePath(ctx, workspace))
+	s = s.Protected(s.Object(), r.tenants.WorkspacePath(ctx, workspace))
 	for _, member := range candidates {
 		placed, err := r.members.take(ctx, s, member)
 		if err != nil {
@@ -56,19 +56,19 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 		}
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
-			r.members.waiters.leave(requestOf(s.Placement))
+			r.members.waiters.leave(requestOf(s.Placement()))
 			return s.In(*placed), "", nil
 		}
 	}
-	return nil, r.members.whyCold(workspace, s.Object.GetNamespace(), revision), nil
+	return nil, r.members.whyCold(workspace, s.Object().GetNamespace(), revision), nil
 }
 
 // inLine are the members that an object may take now: those that are left when all that wait for one, and came
 // before it, have theirs.
 func (r *reconciler) inLine(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
-	req := requestOf(s.Placement)
+	req := requestOf(s.Placement())
 	key := warmKey(req.Cluster, req.Namespace, revision)
-	me := waiter{req: req, created: s.Object.GetCreationTimestamp().Time, wake: func() { r.wake(req) }}
+	me := waiter{req: req, created: s.Object().GetCreationTimestamp().Time, wake: func() { r.wake(req) }}
 	if requiresMember(s) {
 		r.members.waiters.join(key, me)
 	}
@@ -81,15 +81,15 @@ func (r *reconciler) inLine(ctx context.Context, s *scope.Scope, revision string
 
 // ineligible is why an object cannot take a member; empty if it can.
 func ineligible(s *scope.Scope) string {
-	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
-	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
+	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
+	prewarm, _, _ := unstructured.NestedString(s.Object().Object, "spec", contract.PrewarmField)
 	source, err := podtemplate.NewSource(written)
 	switch {
 	case err != nil, source.TemplateRef == nil:
 		return sandbarv1alpha1.StartOwnPodTemplate
 	case prewarm == contract.PrewarmNone:
 		return sandbarv1alpha1.StartPrewarmNone
-	case lifecycle.Suspended(s.Object):
+	case lifecycle.Suspended(s.Object()):
 		return sandbarv1alpha1.StartSuspended
 	case source.Patch != nil:
 		return sandbarv1alpha1.StartPatchDiffers
@@ -111,8 +111,8 @@ func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, e
 
 // revisionPod is podRevision with what a set changes, and that pod.
 func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (string, *podtemplate.Pod, error) {
-	written, _, _ := unstructured.NestedMap(s.Object.Object, "spec", s.Pod.Fields.From)
-	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement.Owner, Object: s.Placement.Object})
+	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
+	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement().Owner, Object: s.Placement().Object})
 	pod, of, err := r.buildPod(ctx, alike, written, change, nil)
 	if err != nil {
 		return "", nil, err
@@ -121,7 +121,7 @@ func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change sco
 	if err != nil {
 		return "", nil, fmt.Errorf("writing the pod: %w", err)
 	}
-	return hashOf([]any{fields, of, s.Revision, s.PodSecurity()}), pod, nil
+	return hashOf([]any{fields, of, s.Revisions().Revision, s.PodSecurity()}), pod, nil
 }
 
 // whyCold is why there is no candidate.
@@ -141,7 +141,7 @@ func (m *Members) whyCold(cluster, namespace, revision string) string {
 // priority, then those with more, then by name; of one set the oldest member first.
 func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
-	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(s.Placement.Owner.Cluster, s.Object.GetNamespace(), revision)})
+	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(s.Placement().Owner.Cluster, s.Object().GetNamespace(), revision)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the members: %w", err)
 	}
@@ -150,7 +150,7 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider {
+		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider() {
 			continue
 		}
 		ready, started, err := m.usable(ctx, ns.Name)
@@ -232,12 +232,12 @@ func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Names
 		return nil, nil //nolint:nilnil // as above
 	default:
 		// It may have been written nevertheless: the API server is asked before the object gets another one.
-		m.doubt(s.Placement.Owner)
+		m.doubt(s.Placement().Owner)
 		m.release(member.Name)
 		return nil, fmt.Errorf("adopting %s: %w", member.Name, err)
 	}
 	placed, ok := placement.Of(after)
-	if !ok || placed.Owner != s.Placement.Owner || after.DeletionTimestamp != nil {
+	if !ok || placed.Owner != s.Placement().Owner || after.DeletionTimestamp != nil {
 		m.release(member.Name)
 		return nil, nil //nolint:nilnil // as above
 	}
@@ -248,7 +248,7 @@ func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Names
 // adoption is the patch by which a member gets its owner.
 func adoption(s *scope.Scope, member *corev1.Namespace, now time.Time) ([]byte, error) {
 	id, _ := placement.IDOf(member)
-	desired := place.BuildNamespace(s.In(placement.Placed{ID: id, Owner: s.Placement.Owner, Object: s.Placement.Object}))
+	desired := place.BuildNamespace(s.In(placement.Placed{ID: id, Owner: s.Placement().Owner, Object: s.Placement().Object}))
 	labels, annotations := map[string]any{}, map[string]any{}
 	for name, value := range desired.Labels {
 		labels[name] = value
@@ -337,8 +337,8 @@ func (m *Members) lookFor(ctx context.Context, owner placement.Owner) (placed pl
 // would make it: the look that the adoption's own event leads to puts on the finalizer.
 func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope) error {
 	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
-	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement.Adopted.At)}
-	o.Plan.Used = inuse.Record{}.Since(s.Placement.Adopted.At)
+	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)}
+	o.Plan.Used = inuse.Record{}.Since(s.Placement().Adopted.At)
 	o.Instance, o.Composing = r.runtime.composed(ctx, s)
 	if o.Composing == nil && o.Instance == nil {
 		return nil // somebody has deleted it; the next look tells
@@ -354,12 +354,12 @@ func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope)
 // startUntold says how an instance starts that has its place, if the status that was to say so could not be
 // written; nil if it says so, or if the instance has come to be already.
 func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
-	old, err := outcome.ReadStatus(s.Object)
-	if s.Pod == nil || err != nil || old.Start != nil || old.Phase != "" && !slices.Contains(outcome.Beginnings, old.Phase) {
+	old := s.Status()
+	if s.Pod() == nil || old.Start != nil || old.Phase != "" && !slices.Contains(outcome.Beginnings, old.Phase) {
 		return nil
 	}
-	if s.Placement.Born() {
-		return startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement.Adopted.At)
+	if s.Placement().Born() {
+		return startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)
 	}
 	return startOf(s, sandbarv1alpha1.StartCold, sandbarv1alpha1.StartUnknown, time.Time{})
 }
@@ -367,11 +367,11 @@ func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
 // startOf says how an instance starts.
 func startOf(s *scope.Scope, kind, reason string, placed time.Time) *sandbarv1alpha1.InstanceStart {
 	start := &sandbarv1alpha1.InstanceStart{Type: kind, Reason: reason}
-	start.Times.Requested = &metav1.MicroTime{Time: s.Object.GetCreationTimestamp().Time}
+	start.Times.Requested = &metav1.MicroTime{Time: s.Object().GetCreationTimestamp().Time}
 	if !placed.IsZero() {
 		start.Times.Placed = &metav1.MicroTime{Time: placed}
 	}
-	if set := s.Placement.Adopted.Set; set != "" {
+	if set := s.Placement().Adopted.Set; set != "" {
 		start.Set = &sandbarv1alpha1.InstanceStartSet{Name: set}
 	}
 	return start

@@ -110,7 +110,7 @@ type spoken struct {
 // differ are the same: a status is not written for each round of a crash loop.
 func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *outcome.Cause, now time.Time) (*outcome.Cause, time.Duration, error) {
 	if c == nil || c.Says == nil {
-		r.words.Remove(s.Placement.Owner.UID)
+		r.words.Remove(s.Placement().Owner.UID)
 		return c, 0, nil
 	}
 	since, err := falseSince(s, "Ready", now)
@@ -118,9 +118,9 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 		return c, 0, err
 	}
 	again := min(max(now.Sub(since), wordsFirst), wordsMost)
-	said, known := r.words.Get(s.Placement.Owner.UID)
+	said, known := r.words.Get(s.Placement().Owner.UID)
 	if !known || now.Sub(said.at) >= again {
-		data, err := r.runtime.logs(ctx, s.Placement.Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
+		data, err := r.runtime.logs(ctx, s.Placement().Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
 		if err != nil {
 			// The message goes without; its log may be there later.
 			log.FromContext(ctx).V(1).Info("could not read the log of a container that fails", "cause", err.Error())
@@ -129,7 +129,7 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 			said.text = text
 		}
 		said.at = now
-		r.words.Add(s.Placement.Owner.UID, said)
+		r.words.Add(s.Placement().Owner.UID, said)
 	}
 	if said.text == "" {
 		return c, again, nil

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -209,11 +208,10 @@ func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 
 // converge makes what a member lacks. What it is made of it keeps: one of a former revision is replaced.
 func (m *Members) converge(ctx context.Context, r *reconciler, ns *corev1.Namespace, member placement.Member, set Set) (reconcile.Result, error) {
-	s, err := r.memberScope(member, set)
+	s, err := r.memberScope(member, set, youngStatus(ns.CreationTimestamp))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	s.Object.Object["status"] = youngStatus(ns.CreationTimestamp)
 	o := outcome.Outcome{Now: r.now()}
 	if _, o.Placing = r.place(ctx, s); o.Placing == nil {
 		o.Instance, o.Composing = r.runtime.composed(ctx, s)
@@ -246,10 +244,10 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 	if ready.Status == metav1.ConditionTrue {
 		recovered := m.trouble(ns.Name, Trouble{})
 		m.told(s, recovered)
-		if s.Member.State != placement.MemberMaking {
+		if s.Member().State != placement.MemberMaking {
 			m.told(s, true) // its pod is ready again
 			if recovered {
-				m.offer(*s.Member)
+				m.offer(*s.Member())
 			}
 			return nil
 		}
@@ -288,12 +286,12 @@ func troubleReason(o outcome.Outcome, status sandbarv1alpha1.InstanceStatus) str
 // told tells the set of a member that has changed.
 func (m *Members) told(s *scope.Scope, changed bool) {
 	if changed {
-		m.changed(export.Key{Cluster: s.Member.Origin, NamespacedName: s.Member.Set})
+		m.changed(export.Key{Cluster: s.Member().Origin, NamespacedName: s.Member().Set})
 	}
 }
 
 // memberScope is the scope of a member: what an instance would be that takes it.
-func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope, error) {
+func (r *reconciler) memberScope(member placement.Member, set Set, status sandbarv1alpha1.InstanceStatus) (*scope.Scope, error) {
 	settings := r.settings()
 	if settings.Infrastructure == nil {
 		return nil, outcome.ErrNotConfigured
@@ -311,19 +309,15 @@ func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope
 	words := *settings.Pod
 	words.Written, words.Change = set.Field, set.Change
 	settings.Pod = &words
-	return &scope.Scope{
-		Kind: r.kind, Settings: settings, Object: object, Member: &member,
-		Placement: placement.Placed{ID: member.ID, Owner: placement.Owner{Cluster: member.Origin}, Object: types.NamespacedName{Namespace: member.Set.Namespace, Name: placement.BornInstance}},
-	}, nil
+	return scope.New(r.kind, settings, object, status, placement.Placed{
+		ID: member.ID, Owner: placement.Owner{Cluster: member.Origin}, Object: types.NamespacedName{Namespace: member.Set.Namespace, Name: placement.BornInstance},
+	}).Of(member), nil
 }
 
 // youngStatus is that of an object which has not been Ready since it was made.
-func youngStatus(made metav1.Time) map[string]any {
-	var conditions []any
+func youngStatus(made metav1.Time) (status sandbarv1alpha1.InstanceStatus) {
 	for _, name := range []string{sandbarv1alpha1.InstanceComposed, sandbarv1alpha1.InstanceReadyCondition} {
-		conditions = append(conditions, map[string]any{
-			"type": name, "status": "False", "reason": "Making", "message": "", "lastTransitionTime": made.UTC().Format(time.RFC3339),
-		})
+		status.Conditions = append(status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: "Making", LastTransitionTime: made})
 	}
-	return map[string]any{"conditions": conditions}
+	return status
 }

@@ -297,7 +297,7 @@ func (m *Members) Revision(ctx context.Context, set Set) (made Made, pod *podtem
 	if err != nil {
 		return made, nil, err
 	}
-	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set)
+	s, err := r.memberScope(placement.Member{ID: placement.ID{Origin: set.Key.Cluster}, Set: set.Key.NamespacedName, SetUID: set.UID}, set, sandbarv1alpha1.InstanceStatus{})
 	if err != nil {
 		return made, nil, err
 	}
@@ -328,11 +328,11 @@ func (m *Members) Make(ctx context.Context, set Set) error {
 		ID: placement.Bear(set.Key.Cluster), SetUID: set.UID, Set: set.Key.NamespacedName, State: placement.MemberMaking,
 		Revision: set.Revision, Template: set.TemplateRevision, Patch: set.Differs,
 	}
-	s, err := r.memberScope(member, set)
+	s, err := r.memberScope(member, set, sandbarv1alpha1.InstanceStatus{})
 	if err != nil {
 		return err
 	}
-	if err := r.capacity.admitMember(member.ID, s.Infrastructure.Limits); err != nil {
+	if err := r.capacity.admitMember(member.ID, s.Infrastructure().Limits); err != nil {
 		return err
 	}
 	ns := place.BuildNamespace(s)

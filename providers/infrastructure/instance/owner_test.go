@@ -21,7 +21,7 @@ var born = placement.Placed{ID: placement.ID{Origin: fixture.Provider, UID: "bor
 
 func bornNamespace() *corev1.Namespace {
 	s := fixture.NewScope()
-	s.Placement = born
+	s.Placement() = born
 	ns := place.BuildNamespace(s)
 	ns.UID = "ns-born"
 	return ns

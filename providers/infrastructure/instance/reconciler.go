@@ -129,10 +129,15 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	case err != nil:
 		return result, fmt.Errorf("reading the instance: %w", err)
 	}
-	if err := r.removeFormer(ctx, placements, obj); err != nil {
+	// All that follows reads it from the scope.
+	status, err := outcome.ReadStatus(obj)
+	if err != nil {
 		return result, err
 	}
-	s, err := r.scopeOf(ctx, req, obj, placements)
+	if err := r.removeFormer(ctx, placements, &found{obj, status}); err != nil {
+		return result, err
+	}
+	s, err := r.scopeOf(ctx, req, found{obj, status}, placements)
 	if err != nil {
 		return result, err
 	}
@@ -188,7 +193,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		o.Instance, o.Turn, o.Composing = r.compose(ctx, s, current, o.Plan.Decision)
 	}
 	if o.GoesOn() {
-		countLifecycle(s.Kind, o.Plan)
+		countLifecycle(s.Kind(), o.Plan)
 	}
 	seen, looking := r.observe(ctx, s, o)
 	o.Observation = seen
@@ -215,11 +220,11 @@ func (r *reconciler) again(o outcome.Outcome, updating time.Duration) reconcile.
 
 // admit refuses an instance that the provider has no settings for, or no room.
 func (r *reconciler) admit(s *scope.Scope) error {
-	if s.Infrastructure == nil {
+	if s.Infrastructure() == nil {
 		return outcome.ErrNotConfigured
 	}
-	me := candidate{owner: s.Placement.Owner, created: s.Object.GetCreationTimestamp().Time}
-	return r.capacity.admit(me, s.Infrastructure.Limits)
+	me := candidate{owner: s.Placement().Owner, created: s.Object().GetCreationTimestamp().Time}
+	return r.capacity.admit(me, s.Infrastructure().Limits)
 }
 
 // look reads the kro instance that there is; nil if there is none. It returns a loss if somebody has
@@ -233,16 +238,19 @@ func (r *reconciler) look(ctx context.Context, s *scope.Scope) (*unstructured.Un
 }
 
 // scopeOf is the scope of an object whose name has, or had, these placements.
-func (r *reconciler) scopeOf(ctx context.Context, req request, obj *unstructured.Unstructured, placements []corev1.Namespace) (*scope.Scope, error) {
+func (r *reconciler) scopeOf(ctx context.Context, req request, obj found, placements []corev1.Namespace) (*scope.Scope, error) {
 	settings := r.settings()
 	placed, err := r.placementOf(ctx, obj, settings.Pod != nil, req, placements)
-	return &scope.Scope{Kind: r.kind, Settings: settings, Object: obj, Placement: placed}, err
+	if err != nil {
+		return nil, err
+	}
+	return scope.New(r.kind, settings, obj.object, obj.status, placed), nil
 }
 
 // protect puts the finalizer on an object before anything is made for it, so that its deletion waits
 // for the placement's. It returns the scope of the protected object.
 func (r *reconciler) protect(ctx context.Context, req request, s *scope.Scope) (*scope.Scope, error) {
-	obj := s.Object
+	obj := s.Object()
 	if !controllerutil.ContainsFinalizer(obj, placement.Finalizer) {
 		var err error
 		if obj, err = r.addFinalizer(ctx, req, obj); err != nil {
@@ -281,9 +289,9 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o 
 	if err != nil {
 		return 0, err
 	}
-	old, err := outcome.ReadStatus(s.Object)
-	if err != nil || keepStatus(s, old, o) {
-		return 0, err
+	old := s.Status()
+	if keepStatus(s, old, o) {
+		return 0, nil
 	}
 	if updating, err = r.observeRollout(s, o, status); err != nil {
 		return 0, err
@@ -293,15 +301,15 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o 
 
 // writeStatus writes the status if it differs from the one that the object has.
 func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scope, o outcome.Outcome, old sandbarv1alpha1.InstanceStatus, status map[string]any) error {
-	before, _ := s.Object.Object["status"].(map[string]any)
+	before, _ := s.Object().Object["status"].(map[string]any)
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	changed := s.Object.DeepCopy()
+	changed := s.Object().DeepCopy()
 	changed.Object["status"] = status
 	// Under the version that was read: a cache that is behind would give a condition that
 	// changed a moment ago the time of a second change.
-	data, err := client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}).Data(changed)
+	data, err := client.MergeFromWithOptions(s.Object(), client.MergeFromWithOptimisticLock{}).Data(changed)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
@@ -314,7 +322,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
-	r.members.sandboxes.seen(req.Cluster, s.Object)
+	r.members.sandboxes.seen(req.Cluster, s.Object())
 	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil

@@ -65,9 +65,9 @@ func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number
 
 func nthPlacement(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
 	s := fixture.NewScope()
-	s.Object.SetUID(uidOf(number))
-	s.Placement.Owner.UID = uidOf(number)
-	s.Placement.ID = s.Placement.Owner.Cold()
+	s.Object().SetUID(uidOf(number))
+	s.Placement().Owner.UID = uidOf(number)
+	s.Placement().ID = s.Placement().Owner.Cold()
 	ns := place.BuildNamespace(s)
 	ns.UID = types.UID("ns-" + ns.Name)
 	ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))

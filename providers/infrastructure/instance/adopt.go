@@ -35,14 +35,16 @@ import (
 //
 // A member is adopted by one write to its namespace, under the version that says it is one. Two who want
 // the same member, or one who wants it and a set that removes it, cannot both succeed.
-func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Scope, cold string, err error) {
+func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, cold string, err error) {
 	if reason := ineligible(s); reason != "" {
 		return nil, reason, nil
 	}
+	began := time.Now()
 	revision, err := r.podRevision(ctx, s)
 	if err != nil {
 		return nil, "", err
 	}
+	found := time.Now()
 	workspace := s.Placement().Owner.Cluster
 	candidates, err := r.inLine(ctx, s, revision)
 	if err != nil {
@@ -50,17 +52,26 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *scope.Sco
 	}
 	s = s.Protected(s.Object(), r.tenants.WorkspacePath(ctx, workspace))
 	for _, member := range candidates {
-		placed, err := r.members.take(ctx, s, member)
+		placed, instance, err := r.members.take(ctx, s, member)
 		if err != nil {
 			return nil, "", err
 		}
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
 			r.members.waiters.leave(requestOf(s.Placement()))
-			return s.In(*placed), "", nil
+			return &adopted{scope: s.In(*placed), instance: instance, began: began, found: found, at: time.Now()}, "", nil
 		}
 	}
 	return nil, r.members.whyCold(workspace, s.Object().GetNamespace(), revision), nil
+}
+
+// adopted is an instance that has just taken a member.
+type adopted struct {
+	scope *scope.Scope
+	// instance is the member's kro instance as it was last looked at; nil if that is not remembered.
+	instance *unstructured.Unstructured
+	// began is when the revision of its pod was asked for, found when that was known, and at when it was adopted.
+	began, found, at time.Time
 }
 
 // inLine are the members that an object may take now: those that are left when all that wait for one, and came
@@ -103,25 +114,54 @@ func ineligible(s *scope.Scope) string {
 var revisionID = placement.ID{Origin: "sandbar-revision", UID: "revision"}
 
 // podRevision is of the pod that would be made for an object now, and of all that the operator says of it:
-// objects with one revision have the same pod. The error is an *outcome.RefusalError if there would be none.
+// objects with one revision have the same pod. It is computed once for the same words of the same templates under the same
+// settings. The error is an *outcome.RefusalError if there would be none.
 func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, error) {
-	revision, _, err := r.revisionPod(ctx, s, scope.PodChange{})
-	return revision, err
+	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
+	source, err := podtemplate.NewSource(written)
+	if err != nil {
+		return "", place.SpecRefused(s, err)
+	}
+	uids := ""
+	if source.TemplateRef != nil {
+		if uids, err = s.Pod().Offers.UIDs(ctx, source.TemplateRef, r.sandboxTemplates(s)); err != nil {
+			return "", unusable(s, err)
+		}
+	}
+	if known, ok := s.Settings().Computed.Revision(revisionKey(written, uids)); ok {
+		return known, nil
+	}
+	podRevisionsTotal.Inc()
+	made, err := r.revisionPod(ctx, s, scope.PodChange{})
+	if err != nil {
+		return "", err
+	}
+	// Under what it was made of: a template may have taken the place of another one since.
+	s.Settings().Computed.SetRevision(revisionKey(written, made.of), made.revision)
+	return made.revision, nil
 }
 
-// revisionPod is podRevision with what a set changes, and that pod.
-func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (string, *podtemplate.Pod, error) {
+func revisionKey(written map[string]any, uids string) string { return hashOf(written) + "|" + uids }
+
+// revised is a pod, what it is made of, and the revision that both have.
+type revised struct {
+	pod          *podtemplate.Pod
+	of, revision string
+}
+
+// revisionPod computes the revision of a pod, with what a set changes.
+func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (made revised, err error) {
 	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
 	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement().Owner, Object: s.Placement().Object})
-	pod, of, err := r.buildPod(ctx, alike, written, change, nil)
-	if err != nil {
-		return "", nil, err
+	if made.pod, made.of, err = r.buildPod(ctx, alike, written, change, nil); err != nil {
+		return made, err
 	}
-	fields, err := pod.Fields()
+	fields, err := made.pod.Fields()
 	if err != nil {
-		return "", nil, fmt.Errorf("writing the pod: %w", err)
+		return made, fmt.Errorf("writing the pod: %w", err)
 	}
-	return hashOf([]any{fields, of, s.Revisions().Revision, s.PodSecurity()}), pod, nil
+	made.revision = hashOf([]any{fields, made.of, s.Revisions().Revision, s.PodSecurity()})
+	return made, nil
 }
 
 // whyCold is why there is no candidate.
@@ -141,7 +181,9 @@ func (m *Members) whyCold(cluster, namespace, revision string) string {
 // priority, then those with more, then by name; of one set the oldest member first.
 func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
-	err := m.cluster.client.List(ctx, &list, client.MatchingFields{memberIndex: warmKey(s.Placement().Owner.Cluster, s.Object().GetNamespace(), revision)})
+	// What is listed is only read: a copy of each member would be made for each claim.
+	err := m.cluster.client.List(ctx, &list, client.UnsafeDisableDeepCopy,
+		client.MatchingFields{memberIndex: warmKey(s.Placement().Owner.Cluster, s.Object().GetNamespace(), revision)})
 	if err != nil {
 		return nil, fmt.Errorf("listing the members: %w", err)
 	}
@@ -211,15 +253,17 @@ func (m *Members) priority(set types.UID) int32 {
 	return m.sets[set].Priority
 }
 
-// take makes a member the placement of an object; nil if somebody else was faster.
-func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Namespace) (*placement.Placed, error) {
+// take makes a member the placement of an object; nil if somebody else was faster. instance is the member's kro instance as
+// it was last looked at, nil if that is not remembered.
+func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Namespace) (placed *placement.Placed, instance *unstructured.Unstructured, err error) {
 	if !m.hold(member.Name) {
-		return nil, nil //nolint:nilnil // another reconcile of this process has it
+		return nil, nil, nil // another reconcile of this process has it
 	}
+	instance = m.lookedAt(member.Name) // the event of the adoption drops it
 	data, err := adoption(s, member, time.Now())
 	if err != nil {
 		m.release(member.Name)
-		return nil, err
+		return nil, nil, err
 	}
 	after := &corev1.Namespace{}
 	after.Name = member.Name
@@ -229,20 +273,20 @@ func (m *Members) take(ctx context.Context, s *scope.Scope, member *corev1.Names
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		adoptionConflictsTotal.Inc()
 		m.release(member.Name)
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil, nil // as above
 	default:
 		// It may have been written nevertheless: the API server is asked before the object gets another one.
 		m.doubt(s.Placement().Owner)
 		m.release(member.Name)
-		return nil, fmt.Errorf("adopting %s: %w", member.Name, err)
+		return nil, nil, fmt.Errorf("adopting %s: %w", member.Name, err)
 	}
-	placed, ok := placement.Of(after)
-	if !ok || placed.Owner != s.Placement().Owner || after.DeletionTimestamp != nil {
+	is, ok := placement.Of(after)
+	if !ok || is.Owner != s.Placement().Owner || after.DeletionTimestamp != nil {
 		m.release(member.Name)
-		return nil, nil //nolint:nilnil // as above
+		return nil, nil, nil // as above
 	}
-	m.took(member, placed)
-	return &placed, nil
+	m.took(member, is)
+	return &is, instance, nil
 }
 
 // adoption is the patch by which a member gets its owner.
@@ -335,11 +379,12 @@ func (m *Members) lookFor(ctx context.Context, owner placement.Owner) (placed pl
 
 // serveWarm reports an instance that has just adopted its placement. Everything in that is as the next look
 // would make it: the look that the adoption's own event leads to puts on the finalizer.
-func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope) error {
+func (r *reconciler) serveWarm(ctx context.Context, req request, warm *adopted) error {
+	s := warm.scope
 	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
 	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)}
 	o.Plan.Used = inuse.Record{}.Since(s.Placement().Adopted.At)
-	o.Instance, o.Composing = r.runtime.composed(ctx, s)
+	o.Instance, o.Composing = r.runtime.unchanged(ctx, s, warm.instance)
 	if o.Composing == nil && o.Instance == nil {
 		return nil // somebody has deleted it; the next look tells
 	}
@@ -347,8 +392,20 @@ func (r *reconciler) serveWarm(ctx context.Context, req request, s *scope.Scope)
 	if o.Observation, err = r.observe(ctx, s, o); err != nil {
 		return err
 	}
-	_, err = r.report(ctx, req, s, o)
+	observed := time.Now()
+	if _, err = r.report(ctx, req, s, o); err == nil {
+		warm.timed(observed, time.Now())
+	}
 	return err
+}
+
+// timed counts how long the steps of a warm start took.
+func (a *adopted) timed(observed, told time.Time) {
+	for step, took := range map[string]time.Duration{
+		"revision": a.found.Sub(a.began), "adoption": a.at.Sub(a.found), "observation": observed.Sub(a.at), "status": told.Sub(observed),
+	} {
+		claimStepSeconds.WithLabelValues(step).Observe(took.Seconds())
+	}
 }
 
 // startUntold says how an instance starts that has its place, if the status that was to say so could not be

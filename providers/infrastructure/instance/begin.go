@@ -16,13 +16,24 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
-// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
-// warm is its scope then, or start says why it cannot. The error is an *outcome.StartError if it must not start
-// without one.
-func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *scope.Scope, err error) {
+// start serves an instance that has no place yet with a member, if there is one, and reports it: served is true then. If not,
+// start says why it starts without one, and is nil for an instance that has its place.
+func (r *reconciler) start(ctx context.Context, req request, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, served bool, err error) {
 	if s.Pod() == nil || s.Infrastructure() == nil || s.Placement().Born() || r.capacity.holds(s.Placement().Owner) {
-		return nil, nil, nil
+		return nil, false, nil
 	}
+	defer r.members.claims.serve()()
+	start, warm, err := r.begin(ctx, s)
+	if err != nil || warm == nil {
+		return start, false, err
+	}
+	return nil, true, r.serveWarm(ctx, req, warm)
+}
+
+// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
+// warm is what it has then, or start says why it cannot. The error is an *outcome.StartError if it must not start
+// without one.
+func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *adopted, err error) {
 	required := requiresMember(s)
 	r.capacity.standAside(s.Placement().Owner, required)
 	if !required {

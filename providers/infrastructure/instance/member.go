@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -141,6 +142,7 @@ func (m *Members) seen(before, after any) {
 		delete(m.held, ns.Name)
 		delete(m.left, ns.Name)
 		delete(m.troubles, ns.Name)
+		delete(m.instances, ns.Name)
 		if after == nil { // adopted or not, it is gone before the cache has shown its owner
 			maps.DeleteFunc(m.adopted, func(_ placement.Owner, p placement.Placed) bool { return p.ID == was.ID })
 		}
@@ -212,6 +214,9 @@ func (m *Members) converge(ctx context.Context, r *reconciler, ns *corev1.Namesp
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if member.State == placement.MemberMaking {
+		m.claims.wait(ctx)
+	}
 	o := outcome.Outcome{Now: r.now()}
 	if _, o.Placing = r.place(ctx, s); o.Placing == nil {
 		o.Instance, o.Composing = r.runtime.composed(ctx, s)
@@ -242,31 +247,38 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 	if ready.Status == metav1.ConditionTrue {
-		recovered := m.trouble(ns.Name, Trouble{})
-		m.told(s, recovered)
-		if s.Member().State != placement.MemberMaking {
-			m.told(s, true) // its pod is ready again
-			if recovered {
-				m.offer(*s.Member())
-			}
-			return nil
-		}
-		marked := ns.DeepCopy()
-		marked.Labels[placement.LabelMemberState] = placement.MemberWarm
-		err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(ns, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // its event tells
-		}
-		if err != nil {
-			return fmt.Errorf("marking member %s: %w", ns.Name, err)
-		}
-		return nil
+		return m.noteReady(ctx, s, ns, o.Instance)
 	}
+	m.remember(ctx, ns.Name, nil)
 	m.told(s, m.trouble(ns.Name, Trouble{
 		Reason: troubleReason(o, status), Message: ready.Message, Since: r.now(),
 		Failing: status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded,
 		Waits:   status.Phase == sandbarv1alpha1.InstancePendingCapacity,
 	}))
+	return nil
+}
+
+// noteReady marks a member as warm, if it is not yet.
+func (m *Members) noteReady(ctx context.Context, s *scope.Scope, ns *corev1.Namespace, instance *unstructured.Unstructured) error {
+	m.remember(ctx, ns.Name, instance)
+	recovered := m.trouble(ns.Name, Trouble{})
+	m.told(s, recovered)
+	if s.Member().State != placement.MemberMaking {
+		m.told(s, true) // its pod is ready again
+		if recovered {
+			m.offer(*s.Member())
+		}
+		return nil
+	}
+	marked := ns.DeepCopy()
+	marked.Labels[placement.LabelMemberState] = placement.MemberWarm
+	err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(ns, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // its event tells
+	}
+	if err != nil {
+		return fmt.Errorf("marking member %s: %w", ns.Name, err)
+	}
 	return nil
 }
 

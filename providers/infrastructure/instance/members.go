@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,6 +48,8 @@ type Members struct {
 
 	patched   *patchedBases
 	sandboxes *Sandboxes
+	// claims go before new members.
+	claims *claimsFirst
 	// waiters are the instances that start with a member or not at all.
 	waiters *waiters
 
@@ -66,6 +69,8 @@ type Members struct {
 	// troubles are why members do not come up, by namespace.
 	troubles map[string]Trouble
 	claimed  map[types.UID]Claims
+	// instances are the kro instances of warm members as they were last looked at, by namespace.
+	instances map[string]*unstructured.Unstructured
 	// wake has a member looked at, changed its set.
 	wake    func(namespace string)
 	changed func(export.Key)
@@ -144,8 +149,8 @@ type Claims struct {
 
 func newMembers(cluster runtimeCluster, provider func(context.Context) (string, error)) *Members {
 	m := &Members{
-		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, waiters: newWaiters(), patched: newPatchedBases(), sets: map[types.UID]Set{}, held: map[string]bool{},
-		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
+		cluster: cluster, provider: provider, runner: func() *runner { return nil }, now: time.Now, waiters: newWaiters(), claims: newClaimsFirst(), patched: newPatchedBases(), sets: map[types.UID]Set{}, held: map[string]bool{},
+		adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{}, made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, instances: map[string]*unstructured.Unstructured{}, claimed: map[types.UID]Claims{},
 		wake: func(string) {}, changed: func(export.Key) {},
 	}
 	m.sandboxes = &Sandboxes{members: m, changed: func(export.Key) {}}
@@ -301,20 +306,20 @@ func (m *Members) Revision(ctx context.Context, set Set) (made Made, pod *podtem
 	if err != nil {
 		return made, nil, err
 	}
-	plain, plainPod, err := r.revisionPod(ctx, s, scope.PodChange{})
+	plain, err := r.revisionPod(ctx, s, scope.PodChange{})
 	if err != nil {
 		return made, nil, err
 	}
-	made = Made{Revision: plain, TemplateRevision: plain, PodSecurity: s.PodSecurity()}
+	made = Made{Revision: plain.revision, TemplateRevision: plain.revision, PodSecurity: s.PodSecurity()}
 	if set.Change == (scope.PodChange{}) {
-		return made, plainPod, nil
+		return made, plain.pod, nil
 	}
-	patched, pod, err := r.patchedPod(ctx, s, set.Change)
+	patched, err := r.patchedPod(ctx, s, set.Change)
 	if err != nil {
 		return made, nil, err
 	}
-	made.Revision, made.Differs = patched, patchOf(plainPod, pod)
-	return made, pod, nil
+	made.Revision, made.Differs = patched.revision, patchOf(plain.pod, patched.pod)
+	return made, patched.pod, nil
 }
 
 // Make begins a member: its namespace. What belongs into it is made when that is there. The error is an
@@ -332,6 +337,7 @@ func (m *Members) Make(ctx context.Context, set Set) error {
 	if err != nil {
 		return err
 	}
+	m.claims.wait(ctx)
 	if err := r.capacity.admitMember(member.ID, s.Infrastructure().Limits); err != nil {
 		return err
 	}
@@ -370,6 +376,29 @@ func (m *Members) Remove(ctx context.Context, member Member) error {
 		return nil
 	}
 	return m.cluster.delete(ctx, member.namespace)
+}
+
+// remember keeps the kro instance of a member that can be taken, so that a claim need not read it; nil drops it.
+func (m *Members) remember(ctx context.Context, namespace string, instance *unstructured.Unstructured) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// Once the cache shows that it is no member, nothing would drop it any more: its event did, or waits for the lock.
+	ns := &corev1.Namespace{}
+	err := m.cluster.client.Get(ctx, types.NamespacedName{Name: namespace}, ns)
+	if _, isMember := placement.MemberOf(ns); err != nil || !isMember || instance == nil {
+		delete(m.instances, namespace)
+		return
+	}
+	kept := instance.DeepCopy()
+	kept.SetManagedFields(nil) // nobody reads them, and they are as large as the rest
+	m.instances[namespace] = kept
+}
+
+// lookedAt is what remember has kept of a member; nil if it has kept nothing.
+func (m *Members) lookedAt(namespace string) *unstructured.Unstructured {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.instances[namespace]
 }
 
 func (m *Members) reconciler() (*reconciler, error) {

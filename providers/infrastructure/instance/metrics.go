@@ -42,9 +42,19 @@ var (
 		Name: "sandbar_claims_total",
 		Help: "Starts of instances that a SandboxSet might have kept ready, by type (Warm, Cold) and, of cold ones, reason.",
 	}, []string{"start", "reason"})
+	claimStepSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "sandbar_claim_step_seconds",
+		Help: "How long the steps of a warm start took: read (from kcp, of all Sandboxes without a place), revision (of its pod), adoption (choosing and taking a member), observation and status.",
+		// From half a millisecond to some four seconds, each a quarter longer than the one before.
+		Buckets: prometheus.ExponentialBuckets(0.0005, 1.25, 41),
+	}, []string{"step"})
 	adoptionConflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sandbar_adoption_conflicts_total",
 		Help: "How often a member of a SandboxSet was gone, or another's, when an instance was to adopt it.",
+	})
+	podRevisionsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandbar_pod_revisions_total",
+		Help: "How often the pod of an instance was built to find members with the same one. It stands still while Sandboxes of known templates start.",
 	})
 	patchComputationsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sandbar_patch_computations_total",
@@ -85,7 +95,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, adoptionConflictsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, adoptionConflictsTotal, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
 }
 
 func init() {

@@ -94,6 +94,19 @@ func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstruct
 	return instance, nil
 }
 
+// unchanged is composed for a kro instance that was looked at before: as it was then, if the watch shows the same version of
+// it. The watch holds metadata alone, so that a changed one is read.
+func (c runtimeCluster) unchanged(ctx context.Context, s *scope.Scope, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if before != nil {
+		shown := s.Kind().Metadata()
+		err := c.client.Get(ctx, client.ObjectKeyFromObject(before), shown)
+		if err == nil && shown.UID == before.GetUID() && shown.ResourceVersion == before.GetResourceVersion() {
+			return before, nil
+		}
+	}
+	return c.composed(ctx, s)
+}
+
 // placeNamespace makes the namespace, with the pod security level that it enforces. The admission
 // policy of the runtime cluster knows the levels that an administrator of that cluster has allowed.
 // A placement that exists keeps the level that it has: one edit in the provider workspace must not

@@ -96,15 +96,8 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[s
 	}
 	var base *podtemplate.Base
 	if source.TemplateRef != nil {
-		base, of, err = s.Pod().Offers.Find(ctx, source.TemplateRef, r.sandboxTemplates(s))
-		var unusable *podbase.UnusableError
-		if errors.As(err, &unusable) {
-			err = &outcome.RefusalError{
-				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod().RefField() + ": " + unusable.Message,
-			}
-		}
-		if err != nil {
-			return nil, "", err
+		if base, of, err = s.Pod().Offers.Find(ctx, source.TemplateRef, r.sandboxTemplates(s)); err != nil {
+			return nil, "", unusable(s, err)
 		}
 	}
 	if base != nil {
@@ -114,6 +107,15 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[s
 	}
 	pod, err = place.BuildPod(s, source, base, former)
 	return pod, of, err
+}
+
+// unusable says that the reference of a pod leads to no template.
+func unusable(s *scope.Scope, err error) error {
+	var why *podbase.UnusableError
+	if errors.As(err, &why) {
+		return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod().RefField() + ": " + why.Message}
+	}
+	return err
 }
 
 // patchRefused says that the patch of a set does not apply.

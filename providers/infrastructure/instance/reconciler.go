@@ -26,7 +26,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
@@ -59,6 +58,11 @@ type SandboxTemplates interface {
 	OnChanged(told func(export.Key))
 }
 
+// eventWriter writes events beside tenants' objects; *events.Queue does it in its own time.
+type eventWriter interface {
+	Write(ctx context.Context, key export.Key, event *corev1.Event, now time.Time)
+}
+
 // request names a tenant's object: the unit of work of a kind's controller.
 type request = export.Key
 
@@ -72,7 +76,7 @@ type reconciler struct {
 	runtime   runtimeCluster
 	capacity  *capacity
 	members   *Members
-	events    *events.Recorder
+	events    eventWriter
 	rollouts  rollouts
 	// wake has an instance reconciled.
 	wake func(request)
@@ -120,6 +124,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 		r.capacity.freed(req.Cluster)
 		return result, nil // gone, and nothing of it is left
 	}
+	asked := time.Now()
 	obj, err := r.tenants.Live(ctx, req)
 	switch {
 	case export.IsGone(err):
@@ -128,6 +133,9 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:
 		return result, fmt.Errorf("reading the instance: %w", err)
+	}
+	if len(placements) == 0 {
+		claimStepSeconds.WithLabelValues("read").Observe(time.Since(asked).Seconds())
 	}
 	// All that follows reads it from the scope.
 	status, err := outcome.ReadStatus(obj)
@@ -154,16 +162,14 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if err := r.placementLost(ctx, s); err != nil {
 		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
 	}
-	start, warm, err := r.begin(ctx, s)
+	start, served, err := r.start(ctx, req, s)
 	var unstarted *outcome.StartError
 	switch {
 	case errors.As(err, &unstarted):
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: unstarted})
 		return reconcile.Result{RequeueAfter: unstarted.Again}, reporting
-	case err != nil:
+	case err != nil, served:
 		return reconcile.Result{}, err
-	case warm != nil:
-		return reconcile.Result{}, r.serveWarm(ctx, req, warm)
 	}
 	if err := r.admit(s); err != nil {
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -17,6 +18,8 @@ import (
 // Templates are the SandboxTemplates of all tenants.
 type Templates struct {
 	objects objects
+	// read are those that were read, for as long as the watch shows the same.
+	read *remembered
 	// references are those of SandboxTemplates to each other.
 	references export.References
 	// wake has a SandboxTemplate looked at.
@@ -32,6 +35,7 @@ type Other func(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTe
 
 func newTemplates() *Templates {
 	return &Templates{
+		read:  newRemembered(),
 		wake:  func(export.Key) {},
 		other: func(context.Context, export.Key) (*sandbarv1alpha1.SandboxTemplate, error) { return nil, nil }, //nolint:nilnil // there is none
 	}
@@ -61,12 +65,19 @@ func (t *Templates) Changed(key export.Key) {
 
 // objects reads and writes SandboxTemplates; *export.Objects does it against kcp.
 type objects interface {
+	Shown(key export.Key) (metav1.Object, bool)
 	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
 	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
 }
 
-// Named reads a SandboxTemplate in its own workspace, or what stands for it; nil if there is neither.
+// Named returns a SandboxTemplate, or what stands for it; nil if there is neither. One that was read before is not read
+// again while the watch shows the same.
 func (t *Templates) Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	if shown, ok := t.objects.Shown(key); ok {
+		if template := t.read.find(key, shown); template != nil {
+			return template, nil
+		}
+	}
 	template, err := t.Own(ctx, key)
 	if err != nil || template != nil {
 		return template, err
@@ -76,6 +87,7 @@ func (t *Templates) Named(ctx context.Context, key export.Key) (*sandbarv1alpha1
 
 // Own reads a SandboxTemplate in its own workspace; nil if there is none, also when a set stands for it.
 func (t *Templates) Own(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	begun := t.read.now()
 	obj, err := t.objects.Live(ctx, key)
 	switch {
 	case export.IsGone(err):
@@ -87,5 +99,6 @@ func (t *Templates) Own(ctx context.Context, key export.Key) (*sandbarv1alpha1.S
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, template); err != nil {
 		return nil, fmt.Errorf("reading SandboxTemplate %s: %w", key.Name, err)
 	}
+	t.read.add(key, template, begun)
 	return template, nil
 }

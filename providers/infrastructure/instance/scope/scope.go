@@ -45,9 +45,11 @@ type Settings struct {
 	Revisions
 	// Infrastructure is nil until the operator has created the InfrastructureProvider.
 	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+	// Computed remembers what follows from these settings; nil if nothing is remembered.
+	Computed *Computed
 }
 
-// Equal reports whether two settings are the same for all instances of the kind.
+// Equal reports whether two settings are the same for all instances of the kind. What has been computed does not count.
 func (s Settings) Equal(other Settings) bool {
 	return s.Provider == other.Provider && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&

@@ -31,7 +31,7 @@ func TestAPlacementIsBuiltAsTheGoldenFilesSay(t *testing.T) {
 		"configured": func(s *scope.Scope) {
 			s.Object().SetLabels(map[string]string{"app.example.com/tier": "web", "other.example.com/x": "no", "sandbar.dev/instance-uid": "forged"})
 			s.Object().SetAnnotations(map[string]string{"note.example.com/a": "kept", "kubectl.kubernetes.io/x": "no"})
-			s.Infrastructure() = &sandbarv1alpha1.InfrastructureProviderSpec{
+			*s.Infrastructure() = sandbarv1alpha1.InfrastructureProviderSpec{
 				Preview: &sandbarv1alpha1.Preview{
 					BaseDomain: "p.example.test",
 					GatewayRef: &sandbarv1alpha1.GatewayReference{Name: "public", Namespace: "gateways"},

@@ -74,7 +74,7 @@ var (
 	}, []string{"outcome"})
 	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_events_total",
-		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed).",
+		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed, dropped: too many waited).",
 	}, []string{"outcome"})
 	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_sweep_rounds_total",

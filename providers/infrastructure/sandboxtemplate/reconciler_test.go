@@ -35,9 +35,9 @@ type world struct {
 	t         *testing.T
 	templates map[string]*sandbarv1alpha1.SandboxTemplate
 	// shown are those that the watch shows, and reads counts the answers of kcp.
-	shown map[string]*sandbarv1alpha1.SandboxTemplate
-	reads int
-	writes    int
+	shown  map[string]*sandbarv1alpha1.SandboxTemplate
+	reads  int
+	writes int
 	// refuse is what the API server says of pods, and pods are how many were tried.
 	refuse error
 	pods   int

@@ -64,11 +64,10 @@ func (w *sweepWorld) ask(_ context.Context, ns *corev1.Namespace) fate {
 func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number)) }
 
 func nthPlacement(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
-	s := fixture.NewScope()
-	s.Object().SetUID(uidOf(number))
-	s.Placement().Owner.UID = uidOf(number)
-	s.Placement().ID = s.Placement().Owner.Cold()
-	ns := place.BuildNamespace(s)
+	placed := fixture.Placed
+	placed.Owner.UID = uidOf(number)
+	placed.ID = placed.Owner.Cold()
+	ns := place.BuildNamespace(fixture.NewScope().In(placed))
 	ns.UID = types.UID("ns-" + ns.Name)
 	ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	for _, f := range change {

@@ -39,6 +39,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxset"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sweep"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 )
 
@@ -148,9 +149,12 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates, Members: members,
+		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Members: members,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
+	}
+	if err := sweep.Register(mgr, cluster, sweep.Options{ExportName: exportName, MayDeleteMost: opts.sweepMayDeleteMost}); err != nil {
+		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	return mgr.Start(ctx)
 }

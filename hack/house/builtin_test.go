@@ -21,7 +21,7 @@ var namesKinds = []string{
 	"apis/v1alpha1/", "apis/crds/", "pkg/podtemplate/schema/",
 	"providers/infrastructure/sandboxtemplate/", "providers/infrastructure/sandboxset/", "providers/infrastructure/sandboxclaim/",
 	// These look an entry of the register up.
-	"bench/claim/main.go", "bench/stage/stage.go", "providers/infrastructure/instance/sweep.go",
+	"bench/claim/main.go", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 }
 
 // A kind that is added must not have to be written into one more list somewhere: the census that lacked a kind would have

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 // ownerIndex finds the placements of a tenant's object by cluster, namespace and name, without
@@ -164,13 +164,5 @@ func (r *reconciler) removeNamespace(ctx context.Context, ns *corev1.Namespace) 
 
 // delete deletes the object that was read and no later one of the same name.
 func (c runtimeCluster) delete(ctx context.Context, obj client.Object) error {
-	uid := obj.GetUID()
-	err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(obj), err)
-	}
-	return nil
+	return runtimecluster.Delete(ctx, c.client, obj)
 }

@@ -76,33 +76,14 @@ var (
 		Name: "sandbar_instance_events_total",
 		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed, dropped: too many waited).",
 	}, []string{"outcome"})
-	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sandbar_sweep_rounds_total",
-		Help: "Sweeps by result (clean, deleted, skipped, refused).",
-	}, []string{"result"})
-	sweepOrphans = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sandbar_sweep_orphans",
-		Help: "Placements without an instance, as the last complete sweep found them.",
-	})
-	sweepUnknown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sandbar_sweep_unknown_placements",
-		Help: "Placements whose instance kcp cannot be asked about, by Template, as the last complete sweep found them. They are kept.",
-	}, []string{"template"})
-	sweepDeletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sandbar_sweep_deleted_total",
-		Help: "Placements that sweeps have deleted.",
-	})
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, adoptionConflictsTotal, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, adoptionConflictsTotal, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
 }
 
 func init() {
 	// An alert reads the increase of these: the first event must find them at zero.
-	for _, result := range []string{sweepClean, sweepDeleted, sweepSkipped, sweepRefused} {
-		sweepRoundsTotal.WithLabelValues(result)
-	}
 	for _, reason := range []string{outcome.ReasonWorkspaceLimit, outcome.ReasonPlacementsLimit} {
 		limitRefusalsTotal.WithLabelValues(reason)
 	}

@@ -34,11 +34,8 @@ import (
 )
 
 const (
-	defaultExportName    = "sandbar.dev"
-	defaultConcurrency   = 10
-	defaultSweepInterval = 10 * time.Minute
-	defaultSweepGrace    = 2 * time.Minute
-	defaultSecondLook    = 30 * time.Second
+	defaultExportName  = "sandbar.dev"
+	defaultConcurrency = 10
 
 	// kindRetryFirst and kindRetryMost bound the backoff of a kind whose controller cannot be started.
 	kindRetryFirst = 100 * time.Millisecond
@@ -74,23 +71,6 @@ type Options struct {
 
 	// Members are those of sets. Defaults to some that no set has.
 	Members *Members
-
-	// SweepInterval is the time between two sweeps for placements without an instance.
-	// Defaults to 10 minutes.
-	SweepInterval time.Duration
-
-	// SweepGrace is how old a placement must be before a sweep may delete it. Defaults to 2
-	// minutes.
-	SweepGrace time.Duration
-
-	// SweepSecondLook is how long after the first look a sweep looks again; only what is
-	// missing both times is deleted. Defaults to 30 seconds.
-	SweepSecondLook time.Duration
-
-	// SweepMayDeleteMost lets one sweep delete more than half of ten or more placements. Set it
-	// for one start, after the log has said that a sweep was refused and you have checked that
-	// the instances are gone indeed.
-	SweepMayDeleteMost bool
 }
 
 func (o Options) withDefaults(mgr ctrl.Manager) Options {
@@ -99,13 +79,10 @@ func (o Options) withDefaults(mgr ctrl.Manager) Options {
 	}
 	o.ExportName = cmp.Or(o.ExportName, defaultExportName)
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
-	o.SweepInterval = cmp.Or(o.SweepInterval, defaultSweepInterval)
-	o.SweepGrace = cmp.Or(o.SweepGrace, defaultSweepGrace)
-	o.SweepSecondLook = cmp.Or(o.SweepSecondLook, defaultSecondLook)
 	return o
 }
 
-// Register adds the controllers of all kinds and the sweep to the manager of the provider
+// Register adds the controllers of all kinds to the manager of the provider
 // workspace. The runtime cluster (package runtimecluster) must be added to the same manager.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	opts = opts.withDefaults(mgr)
@@ -129,7 +106,6 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, ownerIndex, indexOwner)
 		},
 		func() error { return registerKinds(mgr, runtime, opts) },
-		func() error { return mgr.Add(newSweep(mgr, runtime, opts)) },
 		func() error { return registerRuntimeMetrics(runtime.GetClient()) },
 	} {
 		if err := add(); err != nil {

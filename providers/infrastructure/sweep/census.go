@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package sweep
 
 import (
 	"context"
@@ -107,7 +107,7 @@ func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
 		return unknown
 	}
 	obj, err := export.Ask(l.shards, func(s *export.Shard) (*unstructured.Unstructured, error) {
-		return l.get(ctx, s, k, whose.req)
+		return l.get(ctx, s, k, whose.key)
 	})
 	switch {
 	case err == nil && obj.GetUID() == whose.owner.UID:
@@ -118,15 +118,15 @@ func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
 	return unknown
 }
 
-// get asks a shard for the object of a request, unless the shard did not answer in time before: that it
+// get asks a shard for the object of a key, unless the shard did not answer in time before: that it
 // is silent proves nothing.
-func (l *kcpLook) get(ctx context.Context, shard *export.Shard, k scope.Kind, req request) (*unstructured.Unstructured, error) {
+func (l *kcpLook) get(ctx context.Context, shard *export.Shard, k scope.Kind, key export.Key) (*unstructured.Unstructured, error) {
 	if l.silent[shard.URL] {
 		return nil, errSilent
 	}
 	bounded, cancel := context.WithTimeout(ctx, export.ProbeTimeout)
 	defer cancel()
-	obj, err := shard.Get(bounded, k.Kind, req)
+	obj, err := shard.Get(bounded, k.Kind, key)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		l.silent[shard.URL] = true
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
+// Sandbox is the kind whose instances the built-in kinds are about. A Template defines it, and not this register.
+const Sandbox = "Sandbox"
+
 // Kinds are all built-in kinds, in the order in which roles list them.
 var Kinds = []Kind{
 	{

@@ -23,14 +23,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/relist"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
@@ -138,18 +141,20 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err != nil {
 		return fmt.Errorf("registering the controller of SandboxTemplates: %w", err)
 	}
-	members, err := instance.RegisterMembers(mgr, cluster)
+	wakes := &export.Wakes{}
+	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
+	kept, err := members.Register(mgr, cluster, kinds, wakes.For(sandboxset.Kind.Name, true))
 	if err != nil {
 		return fmt.Errorf("registering the controller of members: %w", err)
 	}
-	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: members}); err != nil {
+	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: kept, Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxSets: %w", err)
 	}
-	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: members.Sandboxes()}); err != nil {
+	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Members: members,
+		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Kinds: kinds, Members: kept,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}

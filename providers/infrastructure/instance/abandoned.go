@@ -65,13 +65,13 @@ func (r *reconciler) placementOf(ctx context.Context, obj found, adopts bool, re
 	if !adopts {
 		return cold, nil
 	}
-	if p, ok := r.members.adoptedBy(owner); ok {
+	if p, ok := r.members.Adopted(owner); ok {
 		return p, nil
 	}
 	if !r.mayHaveAdopted(obj, owner) {
 		return cold, nil
 	}
-	p, found, err := r.members.lookFor(ctx, owner)
+	p, found, err := r.members.LookFor(ctx, owner)
 	if err != nil || !found {
 		return cold, err
 	}
@@ -90,7 +90,7 @@ func (r *reconciler) mayHaveAdopted(obj found, owner placement.Owner) bool {
 	if r.capacity.holds(owner) {
 		return false // the cache has not seen yet what is made for it
 	}
-	return r.members.doubts(owner) || r.now().Sub(obj.object.GetCreationTimestamp().Time) > freshFor
+	return r.members.Doubts(owner) || r.now().Sub(obj.object.GetCreationTimestamp().Time) > freshFor
 }
 
 // found is a tenant's object as kcp has just shown it, with its status decoded.

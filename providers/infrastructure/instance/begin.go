@@ -22,7 +22,7 @@ func (r *reconciler) start(ctx context.Context, req request, s *scope.Scope) (st
 	if s.Pod() == nil || s.Infrastructure() == nil || s.Placement().Born() || r.capacity.holds(s.Placement().Owner) {
 		return nil, false, nil
 	}
-	defer r.members.claims.serve()()
+	defer r.members.Serve()()
 	start, warm, err := r.begin(ctx, s)
 	if err != nil || warm == nil {
 		return start, false, err
@@ -37,9 +37,9 @@ func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv
 	required := requiresMember(s)
 	r.capacity.standAside(s.Placement().Owner, required)
 	if !required {
-		r.members.waiters.leave(requestOf(s.Placement()))
+		r.members.Leave(requestOf(s.Placement()))
 	} else if late := r.late(s); late != nil {
-		r.members.waiters.leave(requestOf(s.Placement()))
+		r.members.Leave(requestOf(s.Placement()))
 		return nil, nil, late
 	}
 	warm, cold, err := r.adopt(ctx, s)
@@ -98,7 +98,7 @@ func (r *reconciler) withoutMember(s *scope.Scope, cold string) error {
 	case sandbarv1alpha1.StartSetEmpty:
 		return r.unstarted(s, outcome.ReasonWaitsForMember, "the SandboxSet has no sandbox that is ready; it takes the next one, in the order of creation")
 	}
-	r.members.waiters.leave(requestOf(s.Placement()))
+	r.members.Leave(requestOf(s.Placement()))
 	return &outcome.StartError{
 		Reason: outcome.ReasonWarmImpossible, Message: impossible[cold] + ", and spec.prewarm is Require; set that to Prefer, or correct this", Failed: true,
 	}

@@ -73,7 +73,8 @@ func TestAMemberThatHasChangedIsReadBeforeItsSandboxIsTold(t *testing.T) {
 			}
 		},
 		"this process has not looked at it": func(w *world, _ *unstructured.Unstructured) {
-			clear(w.members.instances)
+			w.members = w.newMembers()
+			w.configure(testSet)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,32 +95,6 @@ func TestAMemberThatHasChangedIsReadBeforeItsSandboxIsTold(t *testing.T) {
 				t.Errorf("the Sandbox says %q, its kro instance %q", told, shown)
 			}
 		})
-	}
-}
-
-func TestWhatIsRememberedOfAMemberGoesWithIt(t *testing.T) {
-	w := newWarmWorld(t, 2)
-	if n := len(w.members.instances); n != 2 {
-		t.Fatalf("remembered are %d of 2", n)
-	}
-	was := w.namespaces()
-	w.mustReconcile()
-	adopted := w.ownedNames()[0]
-	for i := range was {
-		if was[i].Name == adopted {
-			ns, err := w.namespaceNamed(adopted)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.members.seen(&was[i], ns)
-		}
-	}
-	if n := len(w.members.instances); n != 1 {
-		t.Errorf("after an adoption %d are remembered", n)
-	}
-	w.members.remember(t.Context(), adopted, fixture.KroInstance(nil)) // by a look that began before
-	if n := len(w.members.instances); n != 1 {
-		t.Errorf("a look that began before the adoption leaves %d remembered", n)
 	}
 }
 

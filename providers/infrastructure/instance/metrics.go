@@ -48,10 +48,6 @@ var (
 		// From half a millisecond to some four seconds, each a quarter longer than the one before.
 		Buckets: prometheus.ExponentialBuckets(0.0005, 1.25, 41),
 	}, []string{"step"})
-	adoptionConflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sandbar_adoption_conflicts_total",
-		Help: "How often a member of a SandboxSet was gone, or another's, when an instance was to adopt it.",
-	})
 	podRevisionsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sandbar_pod_revisions_total",
 		Help: "How often the pod of an instance was built to find members with the same one. It stands still while Sandboxes of known templates start.",
@@ -79,7 +75,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, adoptionConflictsTotal, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
 }
 
 func init() {

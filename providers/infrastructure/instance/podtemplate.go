@@ -101,7 +101,7 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[s
 		}
 	}
 	if base != nil {
-		if base, err = r.members.patched.of(base, change); err != nil {
+		if base, err = r.patched.of(base, change); err != nil {
 			return nil, "", patchRefused(err)
 		}
 	}

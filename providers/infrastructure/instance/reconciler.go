@@ -28,6 +28,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
@@ -75,7 +76,10 @@ type reconciler struct {
 	templates SandboxTemplates
 	runtime   runtimeCluster
 	capacity  *capacity
-	members   *Members
+	members   *members.Members
+	// sandboxes are told of each status that is written of one.
+	sandboxes *Sandboxes
+	patched   *patchedBases
 	events    eventWriter
 	rollouts  rollouts
 	// wake has an instance reconciled.
@@ -120,7 +124,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	}
 	if !r.tenants.Known(req) && len(placements) == 0 {
 		// One that waited for a place, or for a member, may have gone, and the next in line comes up.
-		r.members.waiters.leave(req)
+		r.members.Leave(req)
 		r.capacity.freed(req.Cluster)
 		return result, nil // gone, and nothing of it is left
 	}
@@ -128,7 +132,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	obj, err := r.tenants.Live(ctx, req)
 	switch {
 	case export.IsGone(err):
-		r.members.waiters.leave(req)
+		r.members.Leave(req)
 		r.capacity.lost(r.kind.Template, req)
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:
@@ -328,7 +332,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
-	r.members.sandboxes.seen(req.Cluster, s.Object())
+	r.sandboxes.seen(req.Cluster, s.Object())
 	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil

@@ -21,14 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
@@ -69,8 +70,11 @@ type Options struct {
 	// Templates reads tenants' SandboxTemplates.
 	Templates SandboxTemplates
 
-	// Members are those of sets. Defaults to some that no set has.
-	Members *Members
+	// Kinds are those that run. Defaults to kinds of which no placement is a set's.
+	Kinds *Kinds
+
+	// Members are those of sets, which were given Kinds. Defaults to some that no set has.
+	Members *members.Members
 }
 
 func (o Options) withDefaults(mgr ctrl.Manager) Options {
@@ -92,9 +96,12 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return err
 		}
 	}
+	if opts.Kinds == nil {
+		opts.Kinds = NewKinds("", func(export.Key) {})
+	}
 	if opts.Members == nil {
 		var err error
-		if opts.Members, err = RegisterMembers(mgr, runtime); err != nil {
+		if opts.Members, err = members.Register(mgr, runtime, opts.Kinds, func(export.Key) {}); err != nil {
 			return err
 		}
 	}
@@ -116,20 +123,13 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 }
 
 func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
-	k := &kinds{
-		client:     mgr.GetClient(),
-		exportName: opts.ExportName,
-		restart:    make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
-		started:    make(chan struct{}),
-		running:    map[string]*runner{},
-	}
+	k := opts.Kinds
+	k.client, k.exportName = mgr.GetClient(), opts.ExportName
 	logs, err := logsOf(runtime.GetConfig())
 	if err != nil {
 		return err
 	}
-	members := opts.Members
-	members.runner = k.podRunner
-	placements := newDispatcher(k.wake, members.Wake)
+	placements := newDispatcher(k.wake, opts.Members.Wake)
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),
@@ -141,7 +141,9 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		templates:   opts.Templates,
 		log:         mgr.GetLogger().WithName("instance"),
 		placements:  placements,
-		members:     members,
+		members:     opts.Members,
+		sandboxes:   k.sandboxes,
+		patched:     newPatchedBases(),
 		failed:      k.failed,
 	}
 	opts.Templates.OnChanged(k.wakeBeside)
@@ -175,18 +177,18 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 }
 
 // everyPodKind wakes the kinds with a pod template when a Template that offers one changes.
-func (k *kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile.Request {
+func (k *Kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile.Request {
 	if template, ok := obj.(*sandbarv1alpha1.Template); !ok || template.Spec.Base == nil {
 		return nil
 	}
 	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.PodTemplate != nil })
 }
 
-func (k *kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
+func (k *Kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
 	return k.templates(ctx, func(*sandbarv1alpha1.Template) bool { return true })
 }
 
-func (k *kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Template) bool) []reconcile.Request {
+func (k *Kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Template) bool) []reconcile.Request {
 	var list sandbarv1alpha1.TemplateList
 	if err := k.client.List(ctx, &list); err != nil {
 		k.config.log.Error(err, "could not list the Templates")

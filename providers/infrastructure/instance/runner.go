@@ -22,6 +22,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
@@ -60,7 +61,10 @@ type runnerConfig struct {
 	capacity *capacity
 	// placements tell whose an object of the runtime cluster is.
 	placements *dispatcher
-	members    *Members
+	members    *members.Members
+	sandboxes  *Sandboxes
+	// patched are shared: sets and Sandboxes are of one kind.
+	patched *patchedBases
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -81,7 +85,7 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		Name: "instance-" + k.Resource, Concurrency: config.concurrency, Config: config.kcp, FieldManager: fieldOwner, Log: r.log,
 		Retried: func() { endpointRetriesTotal.WithLabelValues(k.Template).Inc() },
 		Failed:  func() { config.failed(k.Template) },
-		Changed: func(obj metav1.Object) { config.members.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
+		Changed: func(obj metav1.Object) { config.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
 	}, func(c *export.Controller) reconcile.TypedReconciler[request] { return r.reconciler(config, c) })
 	if err != nil {
 		return nil, err
@@ -127,6 +131,8 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		now:       config.replicas.Clock().Earlier,
 		capacity:  r.capacity,
 		members:   config.members,
+		sandboxes: config.sandboxes,
+		patched:   config.patched,
 	}
 	return r.instances
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Offers *offer.Offers
 	// Sandboxes are those of all tenants.
 	Sandboxes *instance.Sandboxes
+	// Wakes have a claim looked at one of whose Sandboxes has changed.
+	Wakes *export.Wakes
 }
 
 // Register adds the controller to the manager of the provider workspace.
@@ -42,7 +44,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	says := func(context.Context, client.Reader, client.Reader) (any, error) { return nil, nil } //nolint:nilnil // the operator says nothing of claims
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			opts.Sandboxes.OnChanged(func(claim export.Key) { c.Wake(claim, false) })
+			opts.Wakes.Add(Kind.Name, c.Wake)
 			return newReconciler(c.Objects, opts.Sandboxes)
 		})
 }

@@ -4,7 +4,7 @@
 // Package sandboxset keeps the members of tenants' SandboxSets: how many there are to be, of which revision,
 // and how the sets are.
 //
-// In: the SandboxSets of all workspaces, and the members that there are (instance.Members). Out: members that
+// In: the SandboxSets of all workspaces, and the members that there are (members.Members). Out: members that
 // are made or removed, and the status of each set.
 //
 //	register.go    the kind, and its controller
@@ -27,7 +27,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
@@ -40,7 +40,9 @@ var Kind = tenantkind.Kind{Kind: builtin.Of("SandboxSet"), Concurrency: 4}
 type Options struct {
 	Offers    *offer.Offers
 	Templates *sandboxtemplate.Templates
-	Members   *instance.Members
+	Members   *members.Members
+	// Wakes have a set looked at whose members have changed.
+	Wakes *export.Wakes
 }
 
 // Register adds the controller to the manager of the provider workspace.
@@ -52,7 +54,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
-			opts.Members.OnChanged(func(set export.Key) { c.Wake(set, true) })
+			opts.Wakes.Add(Kind.Name, c.Wake)
 			opts.Templates.OrElse(r.template)
 			opts.Templates.OnChanged(func(template export.Key) {
 				for _, set := range r.references.To(template) {

@@ -137,17 +137,19 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
-	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	wakes, sets := &export.Wakes{}, &sandboxset.Sets{}
+	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
+	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{
+		Offers: offers, Readers: []sandboxtemplate.Reader{kinds, sets}, StandIns: sets,
+	})
 	if err != nil {
 		return fmt.Errorf("registering the controller of SandboxTemplates: %w", err)
 	}
-	wakes := &export.Wakes{}
-	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
 	kept, err := members.Register(mgr, cluster, kinds, wakes.For(sandboxset.Kind.Name, true))
 	if err != nil {
 		return fmt.Errorf("registering the controller of members: %w", err)
 	}
-	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: kept, Wakes: wakes}); err != nil {
+	if err := sandboxset.Register(mgr, cluster, sets, sandboxset.Options{Offers: offers, Templates: templates, Members: kept, Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxSets: %w", err)
 	}
 	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {

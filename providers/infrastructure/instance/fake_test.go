@@ -278,9 +278,6 @@ func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandb
 	return w.templates[key.Name], nil
 }
 
-// OnChanged implements SandboxTemplates.
-func (w *world) OnChanged(func(export.Key)) {}
-
 func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 
 // Patch does to inKCP what kcp does, including the check of the resource version.

@@ -324,7 +324,8 @@ func (p *provider) run(t *testing.T) func() {
 	p.options.Rollouts = rollouts
 	offers, err := offer.Register(mgr, p.options.ExportName)
 	mustDo(t, err)
-	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	p.options.Kinds = NewKinds("", func(export.Key) {})
+	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers, Readers: []sandboxtemplate.Reader{p.options.Kinds}})
 	mustDo(t, err)
 	mustDo(t, Register(mgr, cluster, p.options))
 	p.sweep.ExportName = p.options.ExportName

@@ -150,9 +150,9 @@ func (k *Kinds) podRunner() *runner {
 	return nil
 }
 
-// wakeBeside has the instances looked at that stand beside a SandboxTemplate which has come, gone or was made
+// TemplateChanged implements sandboxtemplate.Reader. It has the instances looked at that stand beside a SandboxTemplate which has come, gone or was made
 // again: they may refer to it.
-func (k *Kinds) wakeBeside(template export.Key) {
+func (k *Kinds) TemplateChanged(template export.Key) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for _, r := range k.running {

@@ -44,7 +44,7 @@ var (
 	}, []string{"start", "reason"})
 	claimStepSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "sandbar_claim_step_seconds",
-		Help: "How long the steps of a warm start took: read (from kcp, of all Sandboxes without a place), revision (of its pod), adoption (choosing and taking a member), observation and status.",
+		Help: "How long the steps of a warm start took: read (from kcp, of all instances without a place), revision (of its pod), adoption (choosing and taking a member), observation and status.",
 		// From half a millisecond to some four seconds, each a quarter longer than the one before.
 		Buckets: prometheus.ExponentialBuckets(0.0005, 1.25, 41),
 	}, []string{"step"})

@@ -55,8 +55,6 @@ type tenantObjects interface {
 type SandboxTemplates interface {
 	// Named returns the SandboxTemplate of a key; nil if there is none.
 	Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error)
-	// OnChanged adds a function that is told of each name under which another one, or none, is found now.
-	OnChanged(told func(export.Key))
 }
 
 // eventWriter writes events beside tenants' objects; *events.Queue does it in its own time.

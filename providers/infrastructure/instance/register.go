@@ -146,7 +146,6 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		patched:     newPatchedBases(),
 		failed:      k.failed,
 	}
-	opts.Templates.OnChanged(k.wakeBeside)
 	if err := mgr.Add(k); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
@@ -45,8 +46,27 @@ type Options struct {
 	Wakes *export.Wakes
 }
 
-// Register adds the controller to the manager of the provider workspace.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+// Sets are the SandboxSets of all tenants, for those who read SandboxTemplates: a set with a template of its own stands for
+// one. The zero value has none until Register.
+type Sets struct {
+	reconciler *reconciler
+	wake       func(set export.Key)
+}
+
+// TemplateChanged implements sandboxtemplate.Reader: the sets that refer to it are looked at.
+func (s *Sets) TemplateChanged(template export.Key) {
+	for _, set := range s.reconciler.references.To(template) {
+		s.wake(set)
+	}
+}
+
+// StandIn implements sandboxtemplate.StandIns.
+func (s *Sets) StandIn(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	return s.reconciler.template(ctx, key)
+}
+
+// Register adds the controller to the manager of the provider workspace. sets are what the SandboxTemplates were given.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, sets *Sets, opts Options) error {
 	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
 		return sandboxtemplate.Says(ctx, provider, runtime)
 	}
@@ -55,12 +75,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
 			opts.Wakes.Add(Kind.Name, c.Wake)
-			opts.Templates.OrElse(r.template)
-			opts.Templates.OnChanged(func(template export.Key) {
-				for _, set := range r.references.To(template) {
-					c.Wake(set, false)
-				}
-			})
+			sets.reconciler, sets.wake = r, func(set export.Key) { c.Wake(set, false) }
 			return r
 		})
 }

@@ -89,12 +89,14 @@ func newWorld(t *testing.T, configured bool) *world {
 			return nil
 		},
 	}).Build()
-	templates := newTemplates()
+	templates := newTemplates([]Reader{w}, nil)
 	templates.objects, templates.wake = w, func(key export.Key) { w.woken = append(w.woken, key.Name) }
-	templates.OnChanged(func(key export.Key) { w.told = append(w.told, key.Name) })
 	w.r = newReconciler(templates, provider.Build(), cluster)
 	return w
 }
+
+// TemplateChanged implements Reader.
+func (w *world) TemplateChanged(key export.Key) { w.told = append(w.told, key.Name) }
 
 // Shown implements objects: what the watch shows, or nothing.
 func (w *world) Shown(key export.Key) (metav1.Object, bool) {

@@ -23,12 +23,16 @@ var kind = tenantkind.Kind{Kind: builtin.Of("SandboxTemplate"), Concurrency: 2}
 // Options are what the controller of SandboxTemplates needs in addition to the two clusters.
 type Options struct {
 	Offers *offer.Offers
+	// Readers are told of SandboxTemplates that come, go, or are made again. Defaults to none.
+	Readers []Reader
+	// StandIns has what stands for SandboxTemplates that there are not. Defaults to nothing.
+	StandIns StandIns
 }
 
 // Register adds the controller to the manager of the provider workspace, and returns what reads
 // SandboxTemplates.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) (*Templates, error) {
-	templates := newTemplates()
+	templates := newTemplates(opts.Readers, opts.StandIns)
 	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
 		return readSettings(ctx, provider, runtime)
 	}

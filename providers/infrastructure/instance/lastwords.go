@@ -108,16 +108,12 @@ type spoken struct {
 // observeLastWords returns the cause with the last lines of a container that does not stay up, and
 // after which time to read them again. They are read rarely, and other words of which only numbers
 // differ are the same: a status is not written for each round of a crash loop.
-func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *outcome.Cause, now time.Time) (*outcome.Cause, time.Duration, error) {
+func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *outcome.Cause, now time.Time) (*outcome.Cause, time.Duration) {
 	if c == nil || c.Says == nil {
 		r.words.Remove(s.Placement().Owner.UID)
-		return c, 0, nil
+		return c, 0
 	}
-	since, err := falseSince(s, "Ready", now)
-	if err != nil {
-		return c, 0, err
-	}
-	again := min(max(now.Sub(since), wordsFirst), wordsMost)
+	again := min(max(now.Sub(falseSince(s, "Ready", now)), wordsFirst), wordsMost)
 	said, known := r.words.Get(s.Placement().Owner.UID)
 	if !known || now.Sub(said.at) >= again {
 		data, err := r.runtime.logs(ctx, s.Placement().Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
@@ -132,11 +128,11 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 		r.words.Add(s.Placement().Owner.UID, said)
 	}
 	if said.text == "" {
-		return c, again, nil
+		return c, again
 	}
 	quoted := *c
 	quoted.Message += ". " + sandbarv1alpha1.LastWordsMark + said.text
-	return &quoted, again, nil
+	return &quoted, again
 }
 
 // runnerEnded is what the runner logs when the app has ended (runner/supervise).

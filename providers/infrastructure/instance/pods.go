@@ -69,10 +69,10 @@ func (r *reconciler) observeCause(ctx context.Context, s *scope.Scope, o outcome
 		return seen, err
 	}
 	seen.Finding = found
-	quoted, words, err := r.observeLastWords(ctx, s, seen.Cause(), now)
+	quoted, words := r.observeLastWords(ctx, s, seen.Cause(), now)
 	seen.ReplaceCause(quoted)
 	seen.Recheck = outcome.Sooner(seen.Recheck, outcome.Sooner(again, words))
-	return seen, err
+	return seen, nil
 }
 
 // observeVolumes finds out whether a suspension keeps volumes, until one is known: those of an instance

@@ -90,10 +90,10 @@ type reconciler struct {
 	accepted *lru.Cache[string, struct{}]
 }
 
-func newReconciler(objects objects, members keeper, templates templates, tries tries) *reconciler {
+func newReconciler(objects objects, kept keeper, templates templates, tries tries) *reconciler {
 	accepted, _ := lru.New[string, struct{}](maxAccepted) // fails only for a size below one
 	return &reconciler{
-		objects: objects, members: members, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
+		objects: objects, members: kept, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
 		written: map[export.Key]time.Time{}, told: map[types.UID]members.Set{}, inline: map[export.Key]types.UID{},
 		patches: map[types.UID]scope.PodChange{}, accepted: accepted,
 	}

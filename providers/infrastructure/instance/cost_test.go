@@ -35,7 +35,7 @@ func (w *world) countReads() *[]string {
 	return &reads
 }
 
-func counted(t *testing.T, counter prometheus.Counter) float64 {
+func valueOf(t *testing.T, counter prometheus.Counter) float64 {
 	t.Helper()
 	var m dto.Metric
 	if err := counter.Write(&m); err != nil {
@@ -102,7 +102,7 @@ func TestAMemberThatHasChangedIsReadBeforeItsSandboxIsTold(t *testing.T) {
 func TestARevisionIsComputedOnce(t *testing.T) {
 	w := newWarmWorld(t, 1)
 	w.settings.Computed = scope.NewComputed()
-	before := counted(t, podRevisionsTotal)
+	before := valueOf(t, podRevisionsTotal)
 	revision := func() string {
 		t.Helper()
 		s, err := w.reconciler().scopeOf(t.Context(), testRequest, found{object: w.inKCP}, nil)
@@ -121,7 +121,7 @@ func TestARevisionIsComputedOnce(t *testing.T) {
 			t.Fatalf("%s, and then %s", first, again)
 		}
 	}
-	if n := counted(t, podRevisionsTotal) - before; n != 1 {
+	if n := valueOf(t, podRevisionsTotal) - before; n != 1 {
 		t.Errorf("it was computed %v times", n)
 	}
 
@@ -134,7 +134,7 @@ func TestARevisionIsComputedOnce(t *testing.T) {
 	if revision() == again {
 		t.Error("other settings have the revision of the former ones")
 	}
-	if n := counted(t, podRevisionsTotal) - before; n != 3 {
+	if n := valueOf(t, podRevisionsTotal) - before; n != 3 {
 		t.Errorf("it was computed %v times, for three pods", n)
 	}
 }

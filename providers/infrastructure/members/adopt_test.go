@@ -5,6 +5,7 @@ package members
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,5 +50,34 @@ func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
 				t.Errorf("%+v does not go before %+v", pair[0], pair[1])
 			}
 		})
+	}
+}
+
+// The order of preference, as a table of its own.
+func TestTheOrderInWhichMembersAreTaken(t *testing.T) {
+	at := func(minute int) metav1.Time {
+		return metav1.NewTime(fixture.Now.Add(time.Duration(minute) * time.Minute))
+	}
+	of := func(set, name string, priority int32, minute int) candidateMember {
+		ns := &corev1.Namespace{}
+		ns.Name, ns.CreationTimestamp = name, at(minute)
+		return candidateMember{namespace: ns, set: set, uid: types.UID("uid-" + set), priority: priority}
+	}
+	available := map[types.UID]int{"uid-a": 1, "uid-b": 2, "uid-c": 2}
+	want := []candidateMember{
+		of("a", "n1", 9, 5), // a higher priority, though its set has fewer
+		of("b", "n3", 0, 1), // of two with as many, the first by name, and the oldest of it
+		of("b", "n2", 0, 2),
+		of("c", "n4", 0, 0),
+		of("c", "n5", 0, 0),
+		of("a", "n6", 0, 0), // its set has fewer
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, func(a, b candidateMember) int { return order(a, b, available) })
+	for i := range want {
+		if got[i].namespace.Name != want[i].namespace.Name {
+			t.Errorf("number %d is %s, want %s", i, got[i].namespace.Name, want[i].namespace.Name)
+		}
 	}
 }

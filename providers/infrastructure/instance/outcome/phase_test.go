@@ -33,6 +33,13 @@ func (l *history) suspended(value bool) {
 	l.kro("composing")
 }
 
+// runsPods makes the kind one whose graph makes workloads.
+func (l *history) runsPods() {
+	settings := l.s.Settings()
+	settings.RunsPods = true
+	l.s = scope.New(l.s.Kind(), settings, l.s.Object(), l.s.Status(), l.s.Placement())
+}
+
 func (l *history) kro(state string) {
 	generation := l.o.Instance.GetGeneration()
 	switch state {
@@ -94,7 +101,7 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"it comes up": ready,
 		"a kind that runs pods begins by initializing": {
-			{func(l *history) { l.s.RunsPods() = true }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.runsPods() }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.kro("waits") }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.pods(up); l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
 		},

@@ -68,8 +68,8 @@ func TestAMemberThatHasChangedIsReadBeforeItsSandboxIsTold(t *testing.T) {
 	for name, change := range map[string]func(w *world, instance *unstructured.Unstructured){
 		"its kro instance says another thing": func(w *world, instance *unstructured.Unstructured) {
 			instance.Object["status"].(map[string]any)["color"] = "blue"
-			if err := w.runtime.Update(t.Context(), instance); err != nil {
-				t.Fatal(err)
+			if err := w.runtime.Update(w.t.Context(), instance); err != nil {
+				w.t.Fatal(err)
 			}
 		},
 		"this process has not looked at it": func(w *world, _ *unstructured.Unstructured) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package builtin is the register of the kinds that tenants get with the APIExport without a Template: SandboxTemplate,
-// SandboxSet, SandboxClaim. Whatever differs from one of these kinds to the next, and is not part of its Go type or its
+// SandboxSet, SandboxClaim. All that differs from one of these kinds to the next, and is not part of its Go type or its
 // controller, stands here: the schema that is published, the rules of the export's permission policy, the ready-made
 // roles, the policy on fields that do not change, the census of a sweep, benchmarks and tests read it.
 //

@@ -302,7 +302,7 @@ func (m *Members) Remove(ctx context.Context, member Member) error {
 func (m *Members) remember(ctx context.Context, namespace string, instance *unstructured.Unstructured) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Once the cache shows that it is no member, nothing would drop it any more: its event did, or waits for the lock.
+	// Once the cache shows that it is not a member, nothing would drop it any more: its event did, or waits for the lock.
 	ns := &corev1.Namespace{}
 	err := m.opts.Client.Get(ctx, types.NamespacedName{Name: namespace}, ns)
 	if _, isMember := placement.MemberOf(ns); err != nil || !isMember || instance == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // Delete deletes the object that was read and no later one of the same name. An object that is gone, or another one by now,
-// is no error.
+// is not an error.
 func Delete(ctx context.Context, c client.Writer, obj client.Object) error {
 	uid := obj.GetUID()
 	err := c.Delete(ctx, obj, client.Preconditions{UID: &uid})

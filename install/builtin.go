@@ -40,16 +40,20 @@ func quoted(names []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// roleValues are what the ready-made roles leave open: the built-in kinds, their status, and their other subresources.
+// roleValues are what the ready-made roles leave open: the built-in kinds, their status, their other subresources, and what is called.
 func roleValues(kinds []builtin.Kind) map[string]string {
-	var resources, status, others []string
+	var resources, status, others, calls []string
 	for _, kind := range kinds {
 		resources, status = append(resources, kind.Resource), append(status, kind.Resource+"/status")
 		for _, subresource := range kind.Subresources {
 			others = append(others, kind.Resource+"/"+subresource)
 		}
+		for _, call := range kind.Calls {
+			calls = append(calls, kind.Resource+"/"+call)
+		}
 	}
 	return map[string]string{
-		"BuiltIn": strings.Join(resources, ", "), "BuiltInStatus": strings.Join(status, ", "), "BuiltInSubresources": strings.Join(others, ", "),
+		"BuiltIn": strings.Join(resources, ", "), "BuiltInStatus": strings.Join(status, ", "),
+		"BuiltInSubresources": strings.Join(others, ", "), "BuiltInCalls": strings.Join(calls, ", "),
 	}
 }

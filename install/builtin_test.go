@@ -18,7 +18,7 @@ import (
 // A kind that exists nowhere but in a register gets its policy and its place in the roles by its entry alone.
 func TestAKindThatIsAddedToTheRegisterGetsItsPolicyAndItsRoles(t *testing.T) {
 	kinds := append(slices.Clone(builtin.Kinds), builtin.Kind{
-		Name: "Throwaway", Resource: "throwaways", Subresources: []string{"scale"},
+		Name: "Throwaway", Resource: "throwaways", Subresources: []string{"scale"}, Calls: []string{"throw"},
 		Immutable: []string{"size", "colour"}, ImmutableMessage: `a Throwaway does not change; "create" another one`,
 	})
 	policies, err := immutablePolicies(kinds)
@@ -42,7 +42,7 @@ func TestAKindThatIsAddedToTheRegisterGetsItsPolicyAndItsRoles(t *testing.T) {
 
 	for name, want := range map[string][]string{
 		"viewer":    {"get throwaways", "list throwaways", "watch throwaways", "get throwaways/status"},
-		"operator":  {"create throwaways", "delete throwaways", "get throwaways/status", "update throwaways/scale"},
+		"operator":  {"create throwaways", "delete throwaways", "get throwaways/status", "update throwaways/scale", "create throwaways/throw"},
 		"previewer": {},
 	} {
 		raw, err := tenantRole(name, kinds)

@@ -219,6 +219,9 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 		for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
 			want["viewer"][right], want["operator"][right] = true, true
 		}
+		for _, call := range kind.Calls {
+			want["operator"]["create "+own+"/"+call] = true
+		}
 		for _, subresource := range kind.Subresources {
 			for _, verb := range []string{"get", "update", "patch"} {
 				want["operator"][verb+" "+own+"/"+subresource] = true

@@ -40,6 +40,8 @@ type Kind struct {
 	Resource string
 	// Subresources are those that tenants read and write, in addition to status, which they read. Default: none.
 	Subresources []string
+	// Calls are those that the data plane answers: a tenant calls one with the right to create it. Default: none.
+	Calls []string
 	// KeepsPlacements says that placements without an owner belong to an object of the kind: a sweep asks for it.
 	KeepsPlacements bool
 	// PodField is the field of spec that holds a pod template with the schema and the rules of a Sandbox's podTemplate.

@@ -11,6 +11,7 @@ package tenantkind
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -58,7 +59,11 @@ func (k Kind) controllerName() string { return strings.ToLower(k.Name) }
 
 // Rules are those that tenants get at most.
 func (k Kind) Rules() []rbacv1.PolicyRule {
-	return append(offer.KindRules(k.Resource, offer.AllVerbs), offer.SubresourceRules(k.Resource, offer.AllVerbs, k.Subresources...)...)
+	return slices.Concat(
+		offer.KindRules(k.Resource, offer.AllVerbs),
+		offer.SubresourceRules(k.Resource, offer.AllVerbs, k.Subresources...),
+		offer.SubresourceRules(k.Resource, []string{"create"}, k.Calls...),
+	)
 }
 
 // Says returns what the operator says that matters to every object of a kind.

@@ -14,7 +14,7 @@ import (
 )
 
 // throwaway is a kind that exists nowhere but in this test.
-var throwaway = Kind{Kind: builtin.Kind{Name: "Throwaway", Resource: "throwaways", PodField: "box", Subresources: []string{"scale"}}}
+var throwaway = Kind{Kind: builtin.Kind{Name: "Throwaway", Resource: "throwaways", PodField: "box", Subresources: []string{"scale"}, Calls: []string{"throw"}}}
 
 // definition is what the generator would make of its type.
 const definition = `
@@ -66,7 +66,7 @@ func TestAKindIsOfferedByItsEntryInTheRegister(t *testing.T) {
 			got[resource] = rule.Verbs
 		}
 	}
-	for resource, verbs := range map[string][]string{"throwaways": {rbacv1.VerbAll}, "throwaways/status": {"get"}, "throwaways/scale": {rbacv1.VerbAll}} {
+	for resource, verbs := range map[string][]string{"throwaways": {rbacv1.VerbAll}, "throwaways/status": {"get"}, "throwaways/scale": {rbacv1.VerbAll}, "throwaways/throw": {"create"}} {
 		if !slices.Equal(got[resource], verbs) {
 			t.Errorf("tenants may %v %s at most, want %v", got[resource], resource, verbs)
 		}

@@ -17,11 +17,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-var sandboxClaims = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxclaims"}
+var sandboxClaims = builtin.Of("SandboxClaim").GVR()
 
 // claim creates a SandboxClaim of a spec in YAML.
 func (tn *tenant) claim(name, spec string) error { return tn.claimWith(name, spec, nil) }

@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 )
 
-var sandboxTemplates = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxtemplates"}
+var sandboxTemplates = builtin.Of("SandboxTemplate").GVR()
 
 // podSaying is the spec of a pod that prints a word, and its first environment variable.
 func podSaying(word string) string {

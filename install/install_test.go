@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/golden"
@@ -210,18 +211,23 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 			want["previewer"]["get "+resource] = true
 		}
 	}
-	for _, own := range []string{"sandboxtemplates", "sandboxsets", "sandboxclaims"} { // of no Template
+	for _, kind := range builtin.Kinds { // of no Template
+		own := kind.Resource
 		for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
 			want["operator"][verb+" "+own] = true
 		}
 		for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
 			want["viewer"][right], want["operator"][right] = true, true
 		}
+		for _, call := range kind.Calls {
+			want["operator"]["create "+own+"/"+call] = true
+		}
+		for _, subresource := range kind.Subresources {
+			for _, verb := range []string{"get", "update", "patch"} {
+				want["operator"][verb+" "+own+"/"+subresource] = true
+			}
+		}
 	}
-	for _, verb := range []string{"get", "update", "patch"} {
-		want["operator"][verb+" sandboxsets/scale"] = true
-	}
-	want["operator"]["create sandboxtemplates/claim"] = true
 	for _, name := range TenantRoles() {
 		raw, err := TenantRole(name)
 		if err != nil {
@@ -231,18 +237,23 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 		if err := yaml.UnmarshalStrict(raw, role); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got := map[string]bool{}
-		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					got[verb+" "+resource] = true
-				}
-			}
-		}
-		if diff := cmp.Diff(want[name], got); diff != "" {
+		if diff := cmp.Diff(want[name], rightsOfRole(role)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// rightsOfRole are the rights of a role, each as a verb and a resource.
+func rightsOfRole(role *rbacv1.ClusterRole) map[string]bool {
+	rights := map[string]bool{}
+	for _, rule := range role.Rules {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				rights[verb+" "+resource] = true
+			}
+		}
+	}
+	return rights
 }
 
 func TestOptionsThatCannotWorkAreRefusedBeforeAnythingIsDone(t *testing.T) {

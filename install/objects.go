@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
@@ -36,6 +37,11 @@ func kcpObjects(opts Options, gateway bool) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
+	policies, err := immutablePolicies(builtin.Kinds)
+	if err != nil {
+		return nil, err
+	}
+	rest = append(rest, policies...)
 	if err := giveRules(rest, opts); err != nil {
 		return nil, err
 	}

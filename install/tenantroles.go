@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 )
 
 // tenantRoles are ClusterRoles for tenants' workspaces. They are the tenants' own: nothing of ours
@@ -34,10 +36,14 @@ func TenantRoles() []string {
 }
 
 // TenantRole returns the YAML of a ready-made role, for a tenant to apply in its workspace.
-func TenantRole(name string) ([]byte, error) {
-	raw, err := tenantRoles.ReadFile(path.Join("tenant-roles", name+".yaml"))
+func TenantRole(name string) ([]byte, error) { return tenantRole(name, builtin.Kinds) }
+
+// tenantRole is TenantRole for a register of built-in kinds.
+func tenantRole(name string, kinds []builtin.Kind) ([]byte, error) {
+	file := path.Join("tenant-roles", name+".yaml")
+	raw, err := tenantRoles.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q (there are: %s)", ErrNoRole, name, strings.Join(TenantRoles(), ", "))
 	}
-	return raw, nil
+	return fill(file, raw, roleValues(kinds))
 }

@@ -11,7 +11,7 @@ import "embed"
 //go:embed sandbar.dev_infrastructureproviders.yaml sandbar.dev_templates.yaml
 var Files embed.FS
 
-// Tenants holds one for each built-in kind that tenants get with the export, without a Template.
+// All holds those and one for each built-in kind that tenants get with the export; package builtin names these.
 //
-//go:embed sandbar.dev_sandboxtemplates.yaml sandbar.dev_sandboxsets.yaml sandbar.dev_sandboxclaims.yaml
-var Tenants embed.FS
+//go:embed sandbar.dev_*.yaml
+var All embed.FS

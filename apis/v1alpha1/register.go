@@ -20,14 +20,16 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 // AddToScheme adds the types of this package to a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
+// builtInTypes are the types of the kinds that package builtin lists, and of their lists. Each file with such a type adds
+// its own.
+var builtInTypes []runtime.Object
+
 func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Template{}, &TemplateList{},
 		&InfrastructureProvider{}, &InfrastructureProviderList{},
-		&SandboxTemplate{}, &SandboxTemplateList{},
-		&SandboxSet{}, &SandboxSetList{},
-		&SandboxClaim{}, &SandboxClaimList{},
 	)
+	s.AddKnownTypes(GroupVersion, builtInTypes...)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -221,3 +221,5 @@ type SandboxClaimSandbox struct {
 	// +optional
 	URL string `json:"url,omitempty"`
 }
+
+func init() { builtInTypes = append(builtInTypes, &SandboxClaim{}, &SandboxClaimList{}) }

@@ -274,3 +274,5 @@ type SandboxSetProblem struct {
 	Message string `json:"message,omitempty"`
 	Count   int32  `json:"count"`
 }
+
+func init() { builtInTypes = append(builtInTypes, &SandboxSet{}, &SandboxSetList{}) }

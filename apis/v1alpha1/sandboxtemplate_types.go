@@ -132,3 +132,5 @@ type SandboxTemplateStatus struct {
 	// +optional
 	PodHash string `json:"podHash,omitempty"`
 }
+
+func init() { builtInTypes = append(builtInTypes, &SandboxTemplate{}, &SandboxTemplateList{}) }

@@ -47,7 +47,8 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 	if err != nil {
 		return err
 	}
-	if _, err := stack.StartProvider(ctx, local.ProviderOptions{Log: os.Stderr}); err != nil {
+	provider, err := stack.StartProvider(ctx, local.ProviderOptions{Log: os.Stderr})
+	if err != nil {
 		return err
 	}
 	tenant, err := stage.NewTenant(ctx, stack)
@@ -60,27 +61,21 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 		return err
 	}
 	serial, atOnce := map[string][]time.Duration{}, map[string][]time.Duration{}
-	for i := range sequence {
-		for _, kind := range []string{warm, cold} {
-			took, err := measure(ctx, tenant, kind, fmt.Sprint("seq-", i), nothing)
-			if err != nil {
-				return err
-			}
-			serial[kind] = append(serial[kind], took)
-			fmt.Fprintf(os.Stderr, "%s %d/%d: %v\n", kind, i+1, sequence, took.Round(time.Millisecond))
-		}
-	}
-	for _, kind := range []string{warm, cold} {
-		if err := waitFull(ctx, tenant, burst); err != nil {
+	var alone []time.Duration
+	var where []report.Line
+	for _, group := range []struct {
+		name string
+		of   func(ways *ways) error
+	}{
+		{"sequence", func(w *ways) error { return measureSequence(ctx, tenant, sequence, serial, w) }},
+		{"burst", func(w *ways) error { return measureBursts(ctx, tenant, burst, atOnce, w) }},
+		{"alone", func(w *ways) (err error) { alone, err = measureAlone(ctx, tenant, burst, w); return err }},
+	} {
+		lines, err := watched(ctx, provider, group.name, group.of)
+		if err != nil {
 			return err
 		}
-		if atOnce[kind], err = measureBurst(ctx, tenant, kind, burst); err != nil {
-			return err
-		}
-	}
-	alone, err := measureAlone(ctx, tenant, burst)
-	if err != nil {
-		return err
+		where = append(where, lines...)
 	}
 	samples := map[string][]float64{}
 	for group, all := range map[string]map[string][]time.Duration{"sequence": serial, "burst": atOnce, "alone": {warm: alone}} {
@@ -90,9 +85,55 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 			}
 		}
 	}
-	return report.Write(os.Stdout, results, "claim", samples, line("claim", serial), line("claim-burst", atOnce),
-		report.Line{Name: "claim-alone", Fields: warmFields(alone)},
-		report.Line{Name: "claim-refill", Fields: []report.Field{{Key: "members", Value: burst}, {Key: "per_s", Value: float64(burst) / refill.Seconds()}}})
+	return report.Write(os.Stdout, results, "claim", samples, append([]report.Line{
+		line("claim", serial), line("claim-burst", atOnce), {Name: "claim-alone", Fields: warmFields(alone)},
+		{Name: "claim-refill", Fields: []report.Field{{Key: "members", Value: burst}, {Key: "per_s", Value: float64(burst) / refill.Seconds()}}},
+	}, where...)...)
+}
+
+// watched measures a group of starts, and where the time of the warm ones goes.
+func watched(ctx context.Context, provider *local.Provider, group string, measure func(*ways) error) ([]report.Line, error) {
+	before, err := steps(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	var w ways
+	if err := measure(&w); err != nil {
+		return nil, err
+	}
+	after, err := steps(ctx, provider)
+	if err != nil {
+		return nil, err
+	}
+	return w.lines(group, before, after), nil
+}
+
+// measureSequence measures warm and cold starts in turns.
+func measureSequence(ctx context.Context, tenant *stage.Tenant, n int, serial map[string][]time.Duration, w *ways) error {
+	for i := range n {
+		for _, kind := range []string{warm, cold} {
+			took, err := measure(ctx, tenant, kind, fmt.Sprint("seq-", i), w, nothing)
+			if err != nil {
+				return err
+			}
+			serial[kind] = append(serial[kind], took)
+			fmt.Fprintf(os.Stderr, "%s %d/%d: %v\n", kind, i+1, n, took.Round(time.Millisecond))
+		}
+	}
+	return nil
+}
+
+// measureBursts measures many warm starts at once, and then many cold ones.
+func measureBursts(ctx context.Context, tenant *stage.Tenant, n int, atOnce map[string][]time.Duration, w *ways) (err error) {
+	for _, kind := range []string{warm, cold} {
+		if err := waitFull(ctx, tenant, n); err != nil {
+			return err
+		}
+		if atOnce[kind], err = measureBurst(ctx, tenant, kind, n, w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fill makes the template and the set, and returns how long the set took until it was full.
@@ -148,7 +189,7 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 }
 
 // measureAlone takes all members of the set, one after the other, while the set makes no others.
-func measureAlone(ctx context.Context, tenant *stage.Tenant, members int) (all []time.Duration, err error) {
+func measureAlone(ctx context.Context, tenant *stage.Tenant, members int, w *ways) (all []time.Duration, err error) {
 	if err := waitFull(ctx, tenant, members); err != nil {
 		return nil, err
 	}
@@ -156,7 +197,7 @@ func measureAlone(ctx context.Context, tenant *stage.Tenant, members int) (all [
 		return nil, err
 	}
 	for i := range members {
-		took, err := measure(ctx, tenant, warm, fmt.Sprint("alone-", i), nothing)
+		took, err := measure(ctx, tenant, warm, fmt.Sprint("alone-", i), w, nothing)
 		if err != nil {
 			return nil, err
 		}
@@ -172,24 +213,30 @@ func pause(ctx context.Context, tenant *stage.Tenant, paused bool) error {
 
 func nothing() {}
 
-// measure makes a Sandbox that starts warm, or cold, and returns the time to Ready. The Sandbox is deleted
-// once meanwhile returns.
-func measure(ctx context.Context, tenant *stage.Tenant, kind, name string, meanwhile func()) (time.Duration, error) {
+// measure makes a Sandbox that starts warm, or cold, and returns the time to Ready; a warm one's way is noted. The Sandbox is
+// deleted once meanwhile returns.
+func measure(ctx context.Context, tenant *stage.Tenant, kind, name string, w *ways, meanwhile func()) (time.Duration, error) {
 	spec := map[string]any{"template": map[string]any{"templateRef": map[string]any{"kind": "SandboxTemplate", "name": pool}}}
 	if kind == cold {
 		spec["prewarm"] = "None"
 	}
-	return stage.TimeToReady(ctx, tenant.Sandboxes, object("Sandbox", "c-"+name, spec), func(is *unstructured.Unstructured) error {
+	var was *unstructured.Unstructured
+	took, err := stage.WayToReady(ctx, tenant.Sandboxes, object("Sandbox", "c-"+name, spec), func(is *unstructured.Unstructured) error {
 		if started, _, _ := unstructured.NestedString(is.Object, "status", "start", "type"); started != kind {
 			return fmt.Errorf("it started %q, and not %s", started, kind)
 		}
+		was = is
 		meanwhile()
 		return nil
 	})
+	if err == nil && kind == warm {
+		err = w.add(took, was)
+	}
+	return took.Ready, err
 }
 
 // measureBurst makes n at once and returns how long each took. None is deleted before all are Ready.
-func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int) ([]time.Duration, error) {
+func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int, w *ways) ([]time.Duration, error) {
 	var (
 		wait  sync.WaitGroup
 		mu    sync.Mutex
@@ -202,7 +249,7 @@ func measureBurst(ctx context.Context, tenant *stage.Tenant, kind string, n int)
 		wait.Go(func() {
 			one := sync.OnceFunc(ready.Done)
 			defer one() // also when it fails
-			took, err := measure(ctx, tenant, kind, fmt.Sprint("burst-", i), func() {
+			took, err := measure(ctx, tenant, kind, fmt.Sprint("burst-", i), w, func() {
 				one()
 				ready.Wait()
 			})

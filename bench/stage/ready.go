@@ -25,36 +25,53 @@ const oneTimeout = 2 * time.Minute
 // waits until it is gone, so that one measurement does not disturb the next. Each of checks is given the
 // object as it is when it is Ready.
 func TimeToReady(ctx context.Context, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, checks ...func(*unstructured.Unstructured) error) (time.Duration, error) {
+	took, err := WayToReady(ctx, objects, obj, checks...)
+	return took.Ready, err
+}
+
+// Way is how long an instance took from the client's request until something was so.
+type Way struct {
+	// Shown is until the client's own watch shows the object, and Ready until that says that it is Ready.
+	Shown, Ready time.Duration
+	// Began is when the request was sent.
+	Began time.Time
+}
+
+// WayToReady is TimeToReady with what lies between.
+func WayToReady(ctx context.Context, objects dynamic.ResourceInterface, obj *unstructured.Unstructured, checks ...func(*unstructured.Unstructured) error) (took Way, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneTimeout)
 	defer cancel()
 	name := obj.GetName()
 	events, err := objects.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
-		return 0, fmt.Errorf("watching: %w", err)
+		return took, fmt.Errorf("watching: %w", err)
 	}
 	defer events.Stop()
-	start := time.Now()
+	took.Began = time.Now()
 	if _, err := objects.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
-		return 0, fmt.Errorf("creating %s: %w", name, err)
+		return took, fmt.Errorf("creating %s: %w", name, err)
 	}
 	var is *unstructured.Unstructured
 	if err := until(ctx, events, func(e watch.Event) bool {
 		is, _ = e.Object.(*unstructured.Unstructured)
+		if took.Shown == 0 {
+			took.Shown = time.Since(took.Began)
+		}
 		return e.Type != watch.Deleted && ready(is)
 	}); err != nil {
-		return 0, fmt.Errorf("waiting for %s: %w", name, err)
+		return took, fmt.Errorf("waiting for %s: %w", name, err)
 	}
-	took := time.Since(start)
+	took.Ready = time.Since(took.Began)
 	for _, check := range checks {
 		if err := check(is); err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+			return took, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return 0, fmt.Errorf("deleting %s: %w", name, err)
+		return took, fmt.Errorf("deleting %s: %w", name, err)
 	}
 	if err := until(ctx, events, func(e watch.Event) bool { return e.Type == watch.Deleted }); err != nil {
-		return 0, fmt.Errorf("waiting for the end of %s: %w", name, err)
+		return took, fmt.Errorf("waiting for the end of %s: %w", name, err)
 	}
 	return took, nil
 }

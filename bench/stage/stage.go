@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/hack/local"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
@@ -43,8 +44,8 @@ var (
 	providers        = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "infrastructureproviders"}
 	runners          = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxrunners"}
 	sandboxes        = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}
-	sandboxTemplates = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxtemplates"}
-	sandboxSets      = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxsets"}
+	sandboxTemplates = builtin.Of("SandboxTemplate").GVR()
+	sandboxSets      = builtin.Of("SandboxSet").GVR()
 	workspaces       = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 	bindings         = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 )

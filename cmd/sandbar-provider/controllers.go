@@ -23,8 +23,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/relist"
@@ -32,6 +34,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
@@ -40,6 +43,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxset"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sweep"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/template"
 )
 
@@ -134,24 +138,31 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
-	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	wakes, sets := &export.Wakes{}, &sandboxset.Sets{}
+	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
+	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{
+		Offers: offers, Readers: []sandboxtemplate.Reader{kinds, sets}, StandIns: sets,
+	})
 	if err != nil {
 		return fmt.Errorf("registering the controller of SandboxTemplates: %w", err)
 	}
-	members, err := instance.RegisterMembers(mgr, cluster)
+	kept, err := members.Register(mgr, cluster, kinds, wakes.For(sandboxset.Kind.Name, true))
 	if err != nil {
 		return fmt.Errorf("registering the controller of members: %w", err)
 	}
-	if err := sandboxset.Register(mgr, cluster, sandboxset.Options{Offers: offers, Templates: templates, Members: members}); err != nil {
+	if err := sandboxset.Register(mgr, cluster, sets, sandboxset.Options{Offers: offers, Templates: templates, Members: kept, Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxSets: %w", err)
 	}
-	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: members.Sandboxes()}); err != nil {
+	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, SweepMayDeleteMost: opts.sweepMayDeleteMost, Rollouts: rollouts, Templates: templates, Members: members,
+		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Kinds: kinds, Members: kept,
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
+	}
+	if err := sweep.Register(mgr, cluster, sweep.Options{ExportName: exportName, MayDeleteMost: opts.sweepMayDeleteMost}); err != nil {
+		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	return mgr.Start(ctx)
 }

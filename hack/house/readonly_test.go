@@ -22,7 +22,7 @@ var readOnly = []struct {
 	// makers are the functions that return such a value.
 	makers []string
 }{
-	{"providers/infrastructure/instance", "Scope", []string{"scopeOf", "protect", "Protected", "sample"}},
+	{"providers/infrastructure/instance", "Scope", []string{"scopeOf", "protect", "Protected", "sample", "New", "In", "Of", "Saying"}},
 }
 
 func TestReadOnlyTypesAreNotAssignedTo(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
@@ -58,7 +59,13 @@ const (
 )
 
 // ownKinds are the kinds of Sandbar's own; no Template's may be called so.
-var ownKinds = []string{"Template", "InfrastructureProvider", "SandboxTemplate", "SandboxSet", "SandboxClaim"}
+var ownKinds = func() []string {
+	kinds := []string{"Template", "InfrastructureProvider"}
+	for _, kind := range builtin.Kinds {
+		kinds = append(kinds, kind.Name)
+	}
+	return kinds
+}()
 
 // RevisionField is the field of a kro instance's spec that says which revision of the graph it is
 // composed with. A tenant who could write it would choose among them.

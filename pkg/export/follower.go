@@ -123,12 +123,22 @@ func (f *follower) probe(ctx context.Context) error {
 
 // knows reports whether the watch has shown the object of a key.
 func (f *follower) knows(key Key) bool {
+	_, found := f.shown(key)
+	return found
+}
+
+// shown returns the metadata of the object of a key, and reports whether the watch has shown it.
+func (f *follower) shown(key Key) (metav1.Object, bool) {
 	informer := f.informer.Load()
 	if informer == nil {
-		return false
+		return nil, false
 	}
-	_, found, err := (*informer).GetStore().GetByKey(kcpcache.ToClusterAwareKey(key.Cluster, key.Namespace, key.Name))
-	return err == nil && found
+	obj, found, err := (*informer).GetStore().GetByKey(kcpcache.ToClusterAwareKey(key.Cluster, key.Namespace, key.Name))
+	if err != nil || !found {
+		return nil, false
+	}
+	accessor, err := meta.Accessor(obj)
+	return accessor, err == nil
 }
 
 // each calls do for the metadata of every object that the watch has shown.

@@ -112,6 +112,17 @@ func (o *Objects) Known(key Key) bool {
 	return slices.ContainsFunc(o.all(), func(e *follower) bool { return e.knows(key) })
 }
 
+// Shown returns the metadata of an object as the watch has last shown it, and reports whether it shows it. It must not be
+// changed, and it may be stale (see Known): a deletion, and a new object under the name, are shown a moment later.
+func (o *Objects) Shown(key Key) (metav1.Object, bool) {
+	for _, e := range o.all() {
+		if obj, found := e.shown(key); found {
+			return obj, true
+		}
+	}
+	return nil, false
+}
+
 // Live asks kcp: the shard whose watch shows the object, or all of them.
 func (o *Objects) Live(ctx context.Context, key Key) (*unstructured.Unstructured, error) {
 	return Ask(shardsOf(o.holding(key)), func(s *Shard) (*unstructured.Unstructured, error) { return s.Get(ctx, o.kind, key) })

@@ -187,3 +187,22 @@ func TestWorkspacePathsAreAskedForOnce(t *testing.T) {
 		t.Errorf("asked %d times", got)
 	}
 }
+
+func TestWhatTheWatchShowsIsReturnedAsItShowsIt(t *testing.T) {
+	objects := newTestObjects()
+	if obj, ok := objects.Shown(web); ok {
+		t.Fatalf("before anything is followed it shows %v", obj)
+	}
+	shard := exporttest.NewShard(t, "a")
+	mustFollow(t, objects, shard.URL)
+	defer objects.Close()
+	eventuallyKnown(t, objects, shard.URL)
+	if obj, ok := objects.Shown(web); !ok || obj.GetUID() != "on-a" || obj.GetName() != "web" {
+		t.Errorf("it shows %v, %v", obj, ok)
+	}
+	other := web
+	other.Name = "other"
+	if obj, ok := objects.Shown(other); ok {
+		t.Errorf("of another name it shows %v", obj)
+	}
+}

@@ -55,8 +55,8 @@ type pane struct {
 
 // write adds a text that may end within a line. A note stands on lines of its own.
 func (p *pane) write(text []byte, note bool) {
-	if note && p.open {
-		p.endLine()
+	if note {
+		p.cutLine()
 	}
 	safe := p.output.Append(nil, text, nil)
 	for line := range strings.Lines(string(safe)) {
@@ -66,7 +66,17 @@ func (p *pane) write(text []byte, note bool) {
 			p.endLine()
 		}
 	}
-	if note && p.open {
+	if note {
+		p.cutLine()
+	}
+}
+
+// cutLine ends a line that the text has not ended. What was held of it is shown as what it is by itself.
+func (p *pane) cutLine() {
+	if held := p.output.EndLine(nil); len(held) > 0 {
+		p.add(string(held))
+	}
+	if p.open {
 		p.endLine()
 	}
 }
@@ -99,7 +109,6 @@ func (p *pane) endLine() {
 		p.push("")
 	}
 	p.open, p.full = false, false
-	p.output.EndLine()
 }
 
 // push adds a line, and drops the first one when there are too many.

@@ -9,14 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 // ownerIndex finds the placements of a tenant's object by cluster, namespace and name, without
@@ -56,13 +55,9 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 
 // placementOf is the placement of an object among those that its name has, or had, and if none is its own,
 // the one that will be made for it. adopts tells that the kind's instances may take members: one that it has adopted a moment ago the cache may not show yet.
-func (r *reconciler) placementOf(ctx context.Context, obj *unstructured.Unstructured, adopts bool, req request, placements []corev1.Namespace) (placement.Placed, error) {
-	owner := placement.Owner{Cluster: req.Cluster, UID: obj.GetUID()}
-	told, err := placedAt(obj)
-	if err != nil {
-		return placement.Placed{}, err
-	}
-	if ns := chosen(owner, placements, told); ns != nil {
+func (r *reconciler) placementOf(ctx context.Context, obj found, adopts bool, req request, placements []corev1.Namespace) (placement.Placed, error) {
+	owner := placement.Owner{Cluster: req.Cluster, UID: obj.object.GetUID()}
+	if ns := chosen(owner, placements, obj.placedAt()); ns != nil {
 		p, _ := placement.Of(ns)
 		return p, nil
 	}
@@ -70,14 +65,13 @@ func (r *reconciler) placementOf(ctx context.Context, obj *unstructured.Unstruct
 	if !adopts {
 		return cold, nil
 	}
-	if p, ok := r.members.adoptedBy(owner); ok {
+	if p, ok := r.members.Adopted(owner); ok {
 		return p, nil
 	}
-	doubtful, err := r.mayHaveAdopted(obj, owner)
-	if err != nil || !doubtful {
-		return cold, err
+	if !r.mayHaveAdopted(obj, owner) {
+		return cold, nil
 	}
-	p, found, err := r.members.lookFor(ctx, owner)
+	p, found, err := r.members.LookFor(ctx, owner)
 	if err != nil || !found {
 		return cold, err
 	}
@@ -89,27 +83,28 @@ const freshFor = 30 * time.Second
 
 // mayHaveAdopted reports whether an object without a placement that the cache shows may have one
 // nevertheless, by an adoption of this or of another process.
-func (r *reconciler) mayHaveAdopted(obj *unstructured.Unstructured, owner placement.Owner) (bool, error) {
-	old, err := outcome.ReadStatus(obj)
-	if err != nil {
-		return false, err
-	}
-	if old.Start != nil {
-		return old.Start.Type == sandbarv1alpha1.StartWarm, nil
+func (r *reconciler) mayHaveAdopted(obj found, owner placement.Owner) bool {
+	if start := obj.status.Start; start != nil {
+		return start.Type == sandbarv1alpha1.StartWarm
 	}
 	if r.capacity.holds(owner) {
-		return false, nil // the cache has not seen yet what is made for it
+		return false // the cache has not seen yet what is made for it
 	}
-	return r.members.doubts(owner) || r.now().Sub(obj.GetCreationTimestamp().Time) > freshFor, nil
+	return r.members.Doubts(owner) || r.now().Sub(obj.object.GetCreationTimestamp().Time) > freshFor
 }
 
-// placedAt is when an object got its placement, by its status; zero if that does not say.
-func placedAt(obj *unstructured.Unstructured) (time.Time, error) {
-	old, err := outcome.ReadStatus(obj)
-	if err != nil || old.Start == nil || old.Start.Times.Placed == nil {
-		return time.Time{}, err
+// found is a tenant's object as kcp has just shown it, with its status decoded.
+type found struct {
+	object *unstructured.Unstructured
+	status sandbarv1alpha1.InstanceStatus
+}
+
+// placedAt is when the object got its placement, by its status; zero if that does not say.
+func (f found) placedAt() time.Time {
+	if f.status.Start == nil || f.status.Start.Times.Placed == nil {
+		return time.Time{}
 	}
-	return old.Start.Times.Placed.Time, nil
+	return f.status.Start.Times.Placed.Time
 }
 
 // chosen is the placement of an owner among some; nil if it has none. It has more than one only after two
@@ -139,15 +134,11 @@ func chosen(owner placement.Owner, placements []corev1.Namespace, told time.Time
 // removeFormer removes the placements that the name had before: their objects are gone, whether or not
 // their finalizer was honoured (a tenant may strip it). present is the object that kcp has just shown
 // under the name, nil if kcp has just said that there is none.
-func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *unstructured.Unstructured) error {
+func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *found) error {
 	var own *corev1.Namespace
 	if present != nil && len(placements) > 0 {
-		told, err := placedAt(present)
-		if err != nil {
-			return err
-		}
 		owner, _ := placement.OwnerOf(&placements[0]) // all are of one workspace
-		own = chosen(placement.Owner{Cluster: owner.Cluster, UID: present.GetUID()}, placements, told)
+		own = chosen(placement.Owner{Cluster: owner.Cluster, UID: present.object.GetUID()}, placements, present.placedAt())
 	}
 	for i := range placements {
 		ns := &placements[i]
@@ -173,13 +164,5 @@ func (r *reconciler) removeNamespace(ctx context.Context, ns *corev1.Namespace) 
 
 // delete deletes the object that was read and no later one of the same name.
 func (c runtimeCluster) delete(ctx context.Context, obj client.Object) error {
-	uid := obj.GetUID()
-	err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("deleting %s: %w", client.ObjectKeyFromObject(obj), err)
-	}
-	return nil
+	return runtimecluster.Delete(ctx, c.client, obj)
 }

@@ -26,9 +26,10 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
-var testSet = Set{
+var testSet = members.Set{
 	Key: export.Key{Cluster: fixture.Cluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "warm"}}, UID: "set-1",
 	Template: sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: "mine"},
 }
@@ -52,9 +53,9 @@ func providerIs(name string) func(context.Context) (string, error) {
 }
 
 // configure says what a set wants, with the revision that its pod has.
-func (w *world) configure(set Set) Set {
+func (w *world) configure(set members.Set) members.Set {
 	w.t.Helper()
-	w.members.runner = func() *runner { return &runner{instances: w.reconciler()} }
+	w.offered = true
 	var err error
 	if set.Made, _, err = w.members.Revision(w.t.Context(), set); err != nil {
 		w.t.Fatal(err)
@@ -64,7 +65,7 @@ func (w *world) configure(set Set) Set {
 }
 
 // makeMember makes a member and has it come up.
-func (w *world) makeMember(set Set) placement.ID {
+func (w *world) makeMember(set members.Set) placement.ID {
 	w.t.Helper()
 	set = w.configure(set)
 	before := w.memberNames()
@@ -88,9 +89,22 @@ func (w *world) makeMember(set Set) placement.ID {
 	if member, ok := placement.MemberOf(ns); err != nil || !ok || member.State != placement.MemberWarm {
 		w.t.Fatalf("the member is not warm: %v %v", ns, err)
 	}
-	w.members.seen(nil, ns)
+	w.members.Handler().OnAdd(ns, false)
 	id, _ := placement.IDOf(ns)
 	return id
+}
+
+// changePod changes the pod of a member.
+func (w *world) changePod(namespace string, change func(*corev1.Pod)) {
+	w.t.Helper()
+	pod := &corev1.Pod{}
+	if err := w.runtime.Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: "sandbox-0"}, pod); err != nil {
+		w.t.Fatal(err)
+	}
+	change(pod)
+	if err := w.runtime.Status().Update(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) lookAtMember(name string) {
@@ -182,7 +196,7 @@ func TestASandboxThatIsBornWarmCostsTwoWrites(t *testing.T) {
 
 // A member is adopted for what it is: the very pod that would be made.
 func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
-	other := func(change func(*Set)) func(*world) {
+	other := func(change func(*members.Set)) func(*world) {
 		return func(w *world) {
 			set := testSet
 			change(&set)
@@ -197,7 +211,7 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		"of a set of another template": {reason: sandbarv1alpha1.StartNoSet, change: func(w *world) {
 			w.members.Forget(testSet.Key)
 			w.templates["other"] = ownTemplate("other", "uid-2", "of-other")
-			other(func(s *Set) { s.Template.Name = "other" })(w)
+			other(func(s *members.Set) { s.Template.Name = "other" })(w)
 		}},
 		"of a template that was made again": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
@@ -233,19 +247,27 @@ func TestASandboxTakesAMemberWithItsOwnPodAlone(t *testing.T) {
 		}},
 		"whose pod is started again and again, and ready for a moment": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
-			w.members.trouble(w.memberNames()[0], Trouble{Reason: "X", Failing: true, Since: w.now()})
+			name := w.memberNames()[0]
+			w.changePod(name, func(pod *corev1.Pod) {
+				pod.Status = fixture.PodOf("sandbox-0", fixture.WaitingFor("CrashLoopBackOff", "back-off")).Status
+				pod.Status.ContainerStatuses[0].RestartCount = 5
+			})
+			w.lookAtMember(name)
+			w.changePod(name, func(pod *corev1.Pod) {
+				pod.Status = fixture.PodOf("sandbox-0", fixture.Running(time.Second, true, 5)).Status
+			})
 		}},
 		"that is too old": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			set := testSet
 			set.MaxAge = time.Hour
 			w.makeMember(set)
-			w.members.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+			w.ahead = 2 * time.Hour
 		}},
 		"that is almost too old": {change: func(w *world) {
 			set := testSet
 			set.MaxAge = time.Hour
 			w.makeMember(set)
-			w.members.now = func() time.Time { return time.Now().Add(50 * time.Minute) }
+			w.ahead = 50 * time.Minute
 		}},
 		"whose pod is about to be evicted": {reason: sandbarv1alpha1.StartSetEmpty, change: func(w *world) {
 			w.makeMember(testSet)
@@ -314,35 +336,6 @@ func (w *world) relabel(name string, labels, annotations map[string]any) {
 	}
 }
 
-// The order of preference, as a table of its own.
-func TestTheOrderInWhichMembersAreTaken(t *testing.T) {
-	at := func(minute int) metav1.Time {
-		return metav1.NewTime(fixture.Now.Add(time.Duration(minute) * time.Minute))
-	}
-	of := func(set, name string, priority int32, minute int) candidateMember {
-		ns := &corev1.Namespace{}
-		ns.Name, ns.CreationTimestamp = name, at(minute)
-		return candidateMember{namespace: ns, set: set, uid: types.UID("uid-" + set), priority: priority}
-	}
-	available := map[types.UID]int{"uid-a": 1, "uid-b": 2, "uid-c": 2}
-	want := []candidateMember{
-		of("a", "n1", 9, 5), // a higher priority, though its set has fewer
-		of("b", "n3", 0, 1), // of two with as many, the first by name, and the oldest of it
-		of("b", "n2", 0, 2),
-		of("c", "n4", 0, 0),
-		of("c", "n5", 0, 0),
-		of("a", "n6", 0, 0), // its set has fewer
-	}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	slices.SortFunc(got, func(a, b candidateMember) int { return order(a, b, available) })
-	for i := range want {
-		if got[i].namespace.Name != want[i].namespace.Name {
-			t.Errorf("number %d is %s, want %s", i, got[i].namespace.Name, want[i].namespace.Name)
-		}
-	}
-}
-
 // kcp may be away at the very moment at which an instance begins.
 func TestAStartIsToldAlsoWhenTheFirstStatusWasLost(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -388,7 +381,7 @@ func TestAnAdoptionIsNeverForgotten(t *testing.T) {
 		w := newWarmWorld(t, 2)
 		stale := w.staleNamespaces()
 		w.mustReconcile()
-		w.stale, w.members, w.capacity = stale, newMembers(runtimeCluster{client: w.runtime, live: w.runtime}, providerIs(fixture.Provider)), newCapacity()
+		w.stale, w.members, w.capacity = stale, w.newMembers(), newCapacity()
 		w.configure(testSet)
 		for range 3 {
 			w.mustReconcile()
@@ -475,7 +468,7 @@ func (w *world) staleNamespaces() client.Reader {
 		objects = append(objects, &ns)
 	}
 	return fake.NewClientBuilder().WithScheme(w.runtime.Scheme()).WithObjects(objects...).
-		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, memberIndex, indexMember).Build()
+		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).Build()
 }
 
 // Two want one member, or its set removes it: one of them has it.
@@ -597,21 +590,18 @@ func TestMembersCountBeforeTheCacheShowsThem(t *testing.T) {
 	if err := w.members.Make(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	w.members.cluster.client = interceptor.NewClient(w.runtime.(client.WithWatch), staleFuncs(stale))
+	w.membersRead.Client = interceptor.NewClient(w.runtime.(client.WithWatch), staleFuncs(stale))
 	all, err := w.members.Of(t.Context(), set.Key)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("the cache is behind, and there are %d, %v", len(all), err)
 	}
 	for _, m := range all {
-		if m.namespace == nil {
-			continue
-		}
 		if err := w.members.Remove(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, err = w.members.Of(t.Context(), set.Key)
-	leaving := slices.ContainsFunc(all, func(m Member) bool { return m.State == placement.MemberLeaving })
+	leaving := slices.ContainsFunc(all, func(m members.Member) bool { return m.State == placement.MemberLeaving })
 	if err != nil || !leaving {
 		t.Errorf("the removed one counts still: %v, %v", all, err)
 	}
@@ -628,13 +618,11 @@ func TestNothingIsRememberedOfAMemberThatTheCacheNeverShows(t *testing.T) {
 		if err := w.runtime.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		made := w.members.made[name]
-		made.Created = made.Created.Add(-2 * unseenMost)
-		w.members.made[name] = made
+		w.ahead = 2 * time.Minute
 		if all, err := w.members.Of(t.Context(), testSet.Key); err != nil || len(all) > 0 {
 			t.Errorf("there are %d, %v", len(all), err)
 		}
-		if left := len(w.capacity.reserved[fixture.Cluster]); left > 0 || len(w.members.made) > 0 {
+		if left := len(w.capacity.reserved[fixture.Cluster]); left > 0 {
 			t.Errorf("%d places are kept for it", left)
 		}
 	})
@@ -642,11 +630,11 @@ func TestNothingIsRememberedOfAMemberThatTheCacheNeverShows(t *testing.T) {
 		w := newWarmWorld(t, 1)
 		before := w.namespaces()[0]
 		w.mustReconcile()
-		if _, ok := w.members.adoptedBy(fixture.Owner); !ok {
+		if _, ok := w.members.Adopted(fixture.Owner); !ok {
 			t.Fatal("the adoption is not remembered before the cache shows it")
 		}
-		w.members.seen(&before, nil)
-		if p, ok := w.members.adoptedBy(fixture.Owner); ok {
+		w.members.Handler().OnDelete(&before)
+		if p, ok := w.members.Adopted(fixture.Owner); ok {
 			t.Errorf("%v is remembered", p)
 		}
 	})

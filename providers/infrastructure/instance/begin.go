@@ -16,19 +16,30 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
-// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
-// warm is its scope then, or start says why it cannot. The error is an *outcome.StartError if it must not start
-// without one.
-func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *scope.Scope, err error) {
-	if s.Pod == nil || s.Infrastructure == nil || s.Placement.Born() || r.capacity.holds(s.Placement.Owner) {
-		return nil, nil, nil
+// start serves an instance that has no place yet with a member, if there is one, and reports it: served is true then. If not,
+// start says why it starts without one, and is nil for an instance that has its place.
+func (r *reconciler) start(ctx context.Context, req request, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, served bool, err error) {
+	if s.Pod() == nil || s.Infrastructure() == nil || s.Placement().Born() || r.capacity.holds(s.Placement().Owner) {
+		return nil, false, nil
 	}
+	defer r.members.Serve()()
+	start, warm, err := r.begin(ctx, s)
+	if err != nil || warm == nil {
+		return start, false, err
+	}
+	return nil, true, r.serveWarm(ctx, req, warm)
+}
+
+// begin is the first look at an instance that has no place yet: it takes a member that a set has ready, and
+// warm is what it has then, or start says why it cannot. The error is an *outcome.StartError if it must not start
+// without one.
+func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, warm *adopted, err error) {
 	required := requiresMember(s)
-	r.capacity.standAside(s.Placement.Owner, required)
+	r.capacity.standAside(s.Placement().Owner, required)
 	if !required {
-		r.members.waiters.leave(requestOf(s.Placement))
+		r.members.Leave(requestOf(s.Placement()))
 	} else if late := r.late(s); late != nil {
-		r.members.waiters.leave(requestOf(s.Placement))
+		r.members.Leave(requestOf(s.Placement()))
 		return nil, nil, late
 	}
 	warm, cold, err := r.adopt(ctx, s)
@@ -48,21 +59,21 @@ func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv
 
 // requiresMember reports whether an instance starts with a member or not at all.
 func requiresMember(s *scope.Scope) bool {
-	prewarm, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.PrewarmField)
+	prewarm, _, _ := unstructured.NestedString(s.Object().Object, "spec", contract.PrewarmField)
 	return prewarm == contract.PrewarmRequire
 }
 
 // startDeadline is when an instance must have been Ready for the first time; zero if it may take any time.
 func startDeadline(s *scope.Scope) time.Time {
-	said, _, _ := unstructured.NestedString(s.Object.Object, "spec", contract.StartTimeoutField)
+	said, _, _ := unstructured.NestedString(s.Object().Object, "spec", contract.StartTimeoutField)
 	timeout, err := time.ParseDuration(said) // the schema admits nothing else
 	switch {
-	case s.Pod == nil, err != nil && !requiresMember(s):
+	case s.Pod() == nil, err != nil && !requiresMember(s):
 		return time.Time{}
 	case err != nil:
 		timeout = contract.StartTimeoutDefault
 	}
-	return s.Object.GetCreationTimestamp().Add(timeout)
+	return s.Object().GetCreationTimestamp().Add(timeout)
 }
 
 // late is an *outcome.StartError for an instance whose time to get a member is over.
@@ -87,7 +98,7 @@ func (r *reconciler) withoutMember(s *scope.Scope, cold string) error {
 	case sandbarv1alpha1.StartSetEmpty:
 		return r.unstarted(s, outcome.ReasonWaitsForMember, "the SandboxSet has no sandbox that is ready; it takes the next one, in the order of creation")
 	}
-	r.members.waiters.leave(requestOf(s.Placement))
+	r.members.Leave(requestOf(s.Placement()))
 	return &outcome.StartError{
 		Reason: outcome.ReasonWarmImpossible, Message: impossible[cold] + ", and spec.prewarm is Require; set that to Prefer, or correct this", Failed: true,
 	}

@@ -28,7 +28,7 @@ func (r *reconciler) observeDeletion(ctx context.Context, s *scope.Scope, instan
 		return nil, 0, nil
 	}
 	var claims corev1.PersistentVolumeClaimList
-	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.Placement.Namespace()), client.Limit(maxEvents)); err != nil {
+	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.Placement().Namespace()), client.Limit(maxEvents)); err != nil {
 		return nil, 0, fmt.Errorf("listing the volumes: %w", err)
 	}
 	var volumes []string

@@ -19,7 +19,7 @@ import (
 func TestAResourceThatIsBeingDeletedIsNamedWhileItsDataCanBeSaved(t *testing.T) {
 	const kroSays = `resource "sb-1/workspace" for node "workspace" is currently being deleted; waiting for deletion to complete before continuing reconciliation`
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fixture.NewScope().Placement.Namespace(), Name: "workspace", Finalizers: []string{"kubernetes.io/pvc-protection"},
+		Namespace: fixture.NewScope().Placement().Namespace(), Name: "workspace", Finalizers: []string{"kubernetes.io/pvc-protection"},
 	}}
 	pod := fixture.PodOf("a", fixture.Running(time.Hour, true, 0))
 	for name, test := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,10 @@ type owner struct {
 	member string
 }
 
+// adoptedLately is for how long the look that the event of an adoption leads to may wait for others: the look that made the
+// adoption has told it, and what is left is the finalizer.
+const adoptedLately = 10 * time.Second
+
 func newDispatcher(wake func(template string, req request, mayWait bool), wakeMember func(namespace string)) *dispatcher {
 	return &dispatcher{wake: wake, wakeMember: wakeMember, owners: map[string]owner{}}
 }
@@ -70,11 +75,11 @@ func (d *dispatcher) watch(ctx context.Context, informers cache.Cache) error {
 		return err
 	}
 	for _, obj := range isolationKinds() {
-		of := d.ownerOf
+		handler := d.handler(d.ownerOf, always)
 		if _, ok := obj.(*corev1.Namespace); ok {
-			of = d.ownerOfNamespace
+			handler = export.OnEvents(d.namespaceChanged, always)
 		}
-		if err := addHandler(ctx, informers, obj, d.handler(of, always)); err != nil {
+		if err := addHandler(ctx, informers, obj, handler); err != nil {
 			return err
 		}
 	}
@@ -111,6 +116,17 @@ func ownerOfPlacement(namespace metav1.Object) (owner, bool) {
 	}
 	p, ok := placement.Of(namespace)
 	return owner{template: namespace.GetLabels()[placement.LabelTemplate], req: requestOf(p)}, ok
+}
+
+// namespaceChanged wakes the owner of a placement. The claims that wait for a member go before one that has just got its own.
+func (d *dispatcher) namespaceChanged(namespace metav1.Object, initial, gone bool) {
+	o, ok := d.ownerOfNamespace(namespace, gone)
+	if !ok {
+		return
+	}
+	p, _ := placement.Of(namespace)
+	lately := !gone && namespace.GetDeletionTimestamp() == nil && time.Since(p.Adopted.At) < adoptedLately
+	d.tell(o, initial || lately)
 }
 
 // ownerOfNamespace is ownerOfPlacement, and remembers it for what lies there. One that is gone has none.

@@ -5,12 +5,14 @@ package instance
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
@@ -55,7 +57,7 @@ func TestAPodWakesTheInstanceOfItsNamespace(t *testing.T) {
 	ns := place.BuildNamespace(fixture.NewScope())
 	pod := &corev1.Pod{}
 	pod.Namespace = ns.Name
-	namespaces, pods := d.handler(d.ownerOfNamespace, always), d.handler(d.ownerOf, outcome.PodMatters)
+	namespaces, pods := export.OnEvents(d.namespaceChanged, always), d.handler(d.ownerOf, outcome.PodMatters)
 
 	pods.OnAdd(pod, false) // its namespace is not known yet, and wakes the instance itself
 	namespaces.OnAdd(ns, true)
@@ -76,5 +78,32 @@ func TestAPodWakesTheInstanceOfItsNamespace(t *testing.T) {
 	}
 	if len(d.owners) != 0 {
 		t.Errorf("a namespace that is gone is remembered: %v", d.owners)
+	}
+}
+
+// What is left to do after a warm start is the finalizer. Twenty claims at once would else wait for the finalizers of those
+// that were served first.
+func TestTheLookAfterAnAdoptionWaitsForClaims(t *testing.T) {
+	adopted := func(ago time.Duration) *corev1.Namespace {
+		ns := bornNamespace()
+		ns.Annotations[placement.AnnotationAdoptedAt] = time.Now().Add(-ago).Format(time.RFC3339Nano)
+		return ns
+	}
+	deleting := adopted(time.Second)
+	deleting.DeletionTimestamp = new(metav1.Now())
+	for name, test := range map[string]struct {
+		ns   *corev1.Namespace
+		want wakings
+	}{
+		"adopted a moment ago":                     {adopted(time.Second), wakings{"thing web may wait"}},
+		"adopted long ago":                         {adopted(time.Minute), wakings{"thing web"}},
+		"made for it":                              {place.BuildNamespace(fixture.NewScope()), wakings{"thing web"}},
+		"adopted a moment ago, and deleted by now": {deleting, wakings{"thing web"}},
+	} {
+		var said wakings
+		newDispatcher(said.wake, func(string) {}).namespaceChanged(test.ns, false, false)
+		if diff := cmp.Diff(test.want, said); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -14,7 +14,7 @@
 // given, and none changes, is package scope. Package lifecycle decides whether an instance runs, package
 // outcome what a tenant is told, and package place builds what a placement is made of; these three are pure.
 // What no tenant's object stands for any more is removed by abandoned.go as soon as it is noticed and by
-// sweep.go at the latest.
+// package sweep at the latest.
 //
 // The package makes no schemas and no kro graphs (package template) and serves no requests
 // (package dataplane). It never reads a tenant's status to decide anything.

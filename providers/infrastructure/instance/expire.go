@@ -32,7 +32,7 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope.Scope, p 
 	if err != nil {
 		return reconcile.Result{}, ignoreGone(fmt.Errorf("confirming the instance: %w", err))
 	}
-	if live.GetUID() != s.Object.GetUID() || live.GetGeneration() != s.Object.GetGeneration() || live.GetDeletionTimestamp() != nil {
+	if live.GetUID() != s.Object().GetUID() || live.GetGeneration() != s.Object().GetGeneration() || live.GetDeletionTimestamp() != nil {
 		// Its event is on the way; look again should it be lost.
 		return reconcile.Result{RequeueAfter: recheck}, nil
 	}
@@ -56,7 +56,7 @@ func (r *reconciler) expire(ctx context.Context, req request, s *scope.Scope, p 
 	if err != nil {
 		return reconcile.Result{}, ignoreGone(fmt.Errorf("deleting the instance: %w", err))
 	}
-	countLifecycle(s.Kind, p)
+	countLifecycle(s.Kind(), p)
 	r.tell(ctx, req, s, string(p.Deleted), deletionMessages[p.Deleted])
 	return reconcile.Result{}, nil
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
@@ -58,7 +59,14 @@ type world struct {
 	// stale is a cache of Namespaces that is behind; nil: it is not.
 	stale    client.Reader
 	capacity *capacity
-	members  *Members
+	patched  *patchedBases
+	members  *members.Members
+	// membersRead is what those read, and ahead by how much their clock is; offered is whether there is a kind for them.
+	membersRead *switchedClient
+	ahead       time.Duration
+	offered     bool
+	// claims are the SandboxClaims of which somebody was told.
+	claims []export.Key
 	// liveRuntime is what the API server of the runtime cluster answers; nil: what its cache holds.
 	liveRuntime client.Reader
 	now         func() time.Time
@@ -109,13 +117,33 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	}
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity()}
+	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
-		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, memberIndex, indexMember).
+		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).
 		WithInterceptorFuncs(w.interceptors()).Build()
-	w.members = newMembers(runtimeCluster{client: w.runtime, live: w.runtime}, providerIs(fixture.Provider))
+	w.members = w.newMembers()
 	return w
+}
+
+// switchedClient is another client when the test says so.
+type switchedClient struct{ client.Client }
+
+// newMembers are those of a process that has just started.
+func (w *world) newMembers() *members.Members {
+	w.membersRead = &switchedClient{w.runtime}
+	return members.New(members.Options{
+		Client: w.membersRead, Live: w.runtime, Provider: providerIs(fixture.Provider), Kinds: w, Changed: func(export.Key) {},
+		Now: func() time.Time { return time.Now().Add(w.ahead) },
+	})
+}
+
+// MemberKind implements members.Kinds.
+func (w *world) MemberKind() (members.Kind, bool) {
+	if !w.offered {
+		return nil, false
+	}
+	return memberKind{w.reconciler()}, true
 }
 
 // interceptors record writes one at a time: the reconciler writes concurrently, which the fake
@@ -162,6 +190,7 @@ func (w *world) reconciler() *reconciler {
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
 		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
 		rollouts: w, wake: func(request) {},
+		patched: w.patched, sandboxes: &Sandboxes{changed: func(claim export.Key) { w.claims = append(w.claims, claim) }},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },
 	}
 	if w.liveRuntime != nil {
@@ -169,7 +198,7 @@ func (w *world) reconciler() *reconciler {
 	}
 	if w.stale != nil {
 		r.runtime.client = interceptor.NewClient(w.runtime.(client.WithWatch), staleFuncs(w.stale))
-		w.members.cluster.client = r.runtime.client
+		w.membersRead.Client = r.runtime.client
 	}
 	w.clock.Local = func() time.Time { return w.now() }
 	r.replicas = serving.New(r.runtime.client, r.runtime.live, &w.clock, logr.Discard())
@@ -248,9 +277,6 @@ func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandb
 	}
 	return w.templates[key.Name], nil
 }
-
-// OnChanged implements SandboxTemplates.
-func (w *world) OnChanged(func(export.Key)) {}
 
 func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
 

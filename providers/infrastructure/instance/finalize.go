@@ -34,7 +34,7 @@ const (
 // finalize removes the placement, waits until it is gone and then lets the object go. Each step
 // is taken from what is there, so it goes on after a restart wherever it stood.
 func (r *reconciler) finalize(ctx context.Context, req request, s *scope.Scope) (reconcile.Result, error) {
-	obj := s.Object
+	obj := s.Object()
 	if !controllerutil.ContainsFinalizer(obj, placement.Finalizer) {
 		return reconcile.Result{}, nil
 	}
@@ -54,7 +54,7 @@ func (r *reconciler) remove(ctx context.Context, s *scope.Scope) (left string, e
 	// The namespace is read live: the cache may not have seen yet what was created a moment
 	// ago, and the finalizer must not go before it.
 	ns := &corev1.Namespace{}
-	err = r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement.Namespace()}, ns)
+	err = r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement().Namespace()}, ns)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}

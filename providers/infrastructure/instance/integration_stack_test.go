@@ -47,6 +47,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sweep"
 )
 
 // provider is a provider workspace with one Template of a kind of its own, on a shared kcp and
@@ -59,6 +60,7 @@ type provider struct {
 	kind     scope.Kind
 	template *sandbarv1alpha1.Template
 	options  Options
+	sweep    sweep.Options
 }
 
 // tenant is a workspace that has bound the export.
@@ -322,9 +324,12 @@ func (p *provider) run(t *testing.T) func() {
 	p.options.Rollouts = rollouts
 	offers, err := offer.Register(mgr, p.options.ExportName)
 	mustDo(t, err)
-	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers})
+	p.options.Kinds = NewKinds("", func(export.Key) {})
+	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers, Readers: []sandboxtemplate.Reader{p.options.Kinds}})
 	mustDo(t, err)
 	mustDo(t, Register(mgr, cluster, p.options))
+	p.sweep.ExportName = p.options.ExportName
+	mustDo(t, sweep.Register(mgr, cluster, p.sweep))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -298,7 +298,7 @@ func TestMoreWorkspacesNeedNoMoreGoroutines(t *testing.T) {
 func TestTheSweepRemovesAPlacementWithoutAnInstanceAndNoOther(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.options.SweepInterval, p.options.SweepSecondLook, p.options.SweepGrace = 500*time.Millisecond, 300*time.Millisecond, time.Second
+	p.sweep.Interval, p.sweep.SecondLook, p.sweep.Grace = 500*time.Millisecond, 300*time.Millisecond, time.Second
 	stop := p.run(t)
 	alice := p.newTenant(t)
 	alice.create(t, "web", "red")
@@ -320,7 +320,7 @@ func TestTheSweepRemovesAPlacementWithoutAnInstanceAndNoOther(t *testing.T) {
 func TestTheSweepKeepsLivePlacementsWhenTheirTemplateIsGone(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	p.options.SweepInterval, p.options.SweepSecondLook, p.options.SweepGrace = 500*time.Millisecond, 300*time.Millisecond, time.Second
+	p.sweep.Interval, p.sweep.SecondLook, p.sweep.Grace = 500*time.Millisecond, 300*time.Millisecond, time.Second
 	p.run(t)
 	alice := p.newTenant(t)
 	alice.create(t, "web", "red")

@@ -65,7 +65,7 @@ func (r *reconciler) keepLogs(ctx context.Context, s *scope.Scope, current *unst
 // endsOfLogs reads the end of the log of each container.
 func (r *reconciler) endsOfLogs(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured) (*keptlog.Log, error) {
 	var pods corev1.PodList // the cache does not hold their specs
-	if err := r.runtime.live.List(ctx, &pods, client.InNamespace(s.Placement.Namespace())); err != nil {
+	if err := r.runtime.live.List(ctx, &pods, client.InNamespace(s.Placement().Namespace())); err != nil {
 		return nil, err
 	}
 	kept := &keptlog.Log{At: r.now().UTC(), Containers: containersOf(pods.Items, podRefs(s, current))}
@@ -73,7 +73,7 @@ func (r *reconciler) endsOfLogs(ctx context.Context, s *scope.Scope, current *un
 	for i := range kept.Containers {
 		c := &kept.Containers[i]
 		group.Go(func() error {
-			text, err := r.runtime.logs(ctx, s.Placement.Namespace(), outcome.Speaker{Pod: c.Pod, Container: c.Name}, logEnd{lines: keptLines, bytes: keptlog.ContainerBytes, timestamps: true})
+			text, err := r.runtime.logs(ctx, s.Placement().Namespace(), outcome.Speaker{Pod: c.Pod, Container: c.Name}, logEnd{lines: keptLines, bytes: keptlog.ContainerBytes, timestamps: true})
 			switch {
 			case err == nil:
 				c.Text = text
@@ -122,8 +122,8 @@ func runsRunner(c *corev1.Container) bool {
 // no pods they may name none.
 func podRefs(s *scope.Scope, current *unstructured.Unstructured) map[string][]string {
 	paths := map[string]bool{}
-	endpoints := []map[string]sandbarv1alpha1.Endpoint{s.DataPlane.Endpoints}
-	for _, component := range s.DataPlane.Components {
+	endpoints := []map[string]sandbarv1alpha1.Endpoint{s.DataPlane().Endpoints}
+	for _, component := range s.DataPlane().Components {
 		endpoints = append(endpoints, component.Endpoints)
 	}
 	for _, of := range endpoints {

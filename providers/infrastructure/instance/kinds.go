@@ -25,13 +25,14 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
 
-// kinds runs one runner per exported Template. Its reconciles compare what runs with what
+// Kinds runs one runner per exported Template. Its reconciles compare what runs with what
 // should run, so that an endpoint or a controller that failed is tried again until it works.
-type kinds struct {
+type Kinds struct {
 	client     client.Client // of the provider workspace
 	exportName string
 	config     runnerConfig
@@ -40,13 +41,40 @@ type kinds struct {
 	started chan struct{} // closed when base is set
 	base    context.Context
 
+	// memberKind is the kind whose placements sets keep.
+	memberKind string
+	sandboxes  *Sandboxes
+
 	mu      sync.RWMutex
 	running map[string]*runner
 }
 
+// NewKinds returns kinds of which none runs before Register. memberKind is the one whose placements sets keep, and
+// claimChanged is told of each SandboxClaim one of whose Sandboxes comes, changes or goes.
+func NewKinds(memberKind string, claimChanged func(claim export.Key)) *Kinds {
+	k := &Kinds{
+		restart: make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
+		started: make(chan struct{}), running: map[string]*runner{}, memberKind: memberKind,
+	}
+	k.sandboxes = &Sandboxes{runner: k.podRunner, changed: claimChanged}
+	return k
+}
+
+// Sandboxes are the objects of the kind whose placements sets keep.
+func (k *Kinds) Sandboxes() *Sandboxes { return k.sandboxes }
+
+// MemberKind implements members.Kinds.
+func (k *Kinds) MemberKind() (members.Kind, bool) {
+	r := k.podRunner()
+	if r == nil {
+		return nil, false
+	}
+	return memberKind{r.instances}, true
+}
+
 // Start implements manager.Runnable: it keeps the runners as long as this process leads, and
 // ends when they have ended.
-func (k *kinds) Start(ctx context.Context) error {
+func (k *Kinds) Start(ctx context.Context) error {
 	k.base = ctx
 	namespaces, err := k.config.runtime.GetCache().GetInformer(ctx, &corev1.Namespace{})
 	if err == nil {
@@ -67,7 +95,7 @@ func (k *kinds) Start(ctx context.Context) error {
 }
 
 // Reconcile starts, adjusts or stops the runner of one Template.
-func (k *kinds) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (k *Kinds) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	select {
 	case <-k.started:
 	case <-ctx.Done():
@@ -102,7 +130,7 @@ func (k *kinds) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 
 // wake has the runner of a Template look at an instance. Of a Template that has none yet, all are
 // looked at when it starts.
-func (k *kinds) wake(template string, req request, mayWait bool) {
+func (k *Kinds) wake(template string, req request, mayWait bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	if r := k.running[template]; r != nil {
@@ -110,21 +138,21 @@ func (k *kinds) wake(template string, req request, mayWait bool) {
 	}
 }
 
-// podRunner is the runner of the kind Sandbox; nil if there is none.
-func (k *kinds) podRunner() *runner {
+// podRunner is the runner of the kind whose placements sets keep; nil if there is none.
+func (k *Kinds) podRunner() *runner {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for _, r := range k.running {
-		if r.kind.GVK.Kind == sandboxes && r.settings.Load().Pod != nil {
+		if r.kind.GVK.Kind == k.memberKind && r.settings.Load().Pod != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// wakeBeside has the instances looked at that stand beside a SandboxTemplate which has come, gone or was made
+// TemplateChanged implements sandboxtemplate.Reader. It has the instances looked at that stand beside a SandboxTemplate which has come, gone or was made
 // again: they may refer to it.
-func (k *kinds) wakeBeside(template export.Key) {
+func (k *Kinds) TemplateChanged(template export.Key) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	for _, r := range k.running {
@@ -142,7 +170,7 @@ func (k *kinds) wakeBeside(template export.Key) {
 // ensure returns the Template's runner, started if need be (fresh), or nil while nothing is exported.
 // A runner goes on although its Template is no longer accepted or is being deleted: instances
 // that exist need their controller until the Template is gone.
-func (k *kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, s scope.Settings) (r *runner, fresh bool, err error) {
+func (k *Kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, s scope.Settings) (r *runner, fresh bool, err error) {
 	wanted, exported := kindOf(template)
 	k.mu.RLock()
 	r = k.running[template.Name]
@@ -174,7 +202,7 @@ func (k *kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, 
 	return r, true, nil
 }
 
-func (k *kinds) stop(ctx context.Context, template string) {
+func (k *Kinds) stop(ctx context.Context, template string) {
 	k.mu.Lock()
 	r := k.running[template]
 	delete(k.running, template)
@@ -186,7 +214,7 @@ func (k *kinds) stop(ctx context.Context, template string) {
 }
 
 // failed makes a Template be reconciled whose runner ended by itself.
-func (k *kinds) failed(template string) {
+func (k *Kinds) failed(template string) {
 	t := &sandbarv1alpha1.Template{}
 	t.Name = template
 	select {
@@ -204,7 +232,7 @@ func kindOf(template *sandbarv1alpha1.Template) (scope.Kind, bool) {
 	return scope.Kind{Template: template.Name, Kind: export.Kind{GVK: gvk, Resource: status.Resource}}, exported && complete
 }
 
-func (k *kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (scope.Settings, error) {
+func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (scope.Settings, error) {
 	s := scope.Settings{
 		Provider:  logicalcluster.From(template).String(),
 		DataPlane: *contract.InForce(template),

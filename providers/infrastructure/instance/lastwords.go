@@ -108,19 +108,15 @@ type spoken struct {
 // observeLastWords returns the cause with the last lines of a container that does not stay up, and
 // after which time to read them again. They are read rarely, and other words of which only numbers
 // differ are the same: a status is not written for each round of a crash loop.
-func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *outcome.Cause, now time.Time) (*outcome.Cause, time.Duration, error) {
+func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *outcome.Cause, now time.Time) (*outcome.Cause, time.Duration) {
 	if c == nil || c.Says == nil {
-		r.words.Remove(s.Placement.Owner.UID)
-		return c, 0, nil
+		r.words.Remove(s.Placement().Owner.UID)
+		return c, 0
 	}
-	since, err := falseSince(s, "Ready", now)
-	if err != nil {
-		return c, 0, err
-	}
-	again := min(max(now.Sub(since), wordsFirst), wordsMost)
-	said, known := r.words.Get(s.Placement.Owner.UID)
+	again := min(max(now.Sub(falseSince(s, "Ready", now)), wordsFirst), wordsMost)
+	said, known := r.words.Get(s.Placement().Owner.UID)
 	if !known || now.Sub(said.at) >= again {
-		data, err := r.runtime.logs(ctx, s.Placement.Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
+		data, err := r.runtime.logs(ctx, s.Placement().Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
 		if err != nil {
 			// The message goes without; its log may be there later.
 			log.FromContext(ctx).V(1).Info("could not read the log of a container that fails", "cause", err.Error())
@@ -129,14 +125,14 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 			said.text = text
 		}
 		said.at = now
-		r.words.Add(s.Placement.Owner.UID, said)
+		r.words.Add(s.Placement().Owner.UID, said)
 	}
 	if said.text == "" {
-		return c, again, nil
+		return c, again
 	}
 	quoted := *c
 	quoted.Message += ". " + sandbarv1alpha1.LastWordsMark + said.text
-	return &quoted, again, nil
+	return &quoted, again
 }
 
 // runnerEnded is what the runner logs when the app has ended (runner/supervise).

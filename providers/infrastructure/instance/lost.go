@@ -27,11 +27,10 @@ import (
 // or being deleted. The cache may be behind, and must not accuse anybody: the API server has the last
 // word.
 func (r *reconciler) placementLost(ctx context.Context, s *scope.Scope) error {
-	old, err := outcome.ReadStatus(s.Object)
-	if err != nil || !meta.IsStatusConditionTrue(old.Conditions, sandbarv1alpha1.InstancePlaced) {
-		return err
+	if !meta.IsStatusConditionTrue(s.Status().Conditions, sandbarv1alpha1.InstancePlaced) {
+		return nil
 	}
-	ns, key := &corev1.Namespace{}, types.NamespacedName{Name: s.Placement.Namespace()}
+	ns, key := &corev1.Namespace{}, types.NamespacedName{Name: s.Placement().Namespace()}
 	if err := r.runtime.client.Get(ctx, key, ns); err == nil && ns.DeletionTimestamp == nil {
 		return nil
 	}
@@ -45,7 +44,7 @@ func (r *reconciler) placementLost(ctx context.Context, s *scope.Scope) error {
 // namespaceThere asks the API server whether the placement's namespace is there and stays.
 func (r *reconciler) namespaceThere(ctx context.Context, s *scope.Scope) (bool, error) {
 	ns := &corev1.Namespace{}
-	err := r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement.Namespace()}, ns)
+	err := r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement().Namespace()}, ns)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -58,10 +57,7 @@ func (r *reconciler) namespaceThere(ctx context.Context, s *scope.Scope) (bool, 
 // resourcesLost returns a loss if the kro instance, as current, is being deleted, or if there was one, by the status,
 // and there is none. The provider itself deletes it only for an instance that is being deleted.
 func (r *reconciler) resourcesLost(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured) error {
-	old, err := outcome.ReadStatus(s.Object)
-	if err != nil {
-		return err
-	}
+	old := s.Status()
 	switch deleting := current != nil && current.GetDeletionTimestamp() != nil; {
 	case deleting && outcome.ConditionReason(old, sandbarv1alpha1.InstanceComposed) == outcome.ReasonResourcesLost:
 		return outcome.LostResources(false)
@@ -78,7 +74,7 @@ func (r *reconciler) resourcesLost(ctx context.Context, s *scope.Scope, current 
 	}
 	if current == nil {
 		// While an API server starts it may not know the kind; that says nothing of the kro instance.
-		key := types.NamespacedName{Namespace: s.Placement.Namespace(), Name: s.Placement.InstanceName()}
+		key := types.NamespacedName{Namespace: s.Placement().Namespace(), Name: s.Placement().InstanceName()}
 		err := r.runtime.live.Get(ctx, key, s.NewObject())
 		switch {
 		case err == nil:
@@ -108,7 +104,7 @@ func (r *reconciler) tellLoss(ctx context.Context, req request, s *scope.Scope, 
 	}
 	lostTotal.WithLabelValues(lost.Reason).Inc()
 	log.FromContext(ctx).Info("somebody deleted what an instance had on the runtime cluster; it is created again, with empty volumes",
-		"reason", lost.Reason, "placement", s.Placement.Namespace())
+		"reason", lost.Reason, "placement", s.Placement().Namespace())
 	r.tell(ctx, req, s, lost.Reason, lost.Message)
 	return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 }

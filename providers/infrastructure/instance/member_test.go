@@ -15,6 +15,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // The reasons are those of the table in docs/lifecycle.md; they were those of the condition Ready, which say that a
@@ -26,12 +27,12 @@ func TestWhyAMemberDoesNotComeUp(t *testing.T) {
 	}{
 		"no node has room": {
 			fixture.With(fixture.PodOf("sandbox-0", fixture.Running(0, false, 0)), fixture.Unschedulable("0/1 nodes are available: 1 Insufficient memory.")),
-			Trouble{Reason: "NoNodeHasRoom", Waits: true},
+			members.Trouble{Reason: "NoNodeHasRoom", Waits: true},
 		},
-		"its image is missing": {fixture.PodOf("sandbox-0", fixture.WaitingFor("ErrImagePull", "not found")), Trouble{Reason: "ImageNotPullable", Failing: true}},
+		"its image is missing": {fixture.PodOf("sandbox-0", fixture.WaitingFor("ErrImagePull", "not found")), members.Trouble{Reason: "ImageNotPullable", Failing: true}},
 		"it crashes": {
 			fixture.With(fixture.PodOf("sandbox-0", fixture.WaitingFor("CrashLoopBackOff", "back-off")), func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 5 }),
-			Trouble{Reason: "CrashLoop", Failing: true},
+			members.Trouble{Reason: "CrashLoop", Failing: true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,10 +74,10 @@ func TestAMemberHasTheAgeOfItsPod(t *testing.T) {
 		member Member
 		want   time.Duration
 	}{
-		"that runs":                  {Member{Created: now.Add(-time.Hour), Started: now.Add(-time.Minute)}, time.Minute},
-		"that has no node yet":       {Member{Created: now.Add(-time.Hour), Member: placement.Member{State: placement.MemberMaking}}, 0},
-		"whose pod is made again":    {Member{Created: now.Add(-time.Hour), Member: placement.Member{State: placement.MemberWarm}}, time.Hour},
-		"that the cache has not yet": {Member{Created: now}, 0},
+		"that runs":                  {members.Member{Created: now.Add(-time.Hour), Started: now.Add(-time.Minute)}, time.Minute},
+		"that has no node yet":       {members.Member{Created: now.Add(-time.Hour), Member: placement.Member{State: placement.MemberMaking}}, 0},
+		"whose pod is made again":    {members.Member{Created: now.Add(-time.Hour), Member: placement.Member{State: placement.MemberWarm}}, time.Hour},
+		"that the cache has not yet": {members.Member{Created: now}, 0},
 	} {
 		if got := test.member.Age(now); got != test.want {
 			t.Errorf("one %s has the age %v, want %v", name, got, test.want)
@@ -88,9 +89,9 @@ func TestAMemberHasTheAgeOfItsPod(t *testing.T) {
 func TestASetsOwnFieldIsNamed(t *testing.T) {
 	w := newWarmWorld(t, 0)
 	w.configure(testSet)
-	for field, change := range map[string]func(*Set){
-		"spec.templateRef: there is no SandboxTemplate": func(s *Set) { s.Template.Name, s.Field = "nobody-has-this", "spec.templateRef" },
-		"correct spec.template: ": func(s *Set) {
+	for field, change := range map[string]func(*members.Set){
+		"spec.templateRef: there is no SandboxTemplate": func(s *members.Set) { s.Template.Name, s.Field = "nobody-has-this", "spec.templateRef" },
+		"correct spec.template: ": func(s *members.Set) {
 			w.templates["bad"] = ownTemplate("bad", "uid-9", "image")
 			w.templates["bad"].Spec.Template.Spec.NodeName = "chosen"
 			s.Template.Name, s.Field = "bad", "spec.template"

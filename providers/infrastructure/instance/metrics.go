@@ -42,9 +42,15 @@ var (
 		Name: "sandbar_claims_total",
 		Help: "Starts of instances that a SandboxSet might have kept ready, by type (Warm, Cold) and, of cold ones, reason.",
 	}, []string{"start", "reason"})
-	adoptionConflictsTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sandbar_adoption_conflicts_total",
-		Help: "How often a member of a SandboxSet was gone, or another's, when an instance was to adopt it.",
+	claimStepSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "sandbar_claim_step_seconds",
+		Help: "How long the steps of a warm start took: read (from kcp, of all instances without a place), revision (of its pod), adoption (choosing and taking a member), observation and status.",
+		// From half a millisecond to some four seconds, each a quarter longer than the one before.
+		Buckets: prometheus.ExponentialBuckets(0.0005, 1.25, 41),
+	}, []string{"step"})
+	podRevisionsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sandbar_pod_revisions_total",
+		Help: "How often the pod of an instance was built to find members with the same one. It stands still while Sandboxes of known templates start.",
 	})
 	patchComputationsTotal = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "sandbar_patch_computations_total",
@@ -64,35 +70,16 @@ var (
 	}, []string{"outcome"})
 	eventsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_events_total",
-		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed).",
+		Help: "Events for tenants by outcome (written, unclaimed: the workspace has not accepted the claim, limited, failed, dropped: too many waited).",
 	}, []string{"outcome"})
-	sweepRoundsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sandbar_sweep_rounds_total",
-		Help: "Sweeps by result (clean, deleted, skipped, refused).",
-	}, []string{"result"})
-	sweepOrphans = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sandbar_sweep_orphans",
-		Help: "Placements without an instance, as the last complete sweep found them.",
-	})
-	sweepUnknown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sandbar_sweep_unknown_placements",
-		Help: "Placements whose instance kcp cannot be asked about, by Template, as the last complete sweep found them. They are kept.",
-	}, []string{"template"})
-	sweepDeletedTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sandbar_sweep_deleted_total",
-		Help: "Placements that sweeps have deleted.",
-	})
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, adoptionConflictsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal, sweepRoundsTotal, sweepOrphans, sweepUnknown, sweepDeletedTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
 }
 
 func init() {
 	// An alert reads the increase of these: the first event must find them at zero.
-	for _, result := range []string{sweepClean, sweepDeleted, sweepSkipped, sweepRefused} {
-		sweepRoundsTotal.WithLabelValues(result)
-	}
 	for _, reason := range []string{outcome.ReasonWorkspaceLimit, outcome.ReasonPlacementsLimit} {
 		limitRefusalsTotal.WithLabelValues(reason)
 	}

@@ -20,9 +20,7 @@ import (
 var born = placement.Placed{ID: placement.ID{Origin: fixture.Provider, UID: "born-1"}, Owner: fixture.Owner, Object: fixture.Placed.Object}
 
 func bornNamespace() *corev1.Namespace {
-	s := fixture.NewScope()
-	s.Placement = born
-	ns := place.BuildNamespace(s)
+	ns := place.BuildNamespace(fixture.NewScope().In(born))
 	ns.UID = "ns-born"
 	return ns
 }

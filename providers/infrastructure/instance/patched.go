@@ -68,15 +68,15 @@ func (p *patchedBases) of(base *podtemplate.Base, change scope.PodChange) (*podt
 
 // patchedPod is the pod of a set with its patch, whose template has been found to make a pod without it: what is
 // refused now is the patch.
-func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (revision string, pod *podtemplate.Pod, err error) {
-	words, patched := *s.Pod, *s
-	words.Written, words.WrittenClass, patched.Pod = "spec.patch", "spec.placementClass", &words
-	revision, pod, err = r.revisionPod(ctx, &patched, change)
+func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (revised, error) {
+	words := *s.Pod()
+	words.Written, words.WrittenClass = "spec.patch", "spec.placementClass"
+	made, err := r.revisionPod(ctx, s.Saying(words), change)
 	var refused *outcome.RefusalError
 	if errors.As(err, &refused) && refused.Reason == outcome.ReasonSpecRefused {
 		err = &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetPatchRefused, Message: refused.Message}
 	}
-	return revision, pod, err
+	return made, err
 }
 
 // patchOf says how the pod of a member differs from that of its set's template.

@@ -5,14 +5,10 @@ package instance
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,10 +16,11 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // cheapSet is a set whose members ask for less than its template says.
-func cheapSet() Set {
+func cheapSet() members.Set {
 	set := testSet
 	set.UID, set.Key.Name = "set-cheap", "cheap"
 	set.Change.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/patched","resources":{"requests":{"cpu":"100m"}}}]}}`
@@ -98,42 +95,6 @@ func TestAnUnpatchedMemberIsTakenBeforeAPatchedOne(t *testing.T) {
 	w.mustReconcile()
 	if start := w.startedAs(); start.Set == nil || start.Set.Name != "warm" {
 		t.Errorf("it started as %+v", start)
-	}
-}
-
-// Each pair of sets that differ in one respect, and agree, or say the opposite, in all that count less.
-func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
-	member := func(patch placement.MemberPatch, priority int32, available int, set string, minute int) (candidateMember, int) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(set, minute), CreationTimestamp: fixture.Before(time.Duration(minute) * time.Minute)}}
-		return candidateMember{namespace: ns, set: set, uid: types.UID("uid-" + set), patch: patch, priority: priority}, available
-	}
-	type side struct {
-		patch     placement.MemberPatch
-		priority  int32
-		available int
-		set       string
-		age       int
-	}
-	for name, pair := range map[string][2]side{
-		"unpatched before resources that are equal": {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesEqual, 9, 9, "a", 9}},
-		"unpatched before resources that differ":    {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
-		"equal resources before others":             {{placement.PatchedResourcesEqual, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
-		"a higher priority, unpatched":              {{placement.Unpatched, 1, 1, "z", 0}, {placement.Unpatched, 0, 9, "a", 9}},
-		"a higher priority, equal resources":        {{placement.PatchedResourcesEqual, 1, 1, "z", 0}, {placement.PatchedResourcesEqual, 0, 9, "a", 9}},
-		"a higher priority, other resources":        {{placement.PatchedResourcesDiffer, 1, 1, "z", 0}, {placement.PatchedResourcesDiffer, 0, 9, "a", 9}},
-		"a negative priority last":                  {{placement.Unpatched, 0, 1, "z", 0}, {placement.Unpatched, -1, 9, "a", 9}},
-		"more that are ready":                       {{placement.Unpatched, 0, 2, "z", 0}, {placement.Unpatched, 0, 1, "a", 9}},
-		"the first by name":                         {{placement.Unpatched, 0, 1, "a", 0}, {placement.Unpatched, 0, 1, "z", 9}},
-		"of one set the oldest":                     {{placement.Unpatched, 0, 2, "a", 9}, {placement.Unpatched, 0, 2, "a", 0}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, n := member(pair[0].patch, pair[0].priority, pair[0].available, pair[0].set, pair[0].age)
-			second, m := member(pair[1].patch, pair[1].priority, pair[1].available, pair[1].set, pair[1].age)
-			available := map[types.UID]int{second.uid: m, first.uid: n}
-			if order(first, second, available) >= 0 || order(second, first, available) <= 0 {
-				t.Errorf("%+v does not go before %+v", pair[0], pair[1])
-			}
-		})
 	}
 }
 

@@ -73,7 +73,7 @@ func (r *reconciler) place(ctx context.Context, s *scope.Scope) (used inuse.Reco
 		return err
 	})
 	group.Go(func() error { return r.runtime.ensureControlToken(ctx, s) })
-	if s.WantsPassword {
+	if s.Settings().WantsPassword {
 		group.Go(func() error { return r.runtime.ensureSecret(ctx, s, place.Password) })
 	}
 	err = group.Wait() // used is written by then
@@ -84,7 +84,7 @@ func (r *reconciler) place(ctx context.Context, s *scope.Scope) (used inuse.Reco
 // the schema has it under which the cache's watch began, and that may not be the kind's any more.
 func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstructured.Unstructured, error) {
 	instance := s.NewObject()
-	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.Placement.Namespace(), Name: s.Placement.InstanceName()}, instance)
+	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.Placement().Namespace(), Name: s.Placement().InstanceName()}, instance)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -92,6 +92,19 @@ func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstruct
 		return nil, fmt.Errorf("reading the kro instance: %w", err)
 	}
 	return instance, nil
+}
+
+// unchanged is composed for a kro instance that was looked at before: as it was then, if the watch shows the same version of
+// it. The watch holds metadata alone, so that a changed one is read.
+func (c runtimeCluster) unchanged(ctx context.Context, s *scope.Scope, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if before != nil {
+		shown := s.Kind().Metadata()
+		err := c.client.Get(ctx, client.ObjectKeyFromObject(before), shown)
+		if err == nil && shown.UID == before.GetUID() && shown.ResourceVersion == before.GetResourceVersion() {
+			return before, nil
+		}
+	}
+	return c.composed(ctx, s)
 }
 
 // placeNamespace makes the namespace, with the pod security level that it enforces. The admission
@@ -118,7 +131,7 @@ func (r *reconciler) placeNamespace(ctx context.Context, s *scope.Scope) error {
 func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured, d lifecycle.Decision) (*unstructured.Unstructured, outcome.Turn, error) {
 	desired, t := place.BuildInstance(s, d), outcome.Turn{}
 	complete, refused := place.ChooseImage(s, current, desired)
-	if complete && s.Pod != nil {
+	if complete && s.Pod() != nil {
 		var err error
 		if t, complete, err = r.composePod(ctx, s, current, desired); err != nil {
 			refused = err // it may be one that a retry mends
@@ -185,7 +198,7 @@ func describe(obj client.Object) string {
 
 // ensureControlToken makes the Secret by which the data plane and the placement's pods know each other.
 func (c runtimeCluster) ensureControlToken(ctx context.Context, s *scope.Scope) error {
-	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.Placement.ID)
+	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.Placement().ID)
 	if errors.Is(err, control.ErrTerminating) {
 		return fmt.Errorf("%w: %w", outcome.ErrTerminating, err)
 	}

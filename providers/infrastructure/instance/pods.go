@@ -38,7 +38,7 @@ func (r *reconciler) observe(ctx context.Context, s *scope.Scope, o outcome.Outc
 		return seen, nil
 	}
 	var pods corev1.PodList
-	if err := r.runtime.client.List(ctx, &pods, client.InNamespace(s.Placement.Namespace())); err != nil {
+	if err := r.runtime.client.List(ctx, &pods, client.InNamespace(s.Placement().Namespace())); err != nil {
 		return seen, fmt.Errorf("listing the pods: %w", err)
 	}
 	seen.Pods = outcome.Summarize(pods.Items, now)
@@ -51,9 +51,8 @@ func (r *reconciler) observe(ctx context.Context, s *scope.Scope, o outcome.Outc
 	}
 	var refused *outcome.RefusalError
 	if errors.As(o.Composing, &refused) {
-		again, err := triedLater(s, refused, now)
-		seen.Recheck = outcome.Sooner(seen.Recheck, again)
-		return seen, err
+		seen.Recheck = outcome.Sooner(seen.Recheck, triedLater(s, refused, now))
+		return seen, nil
 	}
 	return r.observeCause(ctx, s, o, seen, now)
 }
@@ -70,21 +69,20 @@ func (r *reconciler) observeCause(ctx context.Context, s *scope.Scope, o outcome
 		return seen, err
 	}
 	seen.Finding = found
-	quoted, words, err := r.observeLastWords(ctx, s, seen.Cause(), now)
+	quoted, words := r.observeLastWords(ctx, s, seen.Cause(), now)
 	seen.ReplaceCause(quoted)
 	seen.Recheck = outcome.Sooner(seen.Recheck, outcome.Sooner(again, words))
-	return seen, err
+	return seen, nil
 }
 
 // observeVolumes finds out whether a suspension keeps volumes, until one is known: those of an instance
 // that was suspended from the start come later than its first status.
 func (r *reconciler) observeVolumes(ctx context.Context, s *scope.Scope) (bool, error) {
-	old, err := outcome.ReadStatus(s.Object)
-	if err != nil || outcome.KeepsVolumes(old) {
-		return false, err
+	if outcome.KeepsVolumes(s.Status()) {
+		return false, nil
 	}
 	var claims corev1.PersistentVolumeClaimList
-	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.Placement.Namespace()), client.Limit(1)); err != nil {
+	if err := r.runtime.live.List(ctx, &claims, client.InNamespace(s.Placement().Namespace()), client.Limit(1)); err != nil {
 		return false, fmt.Errorf("listing the volumes: %w", err)
 	}
 	return len(claims.Items) > 0, nil
@@ -97,16 +95,13 @@ func (r *reconciler) observeEvents(ctx context.Context, s *scope.Scope, o outcom
 	if outcome.ComposedVerdict(s, outcome.PlacedVerdict(o), o).OK && o.Pods.Ready == o.Pods.Present {
 		return nil, 0, nil
 	}
-	since, err := falseSince(s, sandbarv1alpha1.InstanceReadyCondition, now)
-	if err != nil {
-		return nil, 0, err
-	}
+	since := falseSince(s, sandbarv1alpha1.InstanceReadyCondition, now)
 	waited := now.Sub(since)
 	if waited < quietTime {
 		return nil, quietTime - waited, nil
 	}
 	var events corev1.EventList
-	if err := r.runtime.live.List(ctx, &events, client.InNamespace(s.Placement.Namespace()), client.Limit(maxEvents)); err != nil {
+	if err := r.runtime.live.List(ctx, &events, client.InNamespace(s.Placement().Namespace()), client.Limit(maxEvents)); err != nil {
 		return nil, 0, fmt.Errorf("listing the events: %w", err)
 	}
 	return outcome.CauseInEvents(events.Items, o.Pods.Names, since), min(max(waited, quietTime), lookMost), nil
@@ -114,22 +109,17 @@ func (r *reconciler) observeEvents(ctx context.Context, s *scope.Scope, o outcom
 
 // triedLater is after which time to try again what was refused: after as long as it has been refused
 // already, so that an object which is refused for ever costs less and less. Zero means never.
-func triedLater(s *scope.Scope, refused *outcome.RefusalError, now time.Time) (time.Duration, error) {
+func triedLater(s *scope.Scope, refused *outcome.RefusalError, now time.Time) time.Duration {
 	if refused.Recheck == 0 {
-		return 0, nil
+		return 0
 	}
-	since, err := falseSince(s, sandbarv1alpha1.InstanceComposed, now)
-	return refused.Again(since, now), err
+	return refused.Again(falseSince(s, sandbarv1alpha1.InstanceComposed, now), now)
 }
 
 // falseSince is since when a condition of the instance is false, or now if nothing says so yet.
-func falseSince(s *scope.Scope, name string, now time.Time) (time.Time, error) {
-	status, err := outcome.ReadStatus(s.Object)
-	if err != nil {
-		return now, err
+func falseSince(s *scope.Scope, name string, now time.Time) time.Time {
+	if condition := meta.FindStatusCondition(s.Status().Conditions, name); condition != nil && condition.Status == metav1.ConditionFalse {
+		return condition.LastTransitionTime.Time
 	}
-	if condition := meta.FindStatusCondition(status.Conditions, name); condition != nil && condition.Status == metav1.ConditionFalse {
-		return condition.LastTransitionTime.Time, nil
-	}
-	return now, nil
+	return now
 }

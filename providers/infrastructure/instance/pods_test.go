@@ -35,7 +35,7 @@ func (l *lookups) List(ctx context.Context, list client.ObjectList, opts ...clie
 
 func TestTheEventsAreReadOnlyWhenNothingElseTellsTheCause(t *testing.T) {
 	quota := fixture.EventOf(0, "ReplicaSet", "app", "FailedCreate", "is forbidden: exceeded quota: sandbar")
-	quota.Namespace, quota.Name = fixture.NewScope().Placement.Namespace(), "a"
+	quota.Namespace, quota.Name = fixture.NewScope().Placement().Namespace(), "a"
 	starting := map[string]any{"state": "IN_PROGRESS", "conditions": []any{fixture.KroCondition("Ready", "False", 1, "waits")}}
 	up, broken := fixture.PodOf("a", fixture.Running(time.Hour, true, 0)), fixture.PodOf("a", fixture.WaitingFor("ErrImagePull", ""))
 	for name, test := range map[string]struct {
@@ -62,10 +62,10 @@ func TestTheEventsAreReadOnlyWhenNothingElseTellsTheCause(t *testing.T) {
 			r.runtime.live = live
 			s := fixture.NewScope()
 			if test.unready > 0 {
-				s.Object.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+				s = fixture.Reporting(t, s, map[string]any{"conditions": []any{map[string]any{
 					"type": "Ready", "status": "False", "reason": "R", "message": "m",
 					"lastTransitionTime": fixture.Now.Add(-test.unready).Format(time.RFC3339),
-				}}}
+				}}})
 			}
 			o := outcome.Outcome{Instance: fixture.KroInstance(test.kro), Plan: outcome.Plan{Decided: true}}
 			if test.suspend {
@@ -103,7 +103,7 @@ func TestAFailedLookIsTriedAgainAndKeepsNothingFromBeingTold(t *testing.T) {
 
 func TestVolumesAreCountedAsKept(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{}
-	claim.Namespace, claim.Name = fixture.NewScope().Placement.Namespace(), "data"
+	claim.Namespace, claim.Name = fixture.NewScope().Placement().Namespace(), "data"
 	for name, test := range map[string]struct {
 		objects []client.Object
 		want    bool

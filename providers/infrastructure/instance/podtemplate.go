@@ -37,7 +37,7 @@ const triedAgain = 10 * time.Second
 //
 // The turn says whether the instance takes what the operator says now, if that was asked.
 func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, desired *unstructured.Unstructured) (t outcome.Turn, complete bool, err error) {
-	spec, fields := desired.Object["spec"].(map[string]any), s.Pod.Fields
+	spec, fields := desired.Object["spec"].(map[string]any), s.Pod().Fields
 	written, _ := spec[fields.From].(map[string]any)
 	delete(spec, fields.From)
 	var former map[string]any
@@ -46,7 +46,7 @@ func (r *reconciler) composePod(ctx context.Context, s *scope.Scope, current, de
 		former, exists, _ = unstructured.NestedMap(current.Object, "spec", fields.To)
 	}
 	runs := exists && !lifecycle.Suspended(current)
-	notes := podNotes{words: hashOf(written), change: s.Pod.Change}
+	notes := podNotes{words: hashOf(written), change: s.Pod().Change}
 	keep := func() {
 		spec[fields.To] = former
 		notesOf(current).write(desired)
@@ -96,24 +96,26 @@ func (r *reconciler) buildPod(ctx context.Context, s *scope.Scope, written map[s
 	}
 	var base *podtemplate.Base
 	if source.TemplateRef != nil {
-		base, of, err = s.Pod.Offers.Find(ctx, source.TemplateRef, r.sandboxTemplates(s))
-		var unusable *podbase.UnusableError
-		if errors.As(err, &unusable) {
-			err = &outcome.RefusalError{
-				Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod.RefField() + ": " + unusable.Message,
-			}
-		}
-		if err != nil {
-			return nil, "", err
+		if base, of, err = s.Pod().Offers.Find(ctx, source.TemplateRef, r.sandboxTemplates(s)); err != nil {
+			return nil, "", unusable(s, err)
 		}
 	}
 	if base != nil {
-		if base, err = r.members.patched.of(base, change); err != nil {
+		if base, err = r.patched.of(base, change); err != nil {
 			return nil, "", patchRefused(err)
 		}
 	}
 	pod, err = place.BuildPod(s, source, base, former)
 	return pod, of, err
+}
+
+// unusable says that the reference of a pod leads to no template.
+func unusable(s *scope.Scope, err error) error {
+	var why *podbase.UnusableError
+	if errors.As(err, &why) {
+		return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonTemplateRef, Message: s.Pod().RefField() + ": " + why.Message}
+	}
+	return err
 }
 
 // patchRefused says that the patch of a set does not apply.
@@ -129,7 +131,7 @@ func patchRefused(err error) error {
 func (r *reconciler) sandboxTemplates(s *scope.Scope) podbase.Named {
 	return func(ctx context.Context, name string) (*sandbarv1alpha1.SandboxTemplate, error) {
 		return r.templates.Named(ctx, request{
-			Cluster: s.Placement.Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: name},
+			Cluster: s.Placement().Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object().GetNamespace(), Name: name},
 		})
 	}
 }
@@ -198,7 +200,7 @@ func (n podNotes) write(instance *unstructured.Unstructured) {
 // says, the pod security level, runtime classes, quota and every rule of a pod's fields. Without
 // it, a StatefulSet would be made whose pod never comes.
 func (r *reconciler) tryPod(ctx context.Context, s *scope.Scope, pod *podtemplate.Pod, replaces bool) error {
-	sample := pod.Sample(s.Placement.Namespace())
+	sample := pod.Sample(s.Placement().Namespace())
 	wanted := sample.Spec.HostUsers
 	err := r.runtime.client.Create(ctx, sample, client.DryRunAll, client.FieldOwner(fieldOwner))
 	switch {
@@ -222,7 +224,7 @@ func honoured(s *scope.Scope, wanted, given *bool) error {
 	if wanted == nil || *wanted || given != nil && !*given {
 		return nil
 	}
-	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from " + s.Pod.Field()}
+	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: "the runtime cluster knows no user namespaces; remove hostUsers from " + s.Pod().Field()}
 }
 
 func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *corev1.Pod, refused error) error {
@@ -245,5 +247,5 @@ func (r *reconciler) refusedPod(ctx context.Context, s *scope.Scope, sample *cor
 		}
 	}
 	return &outcome.RefusalError{Recheck: triedAgain, Reason: outcome.ReasonPodRefused, Message: fmt.Sprintf(
-		"the runtime cluster refuses the pod; correct %s: %s", s.Pod.Field(), outcome.WhyRefused(refused))}
+		"the runtime cluster refuses the pod; correct %s: %s", s.Pod().Field(), outcome.WhyRefused(refused))}
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
@@ -55,8 +55,11 @@ type tenantObjects interface {
 type SandboxTemplates interface {
 	// Named returns the SandboxTemplate of a key; nil if there is none.
 	Named(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error)
-	// OnChanged adds a function that is told of each name under which another one, or none, is found now.
-	OnChanged(told func(export.Key))
+}
+
+// eventWriter writes events beside tenants' objects; *events.Queue does it in its own time.
+type eventWriter interface {
+	Write(ctx context.Context, key export.Key, event *corev1.Event, now time.Time)
 }
 
 // request names a tenant's object: the unit of work of a kind's controller.
@@ -71,8 +74,11 @@ type reconciler struct {
 	templates SandboxTemplates
 	runtime   runtimeCluster
 	capacity  *capacity
-	members   *Members
-	events    *events.Recorder
+	members   *members.Members
+	// sandboxes are told of each status that is written of one.
+	sandboxes *Sandboxes
+	patched   *patchedBases
+	events    eventWriter
 	rollouts  rollouts
 	// wake has an instance reconciled.
 	wake func(request)
@@ -116,23 +122,32 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	}
 	if !r.tenants.Known(req) && len(placements) == 0 {
 		// One that waited for a place, or for a member, may have gone, and the next in line comes up.
-		r.members.waiters.leave(req)
+		r.members.Leave(req)
 		r.capacity.freed(req.Cluster)
 		return result, nil // gone, and nothing of it is left
 	}
+	asked := time.Now()
 	obj, err := r.tenants.Live(ctx, req)
 	switch {
 	case export.IsGone(err):
-		r.members.waiters.leave(req)
+		r.members.Leave(req)
 		r.capacity.lost(r.kind.Template, req)
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:
 		return result, fmt.Errorf("reading the instance: %w", err)
 	}
-	if err := r.removeFormer(ctx, placements, obj); err != nil {
+	if len(placements) == 0 {
+		claimStepSeconds.WithLabelValues("read").Observe(time.Since(asked).Seconds())
+	}
+	// All that follows reads it from the scope.
+	status, err := outcome.ReadStatus(obj)
+	if err != nil {
 		return result, err
 	}
-	s, err := r.scopeOf(ctx, req, obj, placements)
+	if err := r.removeFormer(ctx, placements, &found{obj, status}); err != nil {
+		return result, err
+	}
+	s, err := r.scopeOf(ctx, req, found{obj, status}, placements)
 	if err != nil {
 		return result, err
 	}
@@ -149,16 +164,14 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if err := r.placementLost(ctx, s); err != nil {
 		return r.tellLoss(ctx, req, s, inuse.Record{}, err)
 	}
-	start, warm, err := r.begin(ctx, s)
+	start, served, err := r.start(ctx, req, s)
 	var unstarted *outcome.StartError
 	switch {
 	case errors.As(err, &unstarted):
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: unstarted})
 		return reconcile.Result{RequeueAfter: unstarted.Again}, reporting
-	case err != nil:
+	case err != nil, served:
 		return reconcile.Result{}, err
-	case warm != nil:
-		return reconcile.Result{}, r.serveWarm(ctx, req, warm)
 	}
 	if err := r.admit(s); err != nil {
 		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})
@@ -188,7 +201,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		o.Instance, o.Turn, o.Composing = r.compose(ctx, s, current, o.Plan.Decision)
 	}
 	if o.GoesOn() {
-		countLifecycle(s.Kind, o.Plan)
+		countLifecycle(s.Kind(), o.Plan)
 	}
 	seen, looking := r.observe(ctx, s, o)
 	o.Observation = seen
@@ -215,11 +228,11 @@ func (r *reconciler) again(o outcome.Outcome, updating time.Duration) reconcile.
 
 // admit refuses an instance that the provider has no settings for, or no room.
 func (r *reconciler) admit(s *scope.Scope) error {
-	if s.Infrastructure == nil {
+	if s.Infrastructure() == nil {
 		return outcome.ErrNotConfigured
 	}
-	me := candidate{owner: s.Placement.Owner, created: s.Object.GetCreationTimestamp().Time}
-	return r.capacity.admit(me, s.Infrastructure.Limits)
+	me := candidate{owner: s.Placement().Owner, created: s.Object().GetCreationTimestamp().Time}
+	return r.capacity.admit(me, s.Infrastructure().Limits)
 }
 
 // look reads the kro instance that there is; nil if there is none. It returns a loss if somebody has
@@ -233,16 +246,19 @@ func (r *reconciler) look(ctx context.Context, s *scope.Scope) (*unstructured.Un
 }
 
 // scopeOf is the scope of an object whose name has, or had, these placements.
-func (r *reconciler) scopeOf(ctx context.Context, req request, obj *unstructured.Unstructured, placements []corev1.Namespace) (*scope.Scope, error) {
+func (r *reconciler) scopeOf(ctx context.Context, req request, obj found, placements []corev1.Namespace) (*scope.Scope, error) {
 	settings := r.settings()
 	placed, err := r.placementOf(ctx, obj, settings.Pod != nil, req, placements)
-	return &scope.Scope{Kind: r.kind, Settings: settings, Object: obj, Placement: placed}, err
+	if err != nil {
+		return nil, err
+	}
+	return scope.New(r.kind, settings, obj.object, obj.status, placed), nil
 }
 
 // protect puts the finalizer on an object before anything is made for it, so that its deletion waits
 // for the placement's. It returns the scope of the protected object.
 func (r *reconciler) protect(ctx context.Context, req request, s *scope.Scope) (*scope.Scope, error) {
-	obj := s.Object
+	obj := s.Object()
 	if !controllerutil.ContainsFinalizer(obj, placement.Finalizer) {
 		var err error
 		if obj, err = r.addFinalizer(ctx, req, obj); err != nil {
@@ -281,9 +297,9 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o 
 	if err != nil {
 		return 0, err
 	}
-	old, err := outcome.ReadStatus(s.Object)
-	if err != nil || keepStatus(s, old, o) {
-		return 0, err
+	old := s.Status()
+	if keepStatus(s, old, o) {
+		return 0, nil
 	}
 	if updating, err = r.observeRollout(s, o, status); err != nil {
 		return 0, err
@@ -293,15 +309,15 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o 
 
 // writeStatus writes the status if it differs from the one that the object has.
 func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scope, o outcome.Outcome, old sandbarv1alpha1.InstanceStatus, status map[string]any) error {
-	before, _ := s.Object.Object["status"].(map[string]any)
+	before, _ := s.Object().Object["status"].(map[string]any)
 	if equality.Semantic.DeepEqual(before, status) {
 		return nil
 	}
-	changed := s.Object.DeepCopy()
+	changed := s.Object().DeepCopy()
 	changed.Object["status"] = status
 	// Under the version that was read: a cache that is behind would give a condition that
 	// changed a moment ago the time of a second change.
-	data, err := client.MergeFromWithOptions(s.Object, client.MergeFromWithOptimisticLock{}).Data(changed)
+	data, err := client.MergeFromWithOptions(s.Object(), client.MergeFromWithOptimisticLock{}).Data(changed)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
@@ -314,7 +330,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	}
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
-	r.members.sandboxes.seen(req.Cluster, s.Object)
+	r.sandboxes.seen(req.Cluster, s.Object())
 	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil

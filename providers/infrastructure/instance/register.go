@@ -21,24 +21,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
 const (
-	defaultExportName    = "sandbar.dev"
-	defaultConcurrency   = 10
-	defaultSweepInterval = 10 * time.Minute
-	defaultSweepGrace    = 2 * time.Minute
-	defaultSecondLook    = 30 * time.Second
+	defaultExportName  = "sandbar.dev"
+	defaultConcurrency = 10
 
 	// kindRetryFirst and kindRetryMost bound the backoff of a kind whose controller cannot be started.
 	kindRetryFirst = 100 * time.Millisecond
@@ -72,25 +70,11 @@ type Options struct {
 	// Templates reads tenants' SandboxTemplates.
 	Templates SandboxTemplates
 
-	// Members are those of sets. Defaults to some that no set has.
-	Members *Members
+	// Kinds are those that run. Defaults to kinds of which no placement is a set's.
+	Kinds *Kinds
 
-	// SweepInterval is the time between two sweeps for placements without an instance.
-	// Defaults to 10 minutes.
-	SweepInterval time.Duration
-
-	// SweepGrace is how old a placement must be before a sweep may delete it. Defaults to 2
-	// minutes.
-	SweepGrace time.Duration
-
-	// SweepSecondLook is how long after the first look a sweep looks again; only what is
-	// missing both times is deleted. Defaults to 30 seconds.
-	SweepSecondLook time.Duration
-
-	// SweepMayDeleteMost lets one sweep delete more than half of ten or more placements. Set it
-	// for one start, after the log has said that a sweep was refused and you have checked that
-	// the instances are gone indeed.
-	SweepMayDeleteMost bool
+	// Members are those of sets, which were given Kinds. Defaults to some that no set has.
+	Members *members.Members
 }
 
 func (o Options) withDefaults(mgr ctrl.Manager) Options {
@@ -99,13 +83,10 @@ func (o Options) withDefaults(mgr ctrl.Manager) Options {
 	}
 	o.ExportName = cmp.Or(o.ExportName, defaultExportName)
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
-	o.SweepInterval = cmp.Or(o.SweepInterval, defaultSweepInterval)
-	o.SweepGrace = cmp.Or(o.SweepGrace, defaultSweepGrace)
-	o.SweepSecondLook = cmp.Or(o.SweepSecondLook, defaultSecondLook)
 	return o
 }
 
-// Register adds the controllers of all kinds and the sweep to the manager of the provider
+// Register adds the controllers of all kinds to the manager of the provider
 // workspace. The runtime cluster (package runtimecluster) must be added to the same manager.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	opts = opts.withDefaults(mgr)
@@ -115,9 +96,12 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return err
 		}
 	}
+	if opts.Kinds == nil {
+		opts.Kinds = NewKinds("", func(export.Key) {})
+	}
 	if opts.Members == nil {
 		var err error
-		if opts.Members, err = RegisterMembers(mgr, runtime); err != nil {
+		if opts.Members, err = members.Register(mgr, runtime, opts.Kinds, func(export.Key) {}); err != nil {
 			return err
 		}
 	}
@@ -129,7 +113,6 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, ownerIndex, indexOwner)
 		},
 		func() error { return registerKinds(mgr, runtime, opts) },
-		func() error { return mgr.Add(newSweep(mgr, runtime, opts)) },
 		func() error { return registerRuntimeMetrics(runtime.GetClient()) },
 	} {
 		if err := add(); err != nil {
@@ -140,20 +123,13 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 }
 
 func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
-	k := &kinds{
-		client:     mgr.GetClient(),
-		exportName: opts.ExportName,
-		restart:    make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
-		started:    make(chan struct{}),
-		running:    map[string]*runner{},
-	}
+	k := opts.Kinds
+	k.client, k.exportName = mgr.GetClient(), opts.ExportName
 	logs, err := logsOf(runtime.GetConfig())
 	if err != nil {
 		return err
 	}
-	members := opts.Members
-	members.runner = k.podRunner
-	placements := newDispatcher(k.wake, members.Wake)
+	placements := newDispatcher(k.wake, opts.Members.Wake)
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),
@@ -165,10 +141,11 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		templates:   opts.Templates,
 		log:         mgr.GetLogger().WithName("instance"),
 		placements:  placements,
-		members:     members,
+		members:     opts.Members,
+		sandboxes:   k.sandboxes,
+		patched:     newPatchedBases(),
 		failed:      k.failed,
 	}
-	opts.Templates.OnChanged(k.wakeBeside)
 	if err := mgr.Add(k); err != nil {
 		return err
 	}
@@ -199,18 +176,18 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 }
 
 // everyPodKind wakes the kinds with a pod template when a Template that offers one changes.
-func (k *kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile.Request {
+func (k *Kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile.Request {
 	if template, ok := obj.(*sandbarv1alpha1.Template); !ok || template.Spec.Base == nil {
 		return nil
 	}
 	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.PodTemplate != nil })
 }
 
-func (k *kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
+func (k *Kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {
 	return k.templates(ctx, func(*sandbarv1alpha1.Template) bool { return true })
 }
 
-func (k *kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Template) bool) []reconcile.Request {
+func (k *Kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Template) bool) []reconcile.Request {
 	var list sandbarv1alpha1.TemplateList
 	if err := k.client.List(ctx, &list); err != nil {
 		k.config.log.Error(err, "could not list the Templates")

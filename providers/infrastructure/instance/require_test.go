@@ -22,6 +22,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // newRequiringWorld is a warm world whose Sandbox starts with a member or not at all.
@@ -86,8 +87,8 @@ func TestASandboxThatRequiresAMemberWaitsForOne(t *testing.T) {
 	if start := w.startedAs(); start.Type != sandbarv1alpha1.StartWarm {
 		t.Errorf("it started as %+v", start)
 	}
-	if len(w.members.waiters.keys) > 0 {
-		t.Errorf("it waits still: %v", w.members.waiters.keys)
+	if n := w.members.Waiting(); n > 0 {
+		t.Errorf("%d wait still", n)
 	}
 }
 
@@ -128,7 +129,7 @@ func TestASandboxThatRequiresAMemberTakesNoneWhenItsTimeIsOver(t *testing.T) {
 			t.Errorf("startTimeout %q: it is looked at again in %v", said, again)
 		}
 		w.wantUnstarted(t, outcome.ReasonStartTimedOut, sandbarv1alpha1.InstanceFailed, "spec.startTimeout", "create it again")
-		if len(w.memberNames()) != 1 || len(w.members.waiters.keys) > 0 {
+		if len(w.memberNames()) != 1 || w.members.Waiting() > 0 {
 			t.Errorf("startTimeout %q: the member is taken, or it waits still", said)
 		}
 		t.Run("and starts without one when that is allowed then", func(t *testing.T) {
@@ -177,11 +178,14 @@ func TestMembersGoToThoseThatWaitInTheOrderOfTheirCreation(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, _ := placement.MemberOf(member)
-	older := waiter{
-		req:     request{Cluster: fixture.Cluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "older"}},
-		created: w.inKCP.GetCreationTimestamp().Add(-time.Minute), wake: func() {},
+	older, owner := fixture.NewInstance(), placement.Owner{Cluster: fixture.Cluster, UID: "older"}
+	older.SetName("older")
+	older.SetCreationTimestamp(metav1.NewTime(w.inKCP.GetCreationTimestamp().Add(-time.Minute)))
+	waits := scope.New(fixture.Thing, w.settings, older, sandbarv1alpha1.InstanceStatus{},
+		placement.Placed{ID: owner.Cold(), Owner: owner, Object: types.NamespacedName{Namespace: "team-a", Name: "older"}})
+	if all, err := w.members.InLine(t.Context(), waits, m.Revision, true, func() {}); err != nil || len(all) != 1 {
+		t.Fatalf("for the older one there are %d, %v", len(all), err)
 	}
-	w.members.waiters.join(warmKey(m.Origin, m.Set.Namespace, m.Revision), older)
 	for _, prewarm := range []string{contract.PrewarmRequire, contract.PrewarmPrefer} {
 		w.prewarm(prewarm)
 		w.look()
@@ -315,8 +319,8 @@ func TestAnAdoptionThatFailsKeepsNoPlace(t *testing.T) {
 			if err := w.reconcile(); (err != nil) != test.again {
 				t.Errorf("the reconcile: %v", err)
 			}
-			if w.capacity.holds(fixture.Owner) || len(w.members.held) > 0 || len(w.members.adopted) > 0 {
-				t.Errorf("placed %v, reserved %v, held %v, adopted %v", w.capacity.placed, w.capacity.reserved, w.members.held, w.members.adopted) // the member's own place is among them
+			if _, adopted := w.members.Adopted(fixture.Owner); adopted || w.capacity.holds(fixture.Owner) {
+				t.Errorf("placed %v, reserved %v, adopted %v", w.capacity.placed, w.capacity.reserved, adopted) // the member's own place is among them
 			}
 			w.failWrites = nil
 			w.mustReconcile()

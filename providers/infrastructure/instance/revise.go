@@ -40,7 +40,7 @@ type rollouts interface {
 // present one if it is its turn, or that of new instances. t is the turn as far as composePod asked for
 // it, and is returned completed.
 func (r *reconciler) revise(s *scope.Scope, t outcome.Turn, current, desired *unstructured.Unstructured) outcome.Turn {
-	if s.Revision == "" {
+	if s.Revisions().Revision == "" {
 		return t // kro's kind has no such field yet
 	}
 	exists := current != nil
@@ -48,23 +48,23 @@ func (r *reconciler) revise(s *scope.Scope, t outcome.Turn, current, desired *un
 		current = s.NewObject()
 	}
 	had, _, _ := unstructured.NestedString(current.Object, "spec", revision.Field)
-	if !t.Asked && (!exists || had != s.Revision) {
-		t = r.ask(s, desired, current, exists, s.Revision)
+	if !t.Asked && (!exists || had != s.Revisions().Revision) {
+		t = r.ask(s, desired, current, exists, s.Revisions().Revision)
 	}
-	name := s.Revision
+	name := s.Revisions().Revision
 	switch {
 	case (t.Waits || t.Refused != nil) && exists:
 		name = had
 	case t.Waits:
-		name = cmp.Or(s.Former, s.Revision)
-		t.Waits = name != s.Revision // were it up to date, the rollout might be complete, and former forgotten
+		name = cmp.Or(s.Revisions().Former, s.Revisions().Revision)
+		t.Waits = name != s.Revisions().Revision // were it up to date, the rollout might be complete, and former forgotten
 	}
 	spec, _ := desired.Object["spec"].(map[string]any)
 	spec[revision.Field] = name
 	graph, _, _ := strings.Cut(name, "-")
 	labels, annotations := desired.GetLabels(), desired.GetAnnotations()
 	labels[placement.LabelGraph], labels[placement.LabelRevision] = graph, name
-	annotations[place.AnnotationGeneration] = strconv.FormatInt(s.Object.GetGeneration(), 10)
+	annotations[place.AnnotationGeneration] = strconv.FormatInt(s.Object().GetGeneration(), 10)
 	if t.Updating = r.follow(s, t, desired, current, exists); !t.Updating.IsZero() {
 		annotations[placement.AnnotationUpdating] = t.Updating.UTC().Format(time.RFC3339)
 	}
@@ -79,7 +79,7 @@ func (r *reconciler) revise(s *scope.Scope, t outcome.Turn, current, desired *un
 // nothing: the rollout says it. A pod that the tenant was told is refused needs no turn: it is the
 // tenant's change. The turn is empty unless it was asked for.
 func (r *reconciler) keepsPod(s *scope.Scope, current, desired *unstructured.Unstructured, former map[string]any, pod *podtemplate.Pod, refused error) (bool, outcome.Turn) {
-	if s.Revision == "" || former == nil || edited(s, current) || toldRefused(s, current) {
+	if s.Revisions().Revision == "" || former == nil || edited(s, current) || toldRefused(s, current) {
 		return false, outcome.Turn{}
 	}
 	var unusable *outcome.RefusalError
@@ -97,7 +97,7 @@ func (r *reconciler) keepsPod(s *scope.Scope, current, desired *unstructured.Uns
 	if equality.Semantic.DeepEqual(wanted, any(former)) {
 		return false, outcome.Turn{}
 	}
-	t := r.ask(s, desired, current, true, s.Revision+"/"+hashOf(wanted))
+	t := r.ask(s, desired, current, true, s.Revisions().Revision+"/"+hashOf(wanted))
 	return t.Waits, t
 }
 
@@ -105,9 +105,9 @@ func (r *reconciler) keepsPod(s *scope.Scope, current, desired *unstructured.Uns
 func (r *reconciler) ask(s *scope.Scope, desired, current *unstructured.Unstructured, exists bool, want string) outcome.Turn {
 	spec, _ := desired.Object["spec"].(map[string]any)
 	wakes := exists && lifecycle.Suspended(current) && !lifecycle.Suspended(desired)
-	takes := r.rollouts.Turn(s.Template, rollout.Request{
-		Placement: s.Placement.Namespace(), Target: s.Revision, Want: want, Exists: exists, Changes: wakes || edited(s, current), Spec: spec,
-		WasPaused: s.Paused,
+	takes := r.rollouts.Turn(s.Template(), rollout.Request{
+		Placement: s.Placement().Namespace(), Target: s.Revisions().Revision, Want: want, Exists: exists, Changes: wakes || edited(s, current), Spec: spec,
+		WasPaused: s.Revisions().Paused,
 	})
 	return outcome.Turn{Asked: true, Waits: !takes}
 }
@@ -115,27 +115,27 @@ func (r *reconciler) ask(s *scope.Scope, desired, current *unstructured.Unstruct
 // edited reports whether the tenant has changed the spec since the kro instance was written.
 func edited(s *scope.Scope, current *unstructured.Unstructured) bool {
 	seen, ok := current.GetAnnotations()[place.AnnotationGeneration]
-	return ok && seen != strconv.FormatInt(s.Object.GetGeneration(), 10)
+	return ok && seen != strconv.FormatInt(s.Object().GetGeneration(), 10)
 }
 
 // markRefused notes that the pod is refused which the tenant has written: the tenant was told and may
 // correct it, and it must not fail the operator's rollout.
 func markRefused(s *scope.Scope, desired *unstructured.Unstructured) {
 	annotations := desired.GetAnnotations()
-	annotations[place.AnnotationRefused] = strconv.FormatInt(s.Object.GetGeneration(), 10)
+	annotations[place.AnnotationRefused] = strconv.FormatInt(s.Object().GetGeneration(), 10)
 	desired.SetAnnotations(annotations)
 }
 
 // toldRefused reads the note of markRefused, which goes with the next pod that is not refused.
 func toldRefused(s *scope.Scope, current *unstructured.Unstructured) bool {
-	return current.GetAnnotations()[place.AnnotationRefused] == strconv.FormatInt(s.Object.GetGeneration(), 10)
+	return current.GetAnnotations()[place.AnnotationRefused] == strconv.FormatInt(s.Object().GetGeneration(), 10)
 }
 
 // follow returns since when the instance takes a change, if it was Ready before and as long as it has
 // not been Ready afterwards for long enough; or since when it cannot take it. revise notes that in the
 // kro instance, so that another process that takes over knows how much of the budget is in use.
 func (r *reconciler) follow(s *scope.Scope, t outcome.Turn, desired, current *unstructured.Unstructured, exists bool) time.Time {
-	since, ready := updatingSince(current), readySince(s.Object)
+	since, ready := updatingSince(current), readyBecame(s.Status(), metav1.ConditionTrue)
 	takes := exists && !t.Waits && !edited(s, current) && !lifecycle.Suspended(desired) && recomposes(s, desired, current)
 	switch {
 	case t.Refused != nil:
@@ -144,7 +144,7 @@ func (r *reconciler) follow(s *scope.Scope, t outcome.Turn, desired, current *un
 		}
 	case takes && (!since.IsZero() || !ready.IsZero()):
 		since = r.now().Truncate(time.Second)
-	case !since.IsZero() && (lifecycle.Suspended(desired) || rollout.Settled(s.Rollout, since, ready, r.now())):
+	case !since.IsZero() && (lifecycle.Suspended(desired) || rollout.Settled(s.Revisions().Rollout, since, ready, r.now())):
 		since = time.Time{}
 	}
 	return since
@@ -153,8 +153,8 @@ func (r *reconciler) follow(s *scope.Scope, t outcome.Turn, desired, current *un
 // recomposes reports whether the kro instance is to be composed of something else.
 func recomposes(s *scope.Scope, desired, current *unstructured.Unstructured) bool {
 	fields := []string{revision.Field}
-	if s.Pod != nil {
-		fields = append(fields, s.Pod.Fields.To)
+	if s.Pod() != nil {
+		fields = append(fields, s.Pod().Fields.To)
 	}
 	for _, field := range fields {
 		is, _, _ := unstructured.NestedFieldNoCopy(current.Object, "spec", field)
@@ -168,17 +168,17 @@ func recomposes(s *scope.Scope, desired, current *unstructured.Unstructured) boo
 
 // observeRollout tells the rollout how the instance is, and returns after which time to look at it again.
 func (r *reconciler) observeRollout(s *scope.Scope, o outcome.Outcome, fields map[string]any) (recheck time.Duration, err error) {
-	if s.Revision == "" || o.Placing != nil || o.Deleting != "" {
+	if s.Revisions().Revision == "" || o.Placing != nil || o.Deleting != "" {
 		return 0, nil //nolint:nilerr // the status says it
 	}
-	status, err := outcome.ReadStatus(&unstructured.Unstructured{Object: map[string]any{"status": fields}})
+	status, err := outcome.StatusOf(fields)
 	if err != nil {
 		return 0, err
 	}
 	_, resting := o.Intent(s)
-	req := request{Cluster: s.Placement.Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object.GetNamespace(), Name: s.Object.GetName()}}
+	req := request{Cluster: s.Placement().Owner.Cluster, NamespacedName: types.NamespacedName{Namespace: s.Object().GetNamespace(), Name: s.Object().GetName()}}
 	observation := rollout.Observation{
-		Placement: s.Placement.Namespace(), Target: s.Revision, Outdated: o.Turn.Waits, Resting: resting,
+		Placement: s.Placement().Namespace(), Target: s.Revisions().Revision, Outdated: o.Turn.Waits, Resting: resting,
 		Ready: readyBecame(status, metav1.ConditionTrue), Unready: readyBecame(status, metav1.ConditionFalse), Updating: o.Turn.Updating,
 		Failing: status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded,
 		Wake:    func() { r.wake(req) },
@@ -189,7 +189,7 @@ func (r *reconciler) observeRollout(s *scope.Scope, o outcome.Outcome, fields ma
 		observation.Ready, observation.Unready, observation.Failing = time.Time{}, time.Time{}, true
 		observation.Refused = outcome.Shortened(outcome.OneLine(refused.Message), outcome.MaxMessage)
 	}
-	recheck = r.rollouts.Observe(s.Template, observation)
+	recheck = r.rollouts.Observe(s.Template(), observation)
 	if refused != nil {
 		recheck = outcome.Sooner(recheck, refused.Again(o.Turn.Updating, r.now()))
 	}
@@ -200,15 +200,6 @@ func (r *reconciler) observeRollout(s *scope.Scope, o outcome.Outcome, fields ma
 func updatingSince(instance *unstructured.Unstructured) time.Time {
 	since, _ := time.Parse(time.RFC3339, instance.GetAnnotations()[placement.AnnotationUpdating])
 	return since
-}
-
-// readySince is since when a tenant's object was Ready at the last look; zero if it was not.
-func readySince(obj *unstructured.Unstructured) time.Time {
-	status, err := outcome.ReadStatus(obj)
-	if err != nil {
-		return time.Time{}
-	}
-	return readyBecame(status, metav1.ConditionTrue)
 }
 
 // readyBecame returns since when the condition Ready has a status; zero if it has another.

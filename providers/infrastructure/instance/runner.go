@@ -22,6 +22,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
@@ -40,7 +41,10 @@ type runner struct {
 	placements *dispatcher
 	// instances reconciles them.
 	instances *reconciler
-	log       logr.Logger
+	// events are written until stopEvents is called.
+	events     *events.Queue
+	stopEvents func()
+	log        logr.Logger
 }
 
 // runnerConfig is what all runners share.
@@ -57,7 +61,10 @@ type runnerConfig struct {
 	capacity *capacity
 	// placements tell whose an object of the runtime cluster is.
 	placements *dispatcher
-	members    *Members
+	members    *members.Members
+	sandboxes  *Sandboxes
+	// patched are shared: sets and Sandboxes are of one kind.
+	patched *patchedBases
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -71,13 +78,14 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		placements: config.placements,
 		log:        config.log.WithValues("template", k.Template, "kind", k.GVK.Kind),
 	}
+	s.Computed = scope.NewComputed()
 	r.settings.Store(&s)
 	var err error
 	r.Controller, err = export.NewController(k.Kind, export.ControllerOptions{
 		Name: "instance-" + k.Resource, Concurrency: config.concurrency, Config: config.kcp, FieldManager: fieldOwner, Log: r.log,
 		Retried: func() { endpointRetriesTotal.WithLabelValues(k.Template).Inc() },
 		Failed:  func() { config.failed(k.Template) },
-		Changed: func(obj metav1.Object) { config.members.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
+		Changed: func(obj metav1.Object) { config.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
 	}, func(c *export.Controller) reconcile.TypedReconciler[request] { return r.reconciler(config, c) })
 	if err != nil {
 		return nil, err
@@ -88,17 +96,33 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		return nil, err
 	}
 	r.capacity.follow(k.Template, r.candidates)
+	r.stopEvents = r.writeEvents(ctx)
 	r.Start(ctx)
 	return r, nil
 }
 
+// writeEvents writes the events of instances until stop is called, which waits for the end.
+func (r *runner) writeEvents(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.events.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconciler {
+	r.events = events.NewQueue(events.NewRecorder(c.Objects.Record, eventsTotal))
 	r.instances = &reconciler{
 		kind:      r.kind,
 		settings:  func() scope.Settings { return *r.settings.Load() },
 		tenants:   c.Objects,
 		runtime:   runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs},
-		events:    events.NewRecorder(c.Objects.Record, eventsTotal),
+		events:    r.events,
 		rollouts:  config.rollouts,
 		templates: config.templates,
 		wake:      func(req request) { c.Wake(req, false) },
@@ -107,6 +131,8 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		now:       config.replicas.Clock().Earlier,
 		capacity:  r.capacity,
 		members:   config.members,
+		sandboxes: config.sandboxes,
+		patched:   config.patched,
 	}
 	return r.instances
 }
@@ -154,6 +180,7 @@ func (r *runner) configure(s scope.Settings) {
 	if r.settings.Load().Equal(s) {
 		return
 	}
+	s.Computed = scope.NewComputed()
 	r.settings.Store(&s)
 	r.WakeAll()
 }
@@ -161,6 +188,7 @@ func (r *runner) configure(s scope.Settings) {
 // close stops the controller and everything that it watches, and waits for it.
 func (r *runner) close(ctx context.Context) {
 	r.Close()
+	r.stopEvents()
 	r.capacity.follow(r.kind.Template, nil)
 	r.removeInformer(ctx)
 }

@@ -12,22 +12,17 @@ import (
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // Sandboxes are the objects of the kind Sandbox in all workspaces, for a controller that makes some on behalf of a
 // tenant. Each method returns ErrNoKind while the provider offers no Sandboxes.
 type Sandboxes struct {
-	members *Members
+	// runner is that of the kind; nil while the provider offers none.
+	runner func() *runner
 	// changed is told of the SandboxClaim of a Sandbox that comes, changes or goes.
 	changed func(claim export.Key)
 }
-
-// Sandboxes returns the Sandboxes whose placements the members may become.
-func (m *Members) Sandboxes() *Sandboxes { return m.sandboxes }
-
-// OnChanged sets who is told of the SandboxClaim of a Sandbox that comes, changes, or goes. Set it before the manager
-// starts.
-func (s *Sandboxes) OnChanged(told func(claim export.Key)) { s.changed = told }
 
 // seen tells of the SandboxClaim of a Sandbox, if it has one.
 func (s *Sandboxes) seen(cluster string, obj metav1.Object) {
@@ -36,8 +31,11 @@ func (s *Sandboxes) seen(cluster string, obj metav1.Object) {
 	}
 }
 
+// ErrNoKind means that no Template of the provider has the kind Sandbox, or none that is followed yet.
+var ErrNoKind = members.ErrNoKind
+
 func (s *Sandboxes) objects() (*runner, error) {
-	r := s.members.runner()
+	r := s.runner()
 	if r == nil || r.Controller == nil {
 		return nil, ErrNoKind
 	}

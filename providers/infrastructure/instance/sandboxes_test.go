@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
@@ -16,32 +18,32 @@ import (
 // The watch shows no change of a status: a claim would hear of a Sandbox that is Ready when its deadline passes.
 func TestAClaimIsToldWhenTheStatusOfItsSandboxChanges(t *testing.T) {
 	w := newWarmWorld(t, 1)
-	var told []string
-	w.members.Sandboxes().OnChanged(func(claim export.Key) { told = append(told, claim.Cluster+"/"+claim.Namespace+"/"+claim.Name) })
 	w.mustReconcile()
-	if len(told) > 0 {
-		t.Errorf("of a Sandbox without a claim %v were told", told)
+	if len(w.claims) > 0 {
+		t.Errorf("of a Sandbox without a claim %v were told", w.claims)
 	}
 	w = newWarmWorld(t, 1)
-	w.members.Sandboxes().OnChanged(func(claim export.Key) { told = append(told, claim.Cluster+"/"+claim.Namespace+"/"+claim.Name) })
 	w.inKCP.SetLabels(map[string]string{placement.LabelClaim: "batch"})
 	w.mustReconcile()
-	if !slices.Equal(told, []string{fixture.Cluster + "/team-a/batch"}) {
-		t.Errorf("%v were told", told)
+	batch := export.Key{Cluster: fixture.Cluster, NamespacedName: types.NamespacedName{Namespace: "team-a", Name: "batch"}}
+	if !slices.Equal(w.claims, []export.Key{batch}) {
+		t.Errorf("%v were told", w.claims)
 	}
-	told = nil
 	w.settle()
-	told = nil
+	w.claims = nil
 	w.mustReconcile()
-	if len(told) > 0 {
-		t.Errorf("at rest %v were told", told)
+	if len(w.claims) > 0 {
+		t.Errorf("at rest %v were told", w.claims)
 	}
 }
 
 func TestSandboxesAreNotThereBeforeTheirTemplateIs(t *testing.T) {
 	w := newWarmWorld(t, 0)
-	w.members.runner = func() *runner { return nil }
-	s := w.members.Sandboxes()
+	kinds := NewKinds("Thing", func(export.Key) {})
+	if _, offered := kinds.MemberKind(); offered {
+		t.Error("there is a kind for members")
+	}
+	s := kinds.Sandboxes()
 	_, _, made := s.New()
 	_, listed := s.List(t.Context(), "c", "n", "")
 	_, read := s.Live(t.Context(), testRequest)

@@ -29,7 +29,7 @@ func (r *reconciler) clock() *inuse.Clock { return r.replicas.Clock() }
 // must not be acted on when the second look fails: there is no decision then.
 func (r *reconciler) schedule(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured, used inuse.Record) (outcome.Plan, error) {
 	p := outcome.Plan{Used: used}
-	t, err := lifecycle.TermsOf(s.Object)
+	t, err := lifecycle.TermsOf(s.Object())
 	if err != nil {
 		return p, err
 	}
@@ -65,11 +65,11 @@ func (r *reconciler) schedule(ctx context.Context, s *scope.Scope, current *unst
 // the answer.
 func (r *reconciler) lookAgain(ctx context.Context, s *scope.Scope, p outcome.Plan) (outcome.Plan, error) {
 	lease, looked := &coordinationv1.Lease{}, r.clock().Now()
-	key := types.NamespacedName{Namespace: s.Placement.Namespace(), Name: placement.ActivityLease}
+	key := types.NamespacedName{Namespace: s.Placement().Namespace(), Name: placement.ActivityLease}
 	if err := r.runtime.live.Get(ctx, key, lease); err != nil {
 		return p, fmt.Errorf("asking when the instance was last used: %w", err)
 	}
-	p.Lease, p.Looked, p.Used = lease, looked, inuse.RecordOf(lease).Since(s.Placement.Adopted.At)
+	p.Lease, p.Looked, p.Used = lease, looked, inuse.RecordOf(lease).Since(s.Placement().Adopted.At)
 	if p.Used.Used.IsZero() {
 		p.Used.Used = r.clock().Later()
 	}

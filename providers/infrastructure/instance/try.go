@@ -69,8 +69,6 @@ func sample(spec *sandbarv1alpha1.InfrastructureProviderSpec) *scope.Scope {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetName("sandbar-try")
 	object.SetNamespace(metav1.NamespaceDefault)
-	return &scope.Scope{
-		Kind: scope.Kind{Template: "sandbar-try"}, Settings: scope.Settings{Infrastructure: spec},
-		Placement: placement.Placed{ID: placement.ID{Origin: "sandbar-try", UID: "sandbar-try"}}, Object: object,
-	}
+	return scope.New(scope.Kind{Template: "sandbar-try"}, scope.Settings{Infrastructure: spec}, object, sandbarv1alpha1.InstanceStatus{},
+		placement.Placed{ID: placement.ID{Origin: "sandbar-try", UID: "sandbar-try"}})
 }

@@ -30,7 +30,7 @@ func (r *reconciler) ensureLease(ctx context.Context, s *scope.Scope) (used inus
 	desired, current := place.BuildLease(s, r.clock().Later()), &coordinationv1.Lease{}
 	key := client.ObjectKeyFromObject(desired)
 	err = r.runtime.client.Get(ctx, key, current)
-	defer func() { used = used.Since(s.Placement.Adopted.At) }()
+	defer func() { used = used.Since(s.Placement().Adopted.At) }()
 	if apierrors.IsNotFound(err) {
 		err = r.runtime.client.Create(ctx, desired, client.FieldOwner(fieldOwner))
 		switch {

@@ -456,11 +456,11 @@ func TestTheTenantSeesTheLastUseAtMostOnceAMinute(t *testing.T) {
 }
 
 func TestTheOperatorSaysHowOftenUseIsWritten(t *testing.T) {
-	s := &scope.Scope{Settings: fixture.NewSettings()}
+	s := fixture.NewScope()
 	if got := s.ActivityInterval(); got != time.Minute {
 		t.Errorf("by default it is %v", got)
 	}
-	s.Infrastructure.Limits = &sandbarv1alpha1.Limits{DataPlaneLimits: sandbarv1alpha1.DataPlaneLimits{ActivityIntervalSeconds: 5}}
+	s.Infrastructure().Limits = &sandbarv1alpha1.Limits{DataPlaneLimits: sandbarv1alpha1.DataPlaneLimits{ActivityIntervalSeconds: 5}}
 	if got := s.ActivityInterval(); got != 5*time.Second {
 		t.Errorf("it is %v", got)
 	}

@@ -73,6 +73,27 @@ func (o Offers) Find(ctx context.Context, ref *sandbarv1alpha1.PodTemplateRef, n
 	return o.Own(ctx, own, named)
 }
 
+// UIDs are those that Find returns with a base: what tells whether the base may be another one by now, without making it.
+// The error is an *UnusableError when a SandboxTemplate on the way is not there.
+func (o Offers) UIDs(ctx context.Context, ref *sandbarv1alpha1.PodTemplateRef, named Named) (string, error) {
+	if ref.Kind != sandbarv1alpha1.RefSandboxTemplate {
+		return "", nil
+	}
+	own, err := find(ctx, ref.Name, named)
+	if err != nil {
+		return "", err
+	}
+	uids := string(own.UID)
+	if next := own.Spec.TemplateRef; next != nil && next.Kind == sandbarv1alpha1.RefSandboxTemplate {
+		rests, err := find(ctx, next.Name, named)
+		if err != nil {
+			return "", err
+		}
+		uids += "," + string(rests.UID)
+	}
+	return uids, nil
+}
+
 // Own is Find for a SandboxTemplate itself.
 func (o Offers) Own(ctx context.Context, own *sandbarv1alpha1.SandboxTemplate, named Named) (base *podtemplate.Base, uids string, err error) {
 	all := []string{string(own.UID)}

@@ -151,7 +151,7 @@ func keepOfPod(obj any) (any, error) {
 		}
 	}
 	kept.Status = corev1.PodStatus{
-		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message,
+		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, StartTime: pod.Status.StartTime,
 		InitContainerStatuses: keepOfContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     keepOfContainers(pod.Status.ContainerStatuses),
 	}

@@ -15,13 +15,12 @@ package sandboxclaim
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
@@ -29,20 +28,15 @@ import (
 )
 
 // Kind is that of SandboxClaims.
-var Kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxClaim"},
-		Resource: "sandboxclaims",
-	},
-	Name: "sandboxclaim", Definition: "sandbar.dev_sandboxclaims.yaml",
-	Rules: offer.KindRules("sandboxclaims", offer.AllVerbs), Concurrency: 4,
-}
+var Kind = tenantkind.Kind{Kind: builtin.Of("SandboxClaim"), Concurrency: 4}
 
 // Options are what the controller of SandboxClaims needs in addition to the two clusters.
 type Options struct {
 	Offers *offer.Offers
 	// Sandboxes are those of all tenants.
 	Sandboxes *instance.Sandboxes
+	// Wakes have a claim looked at one of whose Sandboxes has changed.
+	Wakes *export.Wakes
 }
 
 // Register adds the controller to the manager of the provider workspace.
@@ -50,7 +44,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	says := func(context.Context, client.Reader, client.Reader) (any, error) { return nil, nil } //nolint:nilnil // the operator says nothing of claims
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			opts.Sandboxes.OnChanged(func(claim export.Key) { c.Wake(claim, false) })
+			opts.Wakes.Add(Kind.Name, c.Wake)
 			return newReconciler(c.Objects, opts.Sandboxes, func(claim export.Key) { c.Wake(claim, false) })
 		})
 }

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // Reasons of the conditions, beside those of a SandboxTemplate.
@@ -33,7 +33,7 @@ const (
 	reasonSettled    = "Settled"
 )
 
-func conditionsOf(o found, s members, status *sandbarv1alpha1.SandboxSetStatus, now time.Time) []metav1.Condition {
+func conditionsOf(o found, s parted, status *sandbarv1alpha1.SandboxSetStatus, now time.Time) []metav1.Condition {
 	return []metav1.Condition{
 		validOf(o), availableOf(o, status), limitedOf(o, s, status, now), progressingOf(o, s),
 	}
@@ -74,10 +74,10 @@ func availableOf(o found, status *sandbarv1alpha1.SandboxSetStatus) metav1.Condi
 	return condition(sandbarv1alpha1.SandboxSetAvailable, false, reasonEmpty, "there is none")
 }
 
-func limitedOf(o found, s members, status *sandbarv1alpha1.SandboxSetStatus, now time.Time) metav1.Condition {
+func limitedOf(o found, s parted, status *sandbarv1alpha1.SandboxSetStatus, now time.Time) metav1.Condition {
 	name := sandbarv1alpha1.SandboxSetScalingLimited
 	failing := only(s.updated, isFailing(now))
-	waiting := only(s.updated, func(m instance.Member) bool { return m.Trouble.Waits })
+	waiting := only(s.updated, func(m members.Member) bool { return m.Trouble.Waits })
 	switch {
 	case o.invalid != nil && int(status.Replicas) < o.wishes.replicas:
 		return condition(name, true, reasonInvalid, "no sandbox can be made; see the condition Valid")
@@ -103,7 +103,7 @@ func limitedOf(o found, s members, status *sandbarv1alpha1.SandboxSetStatus, now
 	return condition(name, false, reasonNotLimited, "the set has as many as it is to have")
 }
 
-func progressingOf(o found, s members) metav1.Condition {
+func progressingOf(o found, s parted) metav1.Condition {
 	name := sandbarv1alpha1.SandboxSetProgressing
 	unready := len(s.updated) - count(s.updated, available)
 	switch {

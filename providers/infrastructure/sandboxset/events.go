@@ -36,7 +36,7 @@ func init() { metrics.Registry.MustRegister(eventsTotal) }
 
 // tell writes events about what has become worse in a set.
 func (r *reconciler) tell(ctx context.Context, key export.Key, set *sandbarv1alpha1.SandboxSet, status *sandbarv1alpha1.SandboxSetStatus) {
-	about := &corev1.ObjectReference{APIVersion: Kind.GVK.GroupVersion().String(), Kind: Kind.GVK.Kind, Namespace: set.Namespace, Name: set.Name, UID: set.UID}
+	about := &corev1.ObjectReference{APIVersion: Kind.GVK().GroupVersion().String(), Kind: Kind.Name, Namespace: set.Namespace, Name: set.Name, UID: set.UID}
 	warn := func(reason, message string) {
 		now := r.now()
 		r.events.Write(ctx, key, events.Build(about, corev1.EventTypeWarning, reason, outcome.Shortened(message, outcome.MaxMessage), now), now)

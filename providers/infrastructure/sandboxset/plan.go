@@ -12,7 +12,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 const (
@@ -44,13 +44,13 @@ type wishes struct {
 const renewedBefore = 10
 
 // tooOld reports whether nobody may take a member because of its age.
-func (w wishes) tooOld(m instance.Member, now time.Time) bool {
+func (w wishes) tooOld(m members.Member, now time.Time) bool {
 	return w.maxAge > 0 && m.Age(now) >= w.maxAge
 }
 
 // available reports whether a member can be taken, by a Sandbox with its pod.
-func (w wishes) available(now time.Time) func(instance.Member) bool {
-	return func(m instance.Member) bool { return available(m) && !w.tooOld(m, now) }
+func (w wishes) available(now time.Time) func(members.Member) bool {
+	return func(m members.Member) bool { return available(m) && !w.tooOld(m, now) }
 }
 
 // wishesOf reads them. most is how many members a set may have.
@@ -74,23 +74,23 @@ func part(of *intstr.IntOrString, otherwise string, replicas int) int {
 // plan is what to do for a set now.
 type plan struct {
 	create int
-	remove []instance.Member
+	remove []members.Member
 	// blocked: no more are made because too many do not come up.
 	blocked bool
 	// again is when to look again although nothing happens; zero: never.
 	again time.Duration
 }
 
-// members are those of a set, by what is to become of them.
-type members struct {
+// parted are the members of a set, by what is to be done with them.
+type parted struct {
 	// updated are of the present revision and not to be replaced for their age, outdated the others. Those that
 	// leave are in neither.
-	updated, outdated, leaving []instance.Member
+	updated, outdated, leaving []members.Member
 	// available is how many can be taken by a Sandbox with the present pod.
 	available int
 }
 
-func sorted(w wishes, all []instance.Member, now time.Time) (s members, next time.Duration) {
+func sorted(w wishes, all []members.Member, now time.Time) (s parted, next time.Duration) {
 	renewed := w.maxAge
 	if !w.invalid {
 		renewed -= w.maxAge / renewedBefore
@@ -126,11 +126,11 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // available reports whether a member can be taken.
-func available(m instance.Member) bool { return m.State == placement.MemberWarm && m.Ready }
+func available(m members.Member) bool { return m.State == placement.MemberWarm && m.Ready }
 
 // failing reports since when a member has been failing. again is when it will be if nothing changes; zero if
 // it is, or will not be.
-func failing(m instance.Member, now time.Time) (since time.Time, is bool, again time.Duration) {
+func failing(m members.Member, now time.Time) (since time.Time, is bool, again time.Duration) {
 	switch since = m.Trouble.Since; {
 	case available(m), m.Trouble.Waits: // for room, which may come any moment
 		return time.Time{}, false, 0
@@ -145,14 +145,14 @@ func failing(m instance.Member, now time.Time) (since time.Time, is bool, again 
 	return since, !since.After(now), max(since.Sub(now), 0)
 }
 
-func isFailing(now time.Time) func(instance.Member) bool {
-	return func(m instance.Member) bool {
+func isFailing(now time.Time) func(members.Member) bool {
+	return func(m members.Member) bool {
 		_, is, _ := failing(m, now)
 		return is
 	}
 }
 
-func count(all []instance.Member, is func(instance.Member) bool) (n int) {
+func count(all []members.Member, is func(members.Member) bool) (n int) {
 	for _, m := range all {
 		if is(m) {
 			n++
@@ -163,7 +163,7 @@ func count(all []instance.Member, is func(instance.Member) bool) (n int) {
 
 // planFor says what to do so that there are as many members as there are to be, of the present revision,
 // and never none while there is one.
-func planFor(w wishes, all []instance.Member, now time.Time) plan {
+func planFor(w wishes, all []members.Member, now time.Time) plan {
 	s, next := sorted(w, all, now)
 	p := plan{again: next}
 	for _, m := range s.leaving {
@@ -196,15 +196,15 @@ func planFor(w wishes, all []instance.Member, now time.Time) plan {
 }
 
 // removeFrom removes as many as are too many: first what is of no use, of the rest the oldest.
-func (p *plan) removeFrom(alive []instance.Member, s members, n int, available func(instance.Member) bool, now time.Time) {
+func (p *plan) removeFrom(alive []members.Member, s parted, n int, available func(members.Member) bool, now time.Time) {
 	if n <= 0 {
 		return
 	}
-	outdated := func(m instance.Member) bool {
-		return slices.ContainsFunc(s.outdated, func(o instance.Member) bool { return o.ID == m.ID })
+	outdated := func(m members.Member) bool {
+		return slices.ContainsFunc(s.outdated, func(o members.Member) bool { return o.ID == m.ID })
 	}
 	fails := isFailing(now)
-	slices.SortStableFunc(alive, func(a, b instance.Member) int {
+	slices.SortStableFunc(alive, func(a, b members.Member) int {
 		return cmp.Or(-falseFirst(fails(a), fails(b)), falseFirst(available(a), available(b)),
 			-falseFirst(outdated(a), outdated(b)), byUse(a, b, available, now))
 	})
@@ -212,7 +212,7 @@ func (p *plan) removeFrom(alive []instance.Member, s members, n int, available f
 }
 
 // byUse puts the youngest of those that are not ready first, and the oldest of those that are.
-func byUse(a, b instance.Member, available func(instance.Member) bool, now time.Time) int {
+func byUse(a, b members.Member, available func(members.Member) bool, now time.Time) int {
 	if available(a) {
 		return cmp.Or(cmp.Compare(now.Sub(b.Created), now.Sub(a.Created)), cmp.Compare(a.UID, b.UID))
 	}
@@ -230,7 +230,7 @@ func falseFirst(a, b bool) int {
 }
 
 // replace removes outdated members: all that cannot be taken anyway, and as many others as may be missing.
-func (p *plan) replace(s members, n int, available func(instance.Member) bool) {
+func (p *plan) replace(s parted, n int, available func(members.Member) bool) {
 	for _, m := range s.outdated {
 		switch {
 		case p.removes(m):
@@ -244,7 +244,7 @@ func (p *plan) replace(s members, n int, available func(instance.Member) bool) {
 }
 
 // giveUp removes members that have not come up for too long.
-func (p *plan) giveUp(updated []instance.Member, now time.Time) {
+func (p *plan) giveUp(updated []members.Member, now time.Time) {
 	for _, m := range updated {
 		if p.removes(m) {
 			continue
@@ -262,6 +262,6 @@ func (p *plan) giveUp(updated []instance.Member, now time.Time) {
 	}
 }
 
-func (p *plan) removes(m instance.Member) bool {
-	return slices.ContainsFunc(p.remove, func(other instance.Member) bool { return other.ID == m.ID })
+func (p *plan) removes(m members.Member) bool {
+	return slices.ContainsFunc(p.remove, func(other members.Member) bool { return other.ID == m.ID })
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 )
 
@@ -51,17 +51,17 @@ type objects interface {
 	Record(ctx context.Context, key export.Key, event *corev1.Event) error
 }
 
-// keeper makes and removes members; *instance.Members does.
+// keeper makes and removes members; *members.Members does.
 type keeper interface {
-	Configure(set instance.Set)
+	Configure(set members.Set)
 	Forget(set export.Key)
-	Revision(ctx context.Context, set instance.Set) (instance.Made, *podtemplate.Pod, error)
-	Of(ctx context.Context, set export.Key) ([]instance.Member, error)
-	Make(ctx context.Context, set instance.Set) error
-	Remove(ctx context.Context, member instance.Member) error
+	Revision(ctx context.Context, set members.Set) (members.Made, *podtemplate.Pod, error)
+	Of(ctx context.Context, set export.Key) ([]members.Member, error)
+	Make(ctx context.Context, set members.Set) error
+	Remove(ctx context.Context, member members.Member) error
 	Wake(namespace string)
-	TakeClaims(set types.UID) instance.Claims
-	ReturnClaims(set types.UID, claims instance.Claims)
+	TakeClaims(set types.UID) members.Claims
+	ReturnClaims(set types.UID, claims members.Claims)
 }
 
 // reconciler keeps the members of sets.
@@ -82,7 +82,7 @@ type reconciler struct {
 	// written is when the status of each set was last written, and told which revision its members were last
 	// told of.
 	written map[export.Key]time.Time
-	told    map[types.UID]instance.Set
+	told    map[types.UID]members.Set
 	// inline are the identities of the templates that sets have themselves.
 	inline map[export.Key]types.UID
 	// patches are those of sets that were accepted last, and accepted the revisions whose pod was tried.
@@ -90,11 +90,11 @@ type reconciler struct {
 	accepted *lru.Cache[string, struct{}]
 }
 
-func newReconciler(objects objects, members keeper, templates templates, tries tries) *reconciler {
+func newReconciler(objects objects, kept keeper, templates templates, tries tries) *reconciler {
 	accepted, _ := lru.New[string, struct{}](maxAccepted) // fails only for a size below one
 	return &reconciler{
-		objects: objects, members: members, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
-		written: map[export.Key]time.Time{}, told: map[types.UID]instance.Set{}, inline: map[export.Key]types.UID{},
+		objects: objects, members: kept, templates: templates, tries: tries, events: events.NewRecorder(objects.Record, eventsTotal), now: time.Now,
+		written: map[export.Key]time.Time{}, told: map[types.UID]members.Set{}, inline: map[export.Key]types.UID{},
 		patches: map[types.UID]scope.PodChange{}, accepted: accepted,
 	}
 }
@@ -105,7 +105,7 @@ func limitsOf(provider, runtime client.Reader) func(ctx context.Context) (int32,
 		infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 		err := provider.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 		if apierrors.IsNotFound(err) {
-			return 0, instance.ErrNoKind
+			return 0, members.ErrNoKind
 		}
 		if err != nil {
 			return 0, fmt.Errorf("reading the InfrastructureProvider: %w", err)
@@ -192,7 +192,7 @@ func (r *reconciler) read(ctx context.Context, key export.Key) (*sandbarv1alpha1
 }
 
 // split parts the members of a set from those of a former one of its name.
-func split(all []instance.Member, set types.UID) (own, former []instance.Member) {
+func split(all []members.Member, set types.UID) (own, former []members.Member) {
 	for _, m := range all {
 		if m.SetUID == set {
 			own = append(own, m)
@@ -204,7 +204,7 @@ func split(all []instance.Member, set types.UID) (own, former []instance.Member)
 }
 
 // configure notes what a set says, and has its members looked at when that is another thing.
-func (r *reconciler) configure(set instance.Set, own []instance.Member) {
+func (r *reconciler) configure(set members.Set, own []members.Member) {
 	r.members.Configure(set)
 	r.mu.Lock()
 	changed := r.told[set.UID] != set
@@ -233,7 +233,7 @@ func (r *reconciler) forget(key export.Key) {
 }
 
 // carryOut makes and removes members. limited is why no more could be made.
-func (r *reconciler) carryOut(ctx context.Context, set instance.Set, p plan) (limited *outcome.FullError, err error) {
+func (r *reconciler) carryOut(ctx context.Context, set members.Set, p plan) (limited *outcome.FullError, err error) {
 	if err := r.remove(ctx, p.remove); err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (r *reconciler) carryOut(ctx context.Context, set instance.Set, p plan) (li
 	return limited, err
 }
 
-func (r *reconciler) remove(ctx context.Context, all []instance.Member) error {
+func (r *reconciler) remove(ctx context.Context, all []members.Member) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, m := range all {
@@ -272,7 +272,7 @@ func invalid(err error) *outcome.RefusalError {
 	switch {
 	case errors.As(err, &refused):
 		return refused
-	case errors.Is(err, instance.ErrNoKind), errors.Is(err, outcome.ErrNotConfigured):
+	case errors.Is(err, members.ErrNoKind), errors.Is(err, outcome.ErrNotConfigured):
 		return &outcome.RefusalError{Reason: sandbarv1alpha1.TemplateNotChecked, Message: "the operator has not set up the kind Sandbox yet; this goes on by itself"}
 	}
 	return nil

@@ -29,8 +29,8 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // world is a workspace's sets and SandboxTemplates, and the members that there are.
@@ -43,14 +43,14 @@ type world struct {
 	events    []string
 	changed   []string // names that were told to be another's
 
-	members   []instance.Member
+	members   []members.Member
 	made      int
 	revisions int
 	limitErr  error
 	full      *outcome.FullError
-	set       instance.Set // as last configured
-	tried     []string     // revisions whose pod was tried
-	refuse    string       // why the runtime cluster refuses pods
+	set       members.Set // as last configured
+	tried     []string    // revisions whose pod was tried
+	refuse    string      // why the runtime cluster refuses pods
 	now       time.Time
 	r         *reconciler
 }
@@ -175,11 +175,11 @@ func (w *world) Own(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandbox
 
 func (w *world) Changed(key export.Key) { w.changed = append(w.changed, key.Name) }
 
-func (w *world) Configure(set instance.Set) { w.set = set }
-func (w *world) Forget(export.Key)          {}
+func (w *world) Configure(set members.Set) { w.set = set }
+func (w *world) Forget(export.Key)         {}
 
 // Revision names what a Sandbox would get: the SandboxTemplate of the name, or what stands for it.
-func (w *world) Revision(ctx context.Context, set instance.Set) (made instance.Made, pod *podtemplate.Pod, err error) {
+func (w *world) Revision(ctx context.Context, set members.Set) (made members.Made, pod *podtemplate.Pod, err error) {
 	w.revisions++
 	template := w.templates[set.Template.Name]
 	if template == nil {
@@ -206,31 +206,31 @@ func (w *world) Try(context.Context, string, *podtemplate.Pod) (string, error) {
 	return w.refuse, nil
 }
 
-func (w *world) Of(context.Context, export.Key) ([]instance.Member, error) {
+func (w *world) Of(context.Context, export.Key) ([]members.Member, error) {
 	return slices.Clone(w.members), nil
 }
 
-func (w *world) Make(_ context.Context, set instance.Set) error {
+func (w *world) Make(_ context.Context, set members.Set) error {
 	if w.full != nil {
 		return w.full
 	}
 	w.made++
-	m := instance.Member{Created: w.now}
+	m := members.Member{Created: w.now}
 	m.UID, m.SetUID, m.Revision, m.State = types.UID(fmt.Sprint("made-", w.made)), set.UID, set.Revision, placement.MemberMaking
 	w.members = append(w.members, m)
 	return nil
 }
 
-func (w *world) Remove(_ context.Context, member instance.Member) error {
+func (w *world) Remove(_ context.Context, member members.Member) error {
 	w.removing.Lock() // members are removed side by side
 	defer w.removing.Unlock()
-	w.members = slices.DeleteFunc(w.members, func(m instance.Member) bool { return m.ID == member.ID })
+	w.members = slices.DeleteFunc(w.members, func(m members.Member) bool { return m.ID == member.ID })
 	return nil
 }
 
-func (w *world) Wake(string)                             {}
-func (w *world) TakeClaims(types.UID) instance.Claims    { return instance.Claims{} }
-func (w *world) ReturnClaims(types.UID, instance.Claims) {}
+func (w *world) Wake(string)                            {}
+func (w *world) TakeClaims(types.UID) members.Claims    { return members.Claims{} }
+func (w *world) ReturnClaims(types.UID, members.Claims) {}
 
 // warm has all members become ready.
 func (w *world) warm() {
@@ -306,7 +306,7 @@ func TestASetWithoutItsTemplateGoesOnWithWhatNeedsNone(t *testing.T) {
 	})
 	t.Run("it gives up what does not come up", func(t *testing.T) {
 		w := without(t)
-		w.members[0].Ready, w.members[0].Trouble = false, instance.Trouble{Reason: "CrashLoop", Failing: true, Since: w.now}
+		w.members[0].Ready, w.members[0].Trouble = false, members.Trouble{Reason: "CrashLoop", Failing: true, Since: w.now}
 		w.look("pool")
 		w.now = w.now.Add(failingKept)
 		w.look("pool")
@@ -332,7 +332,7 @@ func TestASetKeepsItsMembersWhileThereAreNoSettings(t *testing.T) {
 	w.addTemplate("own", "image")
 	w.add("pool", "own", 3)
 	w.fill("pool")
-	w.limitErr = instance.ErrNoKind
+	w.limitErr = members.ErrNoKind
 	w.look("pool")
 	if len(w.members) != 3 {
 		t.Errorf("it has %d", len(w.members))
@@ -447,10 +447,10 @@ func TestAllThatReferToASetsOwnTemplateAreToldThatItIsAnother(t *testing.T) {
 }
 
 func TestScalingLimitedSaysWhyTheSetHasNotAsManyAsItWants(t *testing.T) {
-	waits := instance.Trouble{Reason: "NoNodeHasRoom", Message: "the pod waits: 0/1 nodes are available", Waits: true}
-	crashes := instance.Trouble{Reason: "CrashLoop", Message: "exit code 1", Failing: true}
+	waits := members.Trouble{Reason: "NoNodeHasRoom", Message: "the pod waits: 0/1 nodes are available", Waits: true}
+	crashes := members.Trouble{Reason: "CrashLoop", Message: "exit code 1", Failing: true}
 	for name, test := range map[string]struct {
-		trouble   instance.Trouble
+		trouble   members.Trouble
 		full      bool
 		condition string
 		words     []string
@@ -458,12 +458,12 @@ func TestScalingLimitedSaysWhyTheSetHasNotAsManyAsItWants(t *testing.T) {
 		failing   int32
 	}{
 		"all are there": {condition: "False NotLimited", words: []string{"as many as it is to have"}},
-		"one starts":    {trouble: instance.Trouble{Reason: "Composing"}, condition: "False NotLimited", words: []string{"2 of 3"}},
+		"one starts":    {trouble: members.Trouble{Reason: "Composing"}, condition: "False NotLimited", words: []string{"2 of 3"}},
 		"one waits for a node": {
 			trouble: waits, condition: "True NoNodeHasRoom", words: []string{"1 of 3 wait", "0/1 nodes"}, problem: "NoNodeHasRoom",
 		},
 		"one waits for its quota": {
-			trouble: instance.Trouble{Reason: outcome.ReasonQuota, Message: "exceeded quota", Waits: true}, condition: "True QuotaExceeded", problem: "QuotaExceeded",
+			trouble: members.Trouble{Reason: outcome.ReasonQuota, Message: "exceeded quota", Waits: true}, condition: "True QuotaExceeded", problem: "QuotaExceeded",
 		},
 		"one crashes": {
 			trouble: crashes, condition: "True ReplicasFailing", words: []string{"1 of 3", "CrashLoop: exit code 1"}, problem: "CrashLoop", failing: 1,
@@ -488,7 +488,7 @@ func TestScalingLimitedSaysWhyTheSetHasNotAsManyAsItWants(t *testing.T) {
 			}
 			t.Run("and no more when that is over", func(t *testing.T) {
 				for i := range w.members {
-					w.members[i].Trouble = instance.Trouble{}
+					w.members[i].Trouble = members.Trouble{}
 				}
 				w.warm()
 				w.look("pool")
@@ -516,7 +516,7 @@ func TestAMemberThatWaitsForRoomKeepsItsPlace(t *testing.T) {
 	w.add("pool", "own", 1).Spec.MemberMaxAge = "10m"
 	w.look("pool")
 	first := w.members[0]
-	w.members[0].Trouble = instance.Trouble{Reason: "NoNodeHasRoom", Waits: true, Since: w.now}
+	w.members[0].Trouble = members.Trouble{Reason: "NoNodeHasRoom", Waits: true, Since: w.now}
 	for range 10 {
 		w.now = w.now.Add(time.Hour)
 		if again := w.look("pool"); again != 0 {
@@ -527,7 +527,7 @@ func TestAMemberThatWaitsForRoomKeepsItsPlace(t *testing.T) {
 		t.Fatalf("there are %+v", w.members)
 	}
 	t.Run("and is young when it has started", func(t *testing.T) {
-		w.members[0].Trouble = instance.Trouble{}
+		w.members[0].Trouble = members.Trouble{}
 		w.warm()
 		w.look("pool")
 		w.wantCondition("pool", sandbarv1alpha1.SandboxSetAvailable, "True Available")
@@ -553,14 +553,14 @@ func TestASetTellsWhatHasBecomeWorse(t *testing.T) {
 		}
 	}
 	tells("nothing changes")
-	w.members[0].Ready, w.members[0].Trouble = false, instance.Trouble{Reason: "CrashLoop", Message: "exit code 1", Failing: true, Since: w.now}
+	w.members[0].Ready, w.members[0].Trouble = false, members.Trouble{Reason: "CrashLoop", Message: "exit code 1", Failing: true, Since: w.now}
 	tells("one crashes", "Warning MemberFailing pool: 1 of", "Warning ScalingLimited pool: ReplicasFailing: 1")
-	w.members[0].Ready, w.members[0].Trouble = true, instance.Trouble{}
+	w.members[0].Ready, w.members[0].Trouble = true, members.Trouble{}
 	tells("it is well again")
-	w.members[0].Ready, w.members[0].State, w.members[0].Trouble = false, placement.MemberMaking, instance.Trouble{Reason: "NoNodeHasRoom", Message: "no node", Waits: true, Since: w.now}
+	w.members[0].Ready, w.members[0].State, w.members[0].Trouble = false, placement.MemberMaking, members.Trouble{Reason: "NoNodeHasRoom", Message: "no node", Waits: true, Since: w.now}
 	tells("one waits", "Warning ScalingLimited pool: NoNodeHasRoom: 1")
 	w.warm()
-	w.members[0].Trouble = instance.Trouble{}
+	w.members[0].Trouble = members.Trouble{}
 	tells("it has room")
 	delete(w.templates, "own")
 	tells("the template goes", "Warning Invalid pool: TemplateNotUsable: spec.templateRef:")

@@ -4,7 +4,7 @@
 // Package sandboxset keeps the members of tenants' SandboxSets: how many there are to be, of which revision,
 // and how the sets are.
 //
-// In: the SandboxSets of all workspaces, and the members that there are (instance.Members). Out: members that
+// In: the SandboxSets of all workspaces, and the members that there are (members.Members). Out: members that
 // are made or removed, and the status of each set.
 //
 //	register.go    the kind, and its controller
@@ -20,40 +20,53 @@ package sandboxset
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
 )
 
 // Kind is that of SandboxSets.
-var Kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxSet"},
-		Resource: "sandboxsets",
-	},
-	Name: "sandboxset", Definition: "sandbar.dev_sandboxsets.yaml",
-	Rules:       append(offer.KindRules("sandboxsets", offer.AllVerbs), offer.SubresourceRules("sandboxsets", offer.AllVerbs, "scale")...),
-	Concurrency: 4,
-}
+var Kind = tenantkind.Kind{Kind: builtin.Of("SandboxSet"), Concurrency: 4}
 
 // Options are what the controller of SandboxSets needs in addition to the two clusters.
 type Options struct {
 	Offers    *offer.Offers
 	Templates *sandboxtemplate.Templates
-	Members   *instance.Members
+	Members   *members.Members
+	// Wakes have a set looked at whose members have changed.
+	Wakes *export.Wakes
 }
 
-// Register adds the controller to the manager of the provider workspace.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+// Sets are the SandboxSets of all tenants, for those who read SandboxTemplates: a set with a template of its own stands for
+// one. The zero value has none until Register.
+type Sets struct {
+	reconciler *reconciler
+	wake       func(set export.Key)
+}
+
+// TemplateChanged implements sandboxtemplate.Reader: the sets that refer to it are looked at.
+func (s *Sets) TemplateChanged(template export.Key) {
+	for _, set := range s.reconciler.references.To(template) {
+		s.wake(set)
+	}
+}
+
+// StandIn implements sandboxtemplate.StandIns.
+func (s *Sets) StandIn(ctx context.Context, key export.Key) (*sandbarv1alpha1.SandboxTemplate, error) {
+	return s.reconciler.template(ctx, key)
+}
+
+// Register adds the controller to the manager of the provider workspace. sets are what the SandboxTemplates were given.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, sets *Sets, opts Options) error {
 	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
 		return sandboxtemplate.Says(ctx, provider, runtime)
 	}
@@ -61,13 +74,8 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
-			opts.Members.OnChanged(func(set export.Key) { c.Wake(set, true) })
-			opts.Templates.OrElse(r.template)
-			opts.Templates.OnChanged(func(template export.Key) {
-				for _, set := range r.references.To(template) {
-					c.Wake(set, false)
-				}
-			})
+			opts.Wakes.Add(Kind.Name, c.Wake)
+			sets.reconciler, sets.wake = r, func(set export.Key) { c.Wake(set, false) }
 			return r
 		})
 }

@@ -10,8 +10,8 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // maxAccepted bounds the revisions of which it is remembered that their pod was tried; others are tried again.
@@ -24,7 +24,7 @@ type tries interface {
 
 // revise finds out what the members of a set would be now. A set whose patch is refused goes on with the one that was
 // accepted before it, and refused says why; after a start of the provider, which knows of none, the error does.
-func (r *reconciler) revise(ctx context.Context, says instance.Set) (now instance.Set, refused *outcome.RefusalError, err error) {
+func (r *reconciler) revise(ctx context.Context, says members.Set) (now members.Set, refused *outcome.RefusalError, err error) {
 	now, err = r.made(ctx, says)
 	r.mu.Lock()
 	former, known := r.patches[says.UID]
@@ -45,7 +45,7 @@ func (r *reconciler) revise(ctx context.Context, says instance.Set) (now instanc
 // made is the set with what its members would be. The error is an *outcome.RefusalError if there would be none; the
 // revision of the template is there if only what the set changes in it is refused. A pod with a change is tried: the
 // template's own was, when the template was looked at.
-func (r *reconciler) made(ctx context.Context, says instance.Set) (instance.Set, error) {
+func (r *reconciler) made(ctx context.Context, says members.Set) (members.Set, error) {
 	made, pod, err := r.members.Revision(ctx, says)
 	says.Made = made
 	if err != nil {

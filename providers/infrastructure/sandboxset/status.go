@@ -17,8 +17,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // maxProblems bounds status.problems.
@@ -26,7 +26,7 @@ const maxProblems = 8
 
 // found is what one look at a set has found.
 type found struct {
-	members []instance.Member
+	members []members.Member
 	wishes  wishes
 	plan    plan
 	// most is how many members the operator allows one set.
@@ -77,7 +77,7 @@ func (r *reconciler) report(ctx context.Context, key export.Key, set *sandbarv1a
 	return 0, nil
 }
 
-func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claims, now time.Time) *sandbarv1alpha1.SandboxSetStatus {
+func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims members.Claims, now time.Time) *sandbarv1alpha1.SandboxSetStatus {
 	s, _ := sorted(o.wishes, o.members, now)
 	alive := slices.Concat(s.outdated, s.updated)
 	status := set.Status.DeepCopy()
@@ -89,7 +89,7 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	status.AvailableReplicas = int32(s.available)
 	fails := isFailing(now)
 	status.FailingReplicas = int32(count(alive, fails))
-	status.Problems = problems(slices.DeleteFunc(alive, func(m instance.Member) bool { return !fails(m) && !m.Trouble.Waits }))
+	status.Problems = problems(slices.DeleteFunc(alive, func(m members.Member) bool { return !fails(m) && !m.Trouble.Waits }))
 	if claims.Count > 0 {
 		status.Claimed.Total += claims.Count
 		status.Claimed.LastTime = &metav1.Time{Time: claims.Last}
@@ -102,17 +102,17 @@ func buildStatus(set *sandbarv1alpha1.SandboxSet, o found, claims instance.Claim
 	return status
 }
 
-func only(all []instance.Member, is func(instance.Member) bool) []instance.Member {
-	return slices.DeleteFunc(slices.Clone(all), func(m instance.Member) bool { return !is(m) })
+func only(all []members.Member, is func(members.Member) bool) []members.Member {
+	return slices.DeleteFunc(slices.Clone(all), func(m members.Member) bool { return !is(m) })
 }
 
 // describe says why a member does not come up.
-func describe(m instance.Member) string {
+func describe(m members.Member) string {
 	p := problemOf(m)
 	return p.Reason + ": " + p.Message
 }
 
-func problemOf(m instance.Member) sandbarv1alpha1.SandboxSetProblem {
+func problemOf(m members.Member) sandbarv1alpha1.SandboxSetProblem {
 	if m.Trouble.Reason == "" {
 		return sandbarv1alpha1.SandboxSetProblem{Reason: reasonStarting, Message: "nothing says why it is not ready"}
 	}
@@ -120,7 +120,7 @@ func problemOf(m instance.Member) sandbarv1alpha1.SandboxSetProblem {
 }
 
 // problems are why members do not come up, the most frequent first.
-func problems(failing []instance.Member) []sandbarv1alpha1.SandboxSetProblem {
+func problems(failing []members.Member) []sandbarv1alpha1.SandboxSetProblem {
 	counts := map[string]*sandbarv1alpha1.SandboxSetProblem{}
 	for _, m := range failing {
 		p := problemOf(m)

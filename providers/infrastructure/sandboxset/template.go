@@ -16,8 +16,8 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
 // templates are the SandboxTemplates of tenants; *sandboxtemplate.Templates are.
@@ -30,13 +30,13 @@ type templates interface {
 
 // setOf is what a set wants, without its revision. One with a template of its own counts as a SandboxTemplate
 // of its name.
-func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) instance.Set {
+func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) members.Set {
 	ref, field := sandbarv1alpha1.PodTemplateRef{Kind: sandbarv1alpha1.RefSandboxTemplate, Name: set.Name}, "spec.template"
 	if named := set.Spec.TemplateRef; named != nil {
 		ref = sandbarv1alpha1.PodTemplateRef{Kind: cmp.Or(named.Kind, sandbarv1alpha1.RefSandboxTemplate), Name: named.Name}
 		field = "spec.templateRef"
 	}
-	says := instance.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
+	says := members.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
 	if set.Spec.Patch != nil {
 		says.Change.Patch = string(set.Spec.Patch.Raw)
 	}

@@ -80,13 +80,10 @@ func sample(operators *sandbarv1alpha1.InfrastructureProviderSpec, template *san
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetName(triesID.Origin)
-	return &scope.Scope{
-		Kind: scope.Kind{Template: triesID.Origin},
-		Settings: scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{
-			Fields: sandbarv1alpha1.PodTemplateFields{From: field}, WrittenClass: "spec.placementClass",
-		}},
-		Placement: placement.Placed{ID: triesID}, Object: object,
-	}
+	settings := scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{
+		Fields: sandbarv1alpha1.PodTemplateFields{From: field}, WrittenClass: "spec.placementClass",
+	}}
+	return scope.New(scope.Kind{Template: triesID.Origin}, settings, object, sandbarv1alpha1.InstanceStatus{}, placement.Placed{ID: triesID})
 }
 
 // hashOf is of what a graph would be given.

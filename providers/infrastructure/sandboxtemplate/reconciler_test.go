@@ -34,7 +34,10 @@ import (
 type world struct {
 	t         *testing.T
 	templates map[string]*sandbarv1alpha1.SandboxTemplate
-	writes    int
+	// shown are those that the watch shows, and reads counts the answers of kcp.
+	shown  map[string]*sandbarv1alpha1.SandboxTemplate
+	reads  int
+	writes int
 	// refuse is what the API server says of pods, and pods are how many were tried.
 	refuse error
 	pods   int
@@ -86,15 +89,24 @@ func newWorld(t *testing.T, configured bool) *world {
 			return nil
 		},
 	}).Build()
-	templates := newTemplates()
+	templates := newTemplates([]Reader{w}, nil)
 	templates.objects, templates.wake = w, func(key export.Key) { w.woken = append(w.woken, key.Name) }
-	templates.OnChanged(func(key export.Key) { w.told = append(w.told, key.Name) })
 	w.r = newReconciler(templates, provider.Build(), cluster)
 	return w
 }
 
+// TemplateChanged implements Reader.
+func (w *world) TemplateChanged(key export.Key) { w.told = append(w.told, key.Name) }
+
+// Shown implements objects: what the watch shows, or nothing.
+func (w *world) Shown(key export.Key) (metav1.Object, bool) {
+	template := w.shown[key.Name]
+	return template, template != nil
+}
+
 // Live implements objects.
 func (w *world) Live(_ context.Context, key export.Key) (*unstructured.Unstructured, error) {
+	w.reads++
 	template := w.templates[key.Name]
 	if template == nil || key != keyOf(key.Name) {
 		return nil, apierrors.NewNotFound(kind.GVR().GroupResource(), key.Name)

@@ -6,40 +6,33 @@ package sandboxtemplate
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
 )
 
 // kind is that of SandboxTemplates.
-var kind = tenantkind.Kind{
-	Kind: export.Kind{
-		GVK:      schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandboxTemplate"},
-		Resource: "sandboxtemplates",
-	},
-	Name: "sandboxtemplate", Definition: "sandbar.dev_sandboxtemplates.yaml",
-	// The data plane serves the verb claim.
-	Rules: append(offer.KindRules("sandboxtemplates", offer.AllVerbs),
-		offer.SubresourceRules("sandboxtemplates", []string{"create"}, contract.ClaimVerb)...), Concurrency: 2,
-}
+var kind = tenantkind.Kind{Kind: builtin.Of("SandboxTemplate"), Concurrency: 2}
 
 // Options are what the controller of SandboxTemplates needs in addition to the two clusters.
 type Options struct {
 	Offers *offer.Offers
+	// Readers are told of SandboxTemplates that come, go, or are made again. Defaults to none.
+	Readers []Reader
+	// StandIns has what stands for SandboxTemplates that there are not. Defaults to nothing.
+	StandIns StandIns
 }
 
 // Register adds the controller to the manager of the provider workspace, and returns what reads
 // SandboxTemplates.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) (*Templates, error) {
-	templates := newTemplates()
+	templates := newTemplates(opts.Readers, opts.StandIns)
 	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
 		return readSettings(ctx, provider, runtime)
 	}

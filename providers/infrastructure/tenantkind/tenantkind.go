@@ -1,17 +1,18 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tenantkind runs the controller of a built-in kind that tenants get with the export without a
-// Template: SandboxTemplate, SandboxSet, SandboxClaim. It publishes the kind's schema, lets tenants use it, follows its
-// objects on all shards, and has every one looked at when the operator says something else.
+// Package tenantkind runs the controller of a built-in kind (package builtin). It publishes the kind's schema, lets tenants
+// use it, follows its objects on all shards, and has every one looked at when the operator says something else.
 //
-// In: the kind's definition and a reconciler for its objects. Out: an export.Controller that runs for as
+// In: the kind's entry in the register and a reconciler for its objects. Out: an export.Controller that runs for as
 // long as this process leads.
 package tenantkind
 
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
@@ -33,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
@@ -46,16 +48,22 @@ const fieldOwner = "sandbar"
 
 // Kind is a built-in kind of tenants.
 type Kind struct {
-	export.Kind
+	builtin.Kind
 
-	// Name is that of its controller.
-	Name string
-	// Definition is the file of package crds.
-	Definition string
-	// Rules are those that tenants get at most.
-	Rules []rbacv1.PolicyRule
 	// Concurrency is how many objects are looked at at once.
 	Concurrency int
+}
+
+// controllerName names the controller in logs and metrics.
+func (k Kind) controllerName() string { return strings.ToLower(k.Name) }
+
+// Rules are those that tenants get at most.
+func (k Kind) Rules() []rbacv1.PolicyRule {
+	return slices.Concat(
+		offer.KindRules(k.Resource, offer.AllVerbs),
+		offer.SubresourceRules(k.Resource, offer.AllVerbs, k.Subresources...),
+		offer.SubresourceRules(k.Resource, []string{"create"}, k.Calls...),
+	)
 }
 
 // Says returns what the operator says that matters to every object of a kind.
@@ -68,11 +76,11 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, offers *offer.Offers, k
 ) error {
 	k := &kindController{
 		Kind: kind, client: mgr.GetClient(), runtime: runtime.GetClient(), offers: offers, says: says,
-		failed: make(chan struct{}), log: mgr.GetLogger().WithName(kind.Name),
+		failed: make(chan struct{}), log: mgr.GetLogger().WithName(kind.controllerName()),
 	}
 	var err error
-	k.controller, err = export.NewController(kind.Kind, export.ControllerOptions{
-		Name: kind.Name, Concurrency: kind.Concurrency, Config: mgr.GetConfig(), FieldManager: fieldOwner, Log: k.log,
+	k.controller, err = export.NewController(export.Kind{GVK: kind.GVK(), Resource: kind.Resource}, export.ControllerOptions{
+		Name: kind.controllerName(), Concurrency: kind.Concurrency, Config: mgr.GetConfig(), FieldManager: fieldOwner, Log: k.log,
 		Retried: func() {}, Failed: func() { close(k.failed) },
 	}, newReconciler)
 	if err != nil {
@@ -85,7 +93,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, offers *offer.Offers, k
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: offers.ExportName}}}
 	})
 	return builder.ControllerManagedBy(mgr).
-		Named(kind.Name+"-kind").
+		Named(kind.controllerName()+"-kind").
 		For(&kcpapisv1alpha2.APIExport{}, builder.WithPredicates(offer.Named(offers.ExportName))).
 		Watches(&kcpapisv1alpha1.APIExportEndpointSlice{}, enqueue).
 		Watches(&sandbarv1alpha1.Template{}, enqueue).
@@ -162,7 +170,7 @@ func (k *kindController) offer(ctx context.Context) error {
 	if err := k.offers.Publish(ctx, schema); err != nil {
 		return err
 	}
-	if _, err := k.offers.SetRules(ctx, k.Resource, k.Rules); err != nil {
+	if _, err := k.offers.SetRules(ctx, k.Resource, k.Rules()); err != nil {
 		return err
 	}
 	_, err = k.offers.SetEntry(ctx, k.GVR().GroupResource(), schema.Name)
@@ -171,20 +179,29 @@ func (k *kindController) offer(ctx context.Context) error {
 
 // Schema makes the kind's schema as tenants see it.
 func (k Kind) Schema() (*kcpapisv1alpha1.APIResourceSchema, error) {
-	raw, err := crds.Tenants.ReadFile(k.Definition)
+	raw, err := crds.All.ReadFile(k.Definition())
 	if err != nil {
 		return nil, fmt.Errorf("reading the definition of %s: %w", k.Resource, err)
 	}
+	return k.schemaOf(raw)
+}
+
+// schemaOf makes the schema of a definition in YAML.
+func (k Kind) schemaOf(raw []byte) (*kcpapisv1alpha1.APIResourceSchema, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
 		return nil, fmt.Errorf("reading the definition of %s: %w", k.Resource, err)
 	}
-	// The pod is a Sandbox's, with all of its rules, and without the descriptions of a pod.
-	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	if template, ok := spec.Properties["template"]; ok {
+	if k.PodField != "" {
+		// The pod is a Sandbox's, with all of its rules, and without the descriptions of a pod.
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		written, ok := spec.Properties[k.PodField]
+		if !ok {
+			return nil, fmt.Errorf("the definition of %s has no field spec.%s, which is to hold a pod; correct PodField in apis/builtin", k.Resource, k.PodField)
+		}
 		pod := podtemplate.Schema().Properties["podTemplate"]
-		pod.Description = template.Description
-		spec.Properties["template"] = pod
+		pod.Description = written.Description
+		spec.Properties[k.PodField] = pod
 	}
 	return offer.Schema(crd, map[string]string{placement.LabelManagedBy: placement.ManagedBy})
 }

@@ -24,8 +24,8 @@ var (
 // BuildEvent builds an event about an instance, in words that its tenant may read.
 func BuildEvent(s *scope.Scope, reason, message string, now time.Time) *corev1.Event {
 	event := events.Build(&corev1.ObjectReference{
-		APIVersion: s.GVK.GroupVersion().String(), Kind: s.GVK.Kind,
-		Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), UID: s.Placement.Owner.UID,
+		APIVersion: s.Kind().GVK.GroupVersion().String(), Kind: s.Kind().GVK.Kind,
+		Namespace: s.Object().GetNamespace(), Name: s.Object().GetName(), UID: s.Placement().Owner.UID,
 	}, corev1.EventTypeNormal, reason, Shortened(toTenant(message), MaxMessage), now)
 	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || reason == ReasonStartTimedOut {
 		event.Type = corev1.EventTypeWarning

@@ -25,9 +25,9 @@ func forOperators(s *scope.Scope, o Outcome, v verdicts) verdicts {
 		return v
 	case o.Turn.updates():
 		return whileUpdating(o, v)
-	case v.composed.Reason == reasonComposing && !s.NotComposing.IsZero():
+	case v.composed.Reason == reasonComposing && !s.Revisions().NotComposing.IsZero():
 		message := fmt.Sprintf("the provider has not composed anything since %s; its operator was told, and nothing is to be done: this goes on by itself",
-			s.NotComposing.UTC().Format(time.RFC3339))
+			s.Revisions().NotComposing.UTC().Format(time.RFC3339))
 		v.composed.Reason, v.composed.message = ReasonNotComposing, message
 		if !v.ready.OK {
 			v.ready.message = message
@@ -39,7 +39,7 @@ func forOperators(s *scope.Scope, o Outcome, v verdicts) verdicts {
 // ProviderImage rewords the cause of an image that is one of the operator's: its tenant has not written its
 // name, and can neither correct it nor open its registry.
 func ProviderImage(s *scope.Scope, c *Cause) *Cause {
-	if c == nil || c.image == "" || s.Infrastructure == nil || !slices.Contains(slices.Collect(maps.Values(s.Infrastructure.Images)), c.image) {
+	if c == nil || c.image == "" || s.Infrastructure() == nil || !slices.Contains(slices.Collect(maps.Values(s.Infrastructure().Images)), c.image) {
 		return c
 	}
 	reworded := *c

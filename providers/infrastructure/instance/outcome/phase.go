@@ -77,7 +77,7 @@ const momentTime = 10 * time.Second
 // wasReady tells whether the instance has been ready with the spec that it has now. A changed
 // spec begins anew: what it breaks has failed.
 func wasReady(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) bool {
-	if old.ObservedGeneration != s.Object.GetGeneration() {
+	if old.ObservedGeneration != s.Object().GetGeneration() {
 		return false
 	}
 	ready := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceReadyCondition)
@@ -165,11 +165,11 @@ func (o Outcome) Intent(s *scope.Scope) (sandbarv1alpha1.SuspensionCause, bool) 
 	if o.Plan.Decided {
 		return o.Plan.Suspended, o.Plan.Suspended != ""
 	}
-	if lifecycle.Suspended(s.Object) {
+	if lifecycle.Suspended(s.Object()) {
 		return sandbarv1alpha1.SuspendedByUser, true
 	}
-	old, err := ReadStatus(s.Object)
-	if err != nil || old.Suspension == nil || old.Suspension.Cause == sandbarv1alpha1.SuspendedByUser {
+	old := s.Status()
+	if old.Suspension == nil || old.Suspension.Cause == sandbarv1alpha1.SuspendedByUser {
 		return "", false
 	}
 	return old.Suspension.Cause, true

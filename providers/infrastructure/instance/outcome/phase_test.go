@@ -28,9 +28,16 @@ func newHistory(t *testing.T) *history {
 
 // suspended changes the tenant's spec, and kro's instance follows.
 func (l *history) suspended(value bool) {
-	l.s.Object.Object["spec"].(map[string]any)["suspended"] = value
-	l.s.Object.SetGeneration(l.s.Object.GetGeneration() + 1)
+	l.s.Object().Object["spec"].(map[string]any)["suspended"] = value
+	l.s.Object().SetGeneration(l.s.Object().GetGeneration() + 1)
 	l.kro("composing")
+}
+
+// runsPods makes the kind one whose graph makes workloads.
+func (l *history) runsPods() {
+	settings := l.s.Settings()
+	settings.RunsPods = true
+	l.s = scope.New(l.s.Kind(), settings, l.s.Object(), l.s.Status(), l.s.Placement())
 }
 
 func (l *history) kro(state string) {
@@ -56,13 +63,13 @@ func (l *history) says() string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.s.Object.Object["status"] = status
+	l.s = fixture.Reporting(l.t, l.s, status)
 	l.o.Now = l.o.Now.Add(time.Minute)
-	decoded, err := ReadStatus(l.s.Object)
+	decoded, err := ReadStatus(l.s.Object())
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ready, suspended := fixture.ConditionOf(l.t, l.s.Object, "Ready"), fixture.ConditionOf(l.t, l.s.Object, "Suspended")
+	ready, suspended := fixture.ConditionOf(l.t, l.s.Object(), "Ready"), fixture.ConditionOf(l.t, l.s.Object(), "Suspended")
 	if (decoded.Suspension != nil) != meta.IsStatusConditionTrue(decoded.Conditions, "Suspended") {
 		l.t.Errorf("status.suspension is %v while Suspended is %s", decoded.Suspension, suspended.Status)
 	}
@@ -94,7 +101,7 @@ func TestAnInstanceGoesThroughItsStates(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"it comes up": ready,
 		"a kind that runs pods begins by initializing": {
-			{func(l *history) { l.s.RunsPods = true }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
+			{func(l *history) { l.runsPods() }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.kro("waits") }, "Materializing False:SandboxPodInitializing False:NotSuspended"},
 			{func(l *history) { l.pods(up); l.kro("active") }, "Ready True:SandboxPodReady False:NotSuspended"},
 		},
@@ -213,7 +220,7 @@ func TestASuspensionKeepsItsTimeAndTellsWhatIsKept(t *testing.T) {
 	l.kro("active")
 	l.says()
 	want := map[string]any{"since": "2026-01-02T03:04:05Z", "cause": "ByUser", "kept": []any{"Identity", "Volumes"}}
-	if diff := cmp.Diff(want, l.s.Object.Object["status"].(map[string]any)["suspension"]); diff != "" {
+	if diff := cmp.Diff(want, l.s.Object().Object["status"].(map[string]any)["suspension"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

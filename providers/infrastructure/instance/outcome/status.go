@@ -77,11 +77,7 @@ func (o Observation) Cause() *Cause {
 // it keeps the times: of the conditions, of the suspension and, while it is young, of the last
 // use; and whether the instance was ready or suspended before.
 func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
-	old, err := ReadStatus(s.Object)
-	if err != nil {
-		return nil, err
-	}
-	generation := s.Object.GetGeneration()
+	old, generation := s.Status(), s.Object().GetGeneration()
 	v := judge(s, o, old)
 	status := sandbarv1alpha1.InstanceStatus{
 		ObservedGeneration: generation,
@@ -109,9 +105,9 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 // say, changes twice in each round of such a loop.
 func shown(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) *unstructured.Unstructured {
 	was := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceComposed)
-	current := old.ObservedGeneration == s.Object.GetGeneration() && was != nil && was.Reason == ReasonCrashLoop
+	current := old.ObservedGeneration == s.Object().GetGeneration() && was != nil && was.Reason == ReasonCrashLoop
 	if c := o.Cause(); current && restarts(c) && c.loops {
-		return s.Object
+		return s.Object()
 	}
 	return o.Instance
 }
@@ -159,18 +155,18 @@ func activity(old *sandbarv1alpha1.InstanceActivity, s *scope.Scope, last inuse.
 
 // dataPlaneOf says where the verbs are served; nil when there are none or no address is set.
 func dataPlaneOf(s *scope.Scope) *sandbarv1alpha1.InstanceDataPlane {
-	verbs := contract.Verbs(&s.DataPlane)
-	if len(verbs) == 0 || s.Infrastructure == nil || s.Infrastructure.DataPlane.URL == "" {
+	verbs := contract.Verbs(s.DataPlane())
+	if len(verbs) == 0 || s.Infrastructure() == nil || s.Infrastructure().DataPlane.URL == "" {
 		return nil
 	}
 	path := []string{
-		"dataplane", "clusters", s.Placement.Owner.Cluster, "namespaces", s.Object.GetNamespace(), s.Resource, s.Object.GetName(),
+		"dataplane", "clusters", s.Placement().Owner.Cluster, "namespaces", s.Object().GetNamespace(), s.Kind().Resource, s.Object().GetName(),
 	}
 	for i, segment := range path {
 		path[i] = url.PathEscape(segment)
 	}
 	return &sandbarv1alpha1.InstanceDataPlane{
-		URL:   strings.TrimSuffix(s.Infrastructure.DataPlane.URL, "/") + "/" + strings.Join(path, "/"),
+		URL:   strings.TrimSuffix(s.Infrastructure().DataPlane.URL, "/") + "/" + strings.Join(path, "/"),
 		Verbs: verbs,
 	}
 }

@@ -113,7 +113,7 @@ func withGraphFields(own map[string]any, s *scope.Scope, instance *unstructured.
 		return own
 	}
 	fields, _, _ := unstructured.NestedMap(instance.Object, "status") // a copy
-	for _, path := range contract.RefPaths(&s.DataPlane) {
+	for _, path := range contract.RefPaths(s.DataPlane()) {
 		removePath(fields, strings.Split(strings.TrimPrefix(path, "status."), "."))
 	}
 	for name, value := range fields {

@@ -104,17 +104,17 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := fixture.NewScope()
 			if test.suspend {
-				s.Object.Object["spec"].(map[string]any)["suspended"] = true
+				s.Object().Object["spec"].(map[string]any)["suspended"] = true
 			}
 			status, err := BuildStatus(s, test.outcome)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Object.Object["status"] = status
+			s = fixture.Reporting(t, s, status)
 			got := map[string]string{"phase": status["phase"].(string)}
 			want := map[string]string{"phase": string(test.phase), "Placed": test.placed, "Composed": test.composed, "Ready": test.ready}
 			for _, name := range []string{"Placed", "Composed", "Ready"} {
-				got[name] = fixture.ConditionOf(t, s.Object, name).Reason
+				got[name] = fixture.ConditionOf(t, s.Object(), name).Reason
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -129,7 +129,7 @@ func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {
 	for mode, want := range map[string]string{"": reasonResourcesReady, "production": reasonResourcesReady, "development": reasonAwaitingOutputs} {
 		t.Run("mode "+mode, func(t *testing.T) {
 			s := fixture.NewScope()
-			s.DataPlane.Components = map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{
+			s.DataPlane().Components = map[string]sandbarv1alpha1.Component{"api": {Endpoints: map[string]sandbarv1alpha1.Endpoint{
 				"sync": {ServiceRef: "status.development.api.controlServiceRef", Port: "control", Methods: []string{"POST"}},
 			}}}
 			kro := fixture.KroInstance(fixture.KroReady(1))
@@ -138,8 +138,8 @@ func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Object.Object["status"] = status
-			if got := fixture.ConditionOf(t, s.Object, "Ready").Reason; got != want {
+			s = fixture.Reporting(t, s, status)
+			if got := fixture.ConditionOf(t, s.Object(), "Ready").Reason; got != want {
 				t.Errorf("Ready has reason %q, want %q", got, want)
 			}
 		})
@@ -186,8 +186,8 @@ func TestATenantIsToldNothingOfTheGraphsExpressions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Object.Object["status"] = status
-			if got := fixture.ConditionOf(t, s.Object, "Composed").Message; got != test.want {
+			s = fixture.Reporting(t, s, status)
+			if got := fixture.ConditionOf(t, s.Object(), "Composed").Message; got != test.want {
 				t.Errorf("Composed says %q, want %q", got, test.want)
 			}
 		})
@@ -247,7 +247,7 @@ func TestAConditionKeepsItsTimeUntilItsStatusChanges(t *testing.T) {
 		item.(map[string]any)["lastTransitionTime"] = long.UTC().Format(time.RFC3339)
 	}
 	first["activity"] = map[string]any{"lastActiveTime": long.UTC().Format(time.RFC3339)}
-	s.Object.Object["status"] = first
+	s = fixture.Reporting(t, s, first)
 	again, err := BuildStatus(s, Outcome{Instance: fixture.KroInstance(fixture.KroReady(1))})
 	if err != nil {
 		t.Fatal(err)
@@ -255,14 +255,15 @@ func TestAConditionKeepsItsTimeUntilItsStatusChanges(t *testing.T) {
 	if diff := cmp.Diff(first, again); diff != "" {
 		t.Errorf("a status that says the same differs (-want +got):\n%s", diff)
 	}
-	s.Object.Object["status"], err = BuildStatus(s, Outcome{Instance: fixture.KroInstance(nil)})
+	changed, err := BuildStatus(s, Outcome{Instance: fixture.KroInstance(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fixture.ConditionOf(t, s.Object, "Ready"); got.LastTransitionTime.Equal(&long) {
+	s = fixture.Reporting(t, s, changed)
+	if got := fixture.ConditionOf(t, s.Object(), "Ready"); got.LastTransitionTime.Equal(&long) {
 		t.Error("Ready changed and kept its time")
 	}
-	if got := fixture.ConditionOf(t, s.Object, "Placed"); !got.LastTransitionTime.Equal(&long) {
+	if got := fixture.ConditionOf(t, s.Object(), "Placed"); !got.LastTransitionTime.Equal(&long) {
 		t.Error("Placed did not change and lost its time")
 	}
 }

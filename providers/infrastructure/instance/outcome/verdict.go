@@ -133,7 +133,7 @@ func ComposedVerdict(s *scope.Scope, placed Verdict, o Outcome) Verdict {
 		if message := GraphMessage(o.Instance); ExceedsQuota(message) {
 			return Verdict{Reason: ReasonQuota, message: OutOfQuota(message).Message}
 		}
-		return Verdict{Reason: ReasonGraphFailed, message: graphFailure(s.Template, GraphMessage(o.Instance))}
+		return Verdict{Reason: ReasonGraphFailed, message: graphFailure(s.Template(), GraphMessage(o.Instance))}
 	default:
 		return Verdict{Reason: reasonComposing, message: graphProgress(GraphMessage(o.Instance))}
 	}
@@ -181,7 +181,7 @@ func readyVerdict(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 		return Verdict{Reason: ReasonPodInitializing, message: why}
 	case o.Pods.Ready < o.Pods.Present:
 		return Verdict{Reason: ReasonPodInitializing, message: "the pods are starting"}
-	case !v.composed.OK && (s.RunsPods || o.Pods.Present > 0 || resuming(old)):
+	case !v.composed.OK && (s.RunsPods() || o.Pods.Present > 0 || resuming(old)):
 		return Verdict{Reason: ReasonPodInitializing, message: why}
 	case !v.composed.OK:
 		return Verdict{Reason: reasonNotComposed, message: why}
@@ -207,7 +207,7 @@ func inTime(o Outcome, old sandbarv1alpha1.InstanceStatus, v verdicts, ready Ver
 
 // outputsThere tells whether everything that the contract refers to is there.
 func outputsThere(s *scope.Scope, instance *unstructured.Unstructured) bool {
-	for _, path := range contract.RefPaths(&s.DataPlane) {
+	for _, path := range contract.RefPaths(s.DataPlane()) {
 		if contract.OnlyInDevelopment(path) && !contract.InDevelopment(instance.Object) {
 			continue
 		}
@@ -224,6 +224,6 @@ func outputsThere(s *scope.Scope, instance *unstructured.Unstructured) bool {
 // hasFormerGraph reports whether the kro instance is composed with a graph that its Template had
 // before.
 func hasFormerGraph(s *scope.Scope, instance *unstructured.Unstructured) bool {
-	graph, _, _ := strings.Cut(s.Revision, "-")
-	return s.Revision != "" && instance.GetLabels()[placement.LabelGraph] != graph
+	graph, _, _ := strings.Cut(s.Revisions().Revision, "-")
+	return s.Revisions().Revision != "" && instance.GetLabels()[placement.LabelGraph] != graph
 }

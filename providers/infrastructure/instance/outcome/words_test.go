@@ -97,8 +97,8 @@ func TestTheRuntimeClustersNamesReachNoTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Object.Object["status"] = status
-	if got, want := fixture.ConditionOf(t, s.Object, "Composed").Message, `correct the spec: spec.x: Invalid value: "y": is no number`; got != want {
+	s = fixture.Reporting(t, s, status)
+	if got, want := fixture.ConditionOf(t, s.Object(), "Composed").Message, `correct the spec: spec.x: Invalid value: "y": is no number`; got != want {
 		t.Errorf("a refused spec says %q, want %q", got, want)
 	}
 }
@@ -110,11 +110,11 @@ func readsNothing(t *testing.T, name string, o Outcome) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Object.Object["status"] = status
+	s = fixture.Reporting(t, s, status)
 	for _, c := range []string{"Placed", "Composed", "Suspended", "Ready"} {
-		read(t, name+": "+c, fixture.ConditionOf(t, s.Object, c))
+		read(t, name+": "+c, fixture.ConditionOf(t, s.Object(), c))
 	}
-	message := fixture.ConditionOf(t, s.Object, "Composed").Message
+	message := fixture.ConditionOf(t, s.Object(), "Composed").Message
 	if event := BuildEvent(s, string(sandbarv1alpha1.InstanceFailed), message, time.Now()); internals.MatchString(event.Message) {
 		t.Errorf("%s: the event says %q", name, event.Message)
 	}
@@ -147,8 +147,8 @@ func TestWhatIsTheTenantsToCorrectIsTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Object.Object["status"] = status
-		if got := fixture.ConditionOf(t, s.Object, "Composed").Message; got != want {
+		s = fixture.Reporting(t, s, status)
+		if got := fixture.ConditionOf(t, s.Object(), "Composed").Message; got != want {
 			t.Errorf("%s: Composed says %q, want %q", name, got, want)
 		}
 	}

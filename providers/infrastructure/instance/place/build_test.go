@@ -29,9 +29,9 @@ func TestAPlacementIsBuiltAsTheGoldenFilesSay(t *testing.T) {
 	for name, change := range map[string]func(*scope.Scope){
 		"defaults": func(*scope.Scope) {},
 		"configured": func(s *scope.Scope) {
-			s.Object.SetLabels(map[string]string{"app.example.com/tier": "web", "other.example.com/x": "no", "sandbar.dev/instance-uid": "forged"})
-			s.Object.SetAnnotations(map[string]string{"note.example.com/a": "kept", "kubectl.kubernetes.io/x": "no"})
-			s.Infrastructure = &sandbarv1alpha1.InfrastructureProviderSpec{
+			s.Object().SetLabels(map[string]string{"app.example.com/tier": "web", "other.example.com/x": "no", "sandbar.dev/instance-uid": "forged"})
+			s.Object().SetAnnotations(map[string]string{"note.example.com/a": "kept", "kubectl.kubernetes.io/x": "no"})
+			*s.Infrastructure() = sandbarv1alpha1.InfrastructureProviderSpec{
 				Preview: &sandbarv1alpha1.Preview{
 					BaseDomain: "p.example.test",
 					GatewayRef: &sandbarv1alpha1.GatewayReference{Name: "public", Namespace: "gateways"},
@@ -51,14 +51,14 @@ func TestAPlacementIsBuiltAsTheGoldenFilesSay(t *testing.T) {
 				},
 			}
 		},
-		"no-egress": func(s *scope.Scope) { s.Infrastructure.Isolation.Egress.Policy = egressNone },
+		"no-egress": func(s *scope.Scope) { s.Infrastructure().Isolation.Egress.Policy = egressNone },
 		"openshift-dns": func(s *scope.Scope) {
-			s.Infrastructure.Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
+			s.Infrastructure().Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
 				Namespace: "openshift-dns", PodLabels: map[string]string{"dns.operator.openshift.io/daemonset-dns": "default"}, Ports: []int32{5353},
 			}}
 		},
 		"node-local-dns": func(s *scope.Scope) {
-			s.Infrastructure.Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
+			s.Infrastructure().Isolation.Egress = sandbarv1alpha1.Egress{Policy: egressNone, DNS: &sandbarv1alpha1.EgressDNS{
 				Addresses: []string{"169.254.20.10", "10.96.0.10/32", "fd00::a"},
 			}}
 		},

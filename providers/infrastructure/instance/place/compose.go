@@ -24,14 +24,14 @@ var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.ru
 // metadata what the operator's allow-list names.
 func BuildInstance(s *scope.Scope, d lifecycle.Decision) *unstructured.Unstructured {
 	obj := s.NewObject()
-	obj.SetNamespace(s.Placement.Namespace())
-	obj.SetName(s.Placement.InstanceName())
+	obj.SetNamespace(s.Placement().Namespace())
+	obj.SetName(s.Placement().InstanceName())
 
-	metadata := s.Infrastructure.InstanceMetadata
-	labels := allowed(s.Object.GetLabels(), metadata.LabelPrefixes)
-	maps.Copy(labels, s.Placement.Labels(s.Template)) // ours last: they win
+	metadata := s.Infrastructure().InstanceMetadata
+	labels := allowed(s.Object().GetLabels(), metadata.LabelPrefixes)
+	maps.Copy(labels, s.Placement().Labels(s.Template())) // ours last: they win
 	obj.SetLabels(labels)
-	annotations := allowed(s.Object.GetAnnotations(), metadata.AnnotationPrefixes)
+	annotations := allowed(s.Object().GetAnnotations(), metadata.AnnotationPrefixes)
 	maps.Copy(annotations, s.Annotations())
 	if cause := d.Suspended; cause != "" {
 		annotations[placement.AnnotationSuspension] = string(cause)
@@ -44,12 +44,12 @@ func BuildInstance(s *scope.Scope, d lifecycle.Decision) *unstructured.Unstructu
 // buildSpec builds the spec of the kro instance: the tenant's, without what kro's kind does not
 // have, and with what the lifecycle makes of it.
 func buildSpec(s *scope.Scope, d lifecycle.Decision) map[string]any {
-	spec, _, _ := unstructured.NestedMap(s.Object.Object, "spec") // a copy
+	spec, _, _ := unstructured.NestedMap(s.Object().Object, "spec") // a copy
 	if spec == nil {
 		spec = map[string]any{}
 	}
 	delete(spec, contract.LifecycleField)
-	if s.Pod != nil {
+	if s.Pod() != nil {
 		delete(spec, contract.PrewarmField)
 		delete(spec, contract.StartTimeoutField)
 	}

@@ -38,9 +38,9 @@ func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := fixture.NewScope()
-			s.Object.Object["spec"] = map[string]any{}
+			s.Object().Object["spec"] = map[string]any{}
 			plain := BuildNamespace(s)
-			s.Object.Object["spec"] = test.spec
+			s.Object().Object["spec"] = test.spec
 			ns := BuildNamespace(s)
 			labels, annotations := maps.Clone(plain.Labels), maps.Clone(plain.Annotations)
 			maps.Copy(labels, test.labels)

@@ -26,10 +26,10 @@ const ReasonImageMissing = "ImageMissing"
 // The chosen value is a key in the operator's list and nothing else: a tenant who could name an image
 // here would run it in the place of the toolchain.
 func ChooseImage(s *scope.Scope, current, desired *unstructured.Unstructured) (complete bool, err error) {
-	if s.Choice == nil {
+	if s.Choice() == nil {
 		return true, nil
 	}
-	field := s.Choice.Field
+	field := s.Choice().Field
 	chosen, _, _ := unstructured.NestedString(desired.Object, "spec", field)
 	there := choosable(s)
 	if slices.Contains(there, chosen) {
@@ -55,8 +55,8 @@ func ChooseImage(s *scope.Scope, current, desired *unstructured.Unstructured) (c
 // choosable are the images that can be chosen and that the operator has, in the Template's order.
 func choosable(s *scope.Scope) []string {
 	var there []string
-	for _, key := range s.Choice.Images {
-		if s.Infrastructure.Images[key] != "" {
+	for _, key := range s.Choice().Images {
+		if s.Infrastructure().Images[key] != "" {
 			there = append(there, key)
 		}
 	}

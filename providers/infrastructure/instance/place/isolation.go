@@ -62,7 +62,7 @@ func prefixes(cidrs ...string) []netip.Prefix {
 // The gateway is admitted on all ports: a NetworkPolicy names ports of containers, and a
 // contract names those of Services. Which Service the gateway leads to is the graph's choice.
 func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
-	spec := s.Infrastructure
+	spec := s.Infrastructure()
 	from := []networkingv1.NetworkPolicyPeer{
 		inNamespace(placement.SystemNamespace, map[string]string{labelAppName: providerAppName}),
 		{PodSelector: &metav1.LabelSelector{}},
@@ -86,7 +86,7 @@ func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 // BuildEgress denies what goes out, except to DNS, to the placement itself and, unless the
 // operator says None, to the public internet.
 func BuildEgress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
-	spec, err := EgressOf(s.Infrastructure, metav1.LabelSelector{})
+	spec, err := EgressOf(s.Infrastructure(), metav1.LabelSelector{})
 	if err != nil {
 		return nil, err
 	}

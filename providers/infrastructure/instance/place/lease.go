@@ -25,6 +25,6 @@ func BuildLease(s *scope.Scope, now time.Time) *coordinationv1.Lease {
 		ObjectMeta: s.ObjectMeta(placement.ActivityLease),
 		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now}},
 	}
-	lease.Annotations[AnnotationGeneration] = strconv.FormatInt(s.Object.GetGeneration(), 10)
+	lease.Annotations[AnnotationGeneration] = strconv.FormatInt(s.Object().GetGeneration(), 10)
 	return lease
 }

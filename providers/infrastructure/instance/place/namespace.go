@@ -17,12 +17,12 @@ import (
 // for more than the operator grants.
 func BuildNamespace(s *scope.Scope) *corev1.Namespace {
 	var labels, annotations map[string]string
-	if s.Member != nil {
-		labels, annotations = s.Member.Labels(s.Template), s.Annotations()
-		maps.Copy(annotations, s.Member.Annotations())
+	if s.Member() != nil {
+		labels, annotations = s.Member().Labels(s.Template()), s.Annotations()
+		maps.Copy(annotations, s.Member().Annotations())
 	} else {
-		labels, annotations = s.Placement.NamespaceLabels(s.Template), s.OwnerAnnotations()
-		describe(s.Object, labels, annotations)
+		labels, annotations = s.Placement().NamespaceLabels(s.Template()), s.OwnerAnnotations()
+		describe(s.Object(), labels, annotations)
 	}
 	for _, mode := range []string{"enforce", "warn", "audit"} {
 		labels["pod-security.kubernetes.io/"+mode] = s.PodSecurity()
@@ -30,7 +30,7 @@ func BuildNamespace(s *scope.Scope) *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        s.Placement.Namespace(),
+			Name:        s.Placement().Namespace(),
 			Labels:      labels,
 			Annotations: annotations,
 		},

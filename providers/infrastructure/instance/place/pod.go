@@ -40,18 +40,18 @@ func BuildPod(s *scope.Scope, source *sandbarv1alpha1.PodTemplateSource, base *p
 		return nil, SpecRefused(s, err)
 	}
 	pod, err := podtemplate.Build(source, base, kept, podtemplate.Rules{
-		Labels:             map[string]string{placement.LabelInstanceUID: string(s.Placement.UID)},
-		RuntimeClassName:   s.Infrastructure.Isolation.RuntimeClassName,
-		PlacementClasses:   s.Infrastructure.PlacementClasses,
+		Labels:             map[string]string{placement.LabelInstanceUID: string(s.Placement().UID)},
+		RuntimeClassName:   s.Infrastructure().Isolation.RuntimeClassName,
+		PlacementClasses:   s.Infrastructure().PlacementClasses,
 		PodSecurity:        s.PodSecurity(),
 		Bounds:             podBounds(bounds),
-		LabelPrefixes:      s.Infrastructure.InstanceMetadata.LabelPrefixes,
-		AnnotationPrefixes: s.Infrastructure.InstanceMetadata.AnnotationPrefixes,
+		LabelPrefixes:      s.Infrastructure().InstanceMetadata.LabelPrefixes,
+		AnnotationPrefixes: s.Infrastructure().InstanceMetadata.AnnotationPrefixes,
 	})
 	var unknown *podtemplate.UnknownClassError
 	if errors.As(err, &unknown) {
 		// The operator may have it, or have it again, at any moment.
-		err = &outcome.RefusalError{Recheck: triedAgain, Reason: sandbarv1alpha1.PlacementClassUnknown, Message: s.Pod.ClassField() + ": " + unknown.Error()}
+		err = &outcome.RefusalError{Recheck: triedAgain, Reason: sandbarv1alpha1.PlacementClassUnknown, Message: s.Pod().ClassField() + ": " + unknown.Error()}
 	}
 	return pod, SpecRefused(s, err)
 }
@@ -61,7 +61,7 @@ func BuildPod(s *scope.Scope, source *sandbarv1alpha1.PodTemplateSource, base *p
 func SpecRefused(s *scope.Scope, err error) error {
 	var wrong *podtemplate.RefusedError
 	if errors.As(err, &wrong) {
-		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: "correct " + s.Pod.Field() + ": " + wrong.Error()}
+		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: "correct " + s.Pod().Field() + ": " + wrong.Error()}
 	}
 	return err
 }

@@ -20,7 +20,7 @@ const NameOfBounds = "sandbar"
 
 // BoundsOf returns those of the placement: what the operator set, with the defaults.
 func BoundsOf(s *scope.Scope) (*quota.Bounds, error) {
-	bounds, err := quota.Of(&s.Infrastructure.Quota)
+	bounds, err := quota.Of(&s.Infrastructure().Quota)
 	var wrong *quota.Error
 	if errors.As(err, &wrong) {
 		return nil, &outcome.ConfigurationError{Problem: wrong.Error()}

@@ -45,9 +45,11 @@ type Settings struct {
 	Revisions
 	// Infrastructure is nil until the operator has created the InfrastructureProvider.
 	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+	// Computed remembers what follows from these settings; nil if nothing is remembered.
+	Computed *Computed
 }
 
-// Equal reports whether two settings are the same for all instances of the kind.
+// Equal reports whether two settings are the same for all instances of the kind. What has been computed does not count.
 func (s Settings) Equal(other Settings) bool {
 	return s.Provider == other.Provider && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
@@ -55,66 +57,131 @@ func (s Settings) Equal(other Settings) bool {
 		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
 }
 
-// Scope is what one reconcile knows of its instance before it looks at the runtime cluster. Nothing is
-// assigned to it once it is made (hack/house has the test): what a phase finds out it returns, and the
-// reconciler hands it to the phases that need it.
+// Scope is what one reconcile knows of its instance before it looks at the runtime cluster. Nothing changes it once it is
+// made: what a phase finds out it returns, and the reconciler hands it to the phases that need it.
 type Scope struct {
-	Kind
-	Settings
-	// Placement is the one that the instance has, or that will be made for it.
-	Placement placement.Placed
-	// Member is set while the placement is one that a set keeps for somebody: there is no instance yet, and
-	// Object says what one would say that takes it.
-	Member *placement.Member
-	// Object is the tenant's object; its spec and metadata are a tenant's words.
-	Object *unstructured.Unstructured
-	// WorkspacePath is for people and may be empty.
-	WorkspacePath string
+	kind          Kind
+	settings      Settings
+	placement     placement.Placed
+	member        *placement.Member
+	object        *unstructured.Unstructured
+	status        sandbarv1alpha1.InstanceStatus
+	workspacePath string
+}
+
+// New returns the scope of a tenant's object that has, or will get, a placement. status is the one that the object had
+// when it was read, decoded.
+func New(kind Kind, settings Settings, object *unstructured.Unstructured, status sandbarv1alpha1.InstanceStatus, placed placement.Placed) *Scope {
+	return &Scope{kind: kind, settings: settings, object: object, status: status, placement: placed}
 }
 
 // Protected is the scope of the same instance with the object as it is once the finalizer is on it, and
-// with the path of its workspace.
+// with the path of its workspace. Its status is the same: the finalizer is written under the version that was read.
 func (s *Scope) Protected(obj *unstructured.Unstructured, workspacePath string) *Scope {
 	protected := *s
-	protected.Object, protected.WorkspacePath = obj, workspacePath
+	protected.object, protected.workspacePath = obj, workspacePath
 	return &protected
 }
 
 // In is the scope of the same instance in another placement.
 func (s *Scope) In(placed placement.Placed) *Scope {
 	in := *s
-	in.Placement, in.Member = placed, nil
+	in.placement, in.member = placed, nil
 	return &in
+}
+
+// Of is the scope of a member: there is no instance yet, and the object says what one would say that takes it.
+func (s *Scope) Of(member placement.Member) *Scope {
+	of := *s
+	of.member = &member
+	return &of
+}
+
+// Saying is the scope of the same instance with other words of the operator's about its pod.
+func (s *Scope) Saying(words PodWords) *Scope {
+	saying := *s
+	saying.settings.Pod = &words
+	return &saying
+}
+
+// Object is the tenant's object; its spec and metadata are a tenant's words. It must not be changed.
+func (s *Scope) Object() *unstructured.Unstructured { return s.object }
+
+// Status is the one that the object had when it was read.
+func (s *Scope) Status() sandbarv1alpha1.InstanceStatus { return s.status }
+
+// Placement is the one that the instance has, or that will be made for it.
+func (s *Scope) Placement() placement.Placed { return s.placement }
+
+// Member is the member whose placement this is; nil for the placement of an instance.
+func (s *Scope) Member() *placement.Member { return s.member }
+
+// WorkspacePath is for people and may be empty.
+func (s *Scope) WorkspacePath() string { return s.workspacePath }
+
+// Kind is the kind of the instance.
+func (s *Scope) Kind() Kind { return s.kind }
+
+// Template is the name of the Template that defines the kind.
+func (s *Scope) Template() string { return s.kind.Template }
+
+// NewObject returns an empty object of the kind, to read into.
+func (s *Scope) NewObject() *unstructured.Unstructured { return s.kind.NewObject() }
+
+// Settings are all that the operator says of the kind. What its pointers lead to must not be changed.
+func (s *Scope) Settings() Settings { return s.settings }
+
+// Provider is as in Settings, and so are the next ones.
+func (s *Scope) Provider() string { return s.settings.Provider }
+
+// DataPlane is the Template's contract.
+func (s *Scope) DataPlane() *sandbarv1alpha1.DataPlane { return &s.settings.DataPlane }
+
+// RunsPods reports whether the graph makes workloads.
+func (s *Scope) RunsPods() bool { return s.settings.RunsPods }
+
+// Choice is nil unless tenants choose an image.
+func (s *Scope) Choice() *sandbarv1alpha1.ImageChoice { return s.settings.Choice }
+
+// Pod is nil unless tenants write a pod template for instances of the kind.
+func (s *Scope) Pod() *PodWords { return s.settings.Pod }
+
+// Revisions are what the Template says of its revisions.
+func (s *Scope) Revisions() Revisions { return s.settings.Revisions }
+
+// Infrastructure is nil until the operator has created the InfrastructureProvider.
+func (s *Scope) Infrastructure() *sandbarv1alpha1.InfrastructureProviderSpec {
+	return s.settings.Infrastructure
 }
 
 // Annotations are those of everything that the provider puts into a placement.
 func (s *Scope) Annotations() map[string]string {
-	return map[string]string{placement.AnnotationProvider: s.Provider}
+	return map[string]string{placement.AnnotationProvider: s.Provider()}
 }
 
 // OwnerAnnotations are those of the placement's namespace, which alone says whose it is; placement.Of reads
 // them back.
 func (s *Scope) OwnerAnnotations() map[string]string {
 	annotations := s.Annotations()
-	annotations[placement.AnnotationInstanceNamespace] = s.Object.GetNamespace()
-	annotations[placement.AnnotationInstanceName] = s.Object.GetName()
-	if s.WorkspacePath != "" {
-		annotations[placement.AnnotationWorkspacePath] = s.WorkspacePath
+	annotations[placement.AnnotationInstanceNamespace] = s.object.GetNamespace()
+	annotations[placement.AnnotationInstanceName] = s.object.GetName()
+	if s.workspacePath != "" {
+		annotations[placement.AnnotationWorkspacePath] = s.workspacePath
 	}
 	return annotations
 }
 
 // PodSecurity is the pod security level of the placement.
 func (s *Scope) PodSecurity() string {
-	return cmp.Or(s.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
+	return cmp.Or(s.settings.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
 }
 
 // ObjectMeta is the metadata of an object that the provider puts into the namespace.
 func (s *Scope) ObjectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:        name,
-		Namespace:   s.Placement.Namespace(),
-		Labels:      s.Placement.Labels(s.Template),
+		Namespace:   s.placement.Namespace(),
+		Labels:      s.placement.Labels(s.Template()),
 		Annotations: s.Annotations(),
 	}
 }
@@ -127,10 +194,10 @@ const DefaultActivityInterval = time.Minute
 
 // ActivityInterval is how often use is written down at most, and so how much it may lag.
 func (s *Scope) ActivityInterval() time.Duration {
-	if s.Infrastructure == nil || s.Infrastructure.Limits == nil || s.Infrastructure.Limits.ActivityIntervalSeconds == 0 {
+	if s.settings.Infrastructure == nil || s.settings.Infrastructure.Limits == nil || s.settings.Infrastructure.Limits.ActivityIntervalSeconds == 0 {
 		return DefaultActivityInterval
 	}
-	return time.Duration(s.Infrastructure.Limits.ActivityIntervalSeconds) * time.Second
+	return time.Duration(s.settings.Infrastructure.Limits.ActivityIntervalSeconds) * time.Second
 }
 
 // PodWords are what the operator says of a kind whose tenants write a pod template.

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package members
 
 import (
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 )
 
@@ -18,7 +19,7 @@ func TestWaitersAreServedInTheOrderInWhichTheyCame(t *testing.T) {
 	var woken []string
 	me := func(name string, second int) waiter {
 		return waiter{
-			req:     request{Cluster: "c", NamespacedName: types.NamespacedName{Namespace: "n", Name: name}},
+			req:     export.Key{Cluster: "c", NamespacedName: types.NamespacedName{Namespace: "n", Name: name}},
 			created: fixture.Now.Add(time.Duration(second) * time.Second), wake: func() { woken = append(woken, name) },
 		}
 	}

@@ -1,24 +1,24 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package members
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -28,7 +28,6 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
@@ -37,10 +36,11 @@ import (
 // instance waits behind a set that fills up.
 const memberConcurrency = 4
 
-// memberIndex finds members by their set, and those that are warm by what they could be adopted for.
-const memberIndex = "sandbar.member"
+// Index finds members by their set, and those that are warm by what they could be adopted for.
+const Index = "sandbar.member"
 
-func indexMember(obj client.Object) []string {
+// Indexed are the values of a namespace in that index.
+func Indexed(obj client.Object) []string {
 	m, ok := placement.MemberOf(obj)
 	if !ok {
 		return nil
@@ -59,11 +59,13 @@ func warmKey(cluster, namespace, revision string) string {
 	return "warm|" + cluster + "|" + namespace + "|" + revision
 }
 
-// RegisterMembers adds the controller of members to the manager. Hand the result to Register, and to package
-// sandboxset.
-func RegisterMembers(mgr ctrl.Manager, runtime cluster.Cluster) (*Members, error) {
-	m := newMembers(runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()}, providerOf(mgr.GetClient()))
-	if err := runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, memberIndex, indexMember); err != nil {
+// Register adds the controller of members to the manager of the provider workspace. kinds has the kind whose placements are
+// kept, and changed is told of each set whose members have changed.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, kinds Kinds, changed func(set export.Key)) (*Members, error) {
+	m := New(Options{
+		Client: runtime.GetClient(), Live: runtime.GetAPIReader(), Provider: providerOf(mgr.GetClient()), Kinds: kinds, Changed: changed,
+	})
+	if err := runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, Index, Indexed); err != nil {
 		return nil, fmt.Errorf("indexing the members: %w", err)
 	}
 	skipNameValidation := true
@@ -85,7 +87,14 @@ func RegisterMembers(mgr ctrl.Manager, runtime cluster.Cluster) (*Members, error
 	if err != nil {
 		return nil, fmt.Errorf("building the controller of members: %w", err)
 	}
-	return m, addHandler(context.Background(), runtime.GetCache(), &corev1.Namespace{}, m.handler())
+	informer, err := runtime.GetCache().GetInformer(context.Background(), &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err == nil {
+		_, err = informer.AddEventHandler(m.Handler())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching the members: %w", err)
+	}
+	return m, nil
 }
 
 // providerOf reads the logical cluster of the provider workspace; empty until the operator has configured it.
@@ -111,9 +120,9 @@ func (m *Members) Wake(namespace string) {
 	wake(namespace)
 }
 
-// handler follows the namespaces of members: each that comes is made complete, and of each that comes, changes
+// Handler follows the namespaces of members: each that comes is made complete, and of each that comes, changes
 // or is lost, by adoption or removal, the set is told.
-func (m *Members) handler() toolscache.ResourceEventHandler {
+func (m *Members) Handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { m.seen(nil, obj) },
 		UpdateFunc: m.seen,
@@ -142,6 +151,7 @@ func (m *Members) seen(before, after any) {
 		delete(m.held, ns.Name)
 		delete(m.left, ns.Name)
 		delete(m.troubles, ns.Name)
+		delete(m.instances, ns.Name)
 		if after == nil { // adopted or not, it is gone before the cache has shown its owner
 			maps.DeleteFunc(m.adopted, func(_ placement.Owner, p placement.Placed) bool { return p.ID == was.ID })
 		}
@@ -152,9 +162,9 @@ func (m *Members) seen(before, after any) {
 	}
 	switch {
 	case isMember && (!wasMember || was != is):
-		m.changed(export.Key{Cluster: is.Origin, NamespacedName: is.Set})
+		m.opts.Changed(export.Key{Cluster: is.Origin, NamespacedName: is.Set})
 	case wasMember && !isMember:
-		m.changed(export.Key{Cluster: was.Origin, NamespacedName: was.Set})
+		m.opts.Changed(export.Key{Cluster: was.Origin, NamespacedName: was.Set})
 	}
 }
 
@@ -184,19 +194,16 @@ func memberOf(obj any) (placement.Member, bool) {
 // Reconcile makes one member complete, and notes how it is.
 func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ns := &corev1.Namespace{}
-	if err := m.cluster.client.Get(ctx, req.NamespacedName, ns); err != nil {
+	if err := m.opts.Client.Get(ctx, req.NamespacedName, ns); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	member, ok := placement.MemberOf(ns)
 	if !ok || ns.DeletionTimestamp != nil || member.State == placement.MemberLeaving || m.isHeld(ns.Name) {
 		return reconcile.Result{}, nil
 	}
-	r, err := m.reconciler()
-	if err != nil {
-		return reconcile.Result{}, nil //nolint:nilerr // all are looked at when there is one
-	}
-	if ns.Annotations[placement.AnnotationProvider] != r.settings().Provider {
-		return reconcile.Result{}, nil
+	kind, offered := m.opts.Kinds.MemberKind()
+	if !offered || ns.Annotations[placement.AnnotationProvider] != kind.Provider() {
+		return reconcile.Result{}, nil // all are looked at when there is one
 	}
 	m.mu.Lock()
 	set, known := m.sets[member.SetUID]
@@ -204,36 +211,30 @@ func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if !known {
 		return reconcile.Result{}, nil // its set wakes it
 	}
-	return m.converge(ctx, r, ns, member, set)
+	return m.converge(ctx, kind, ns, member, set)
 }
 
 // converge makes what a member lacks. What it is made of it keeps: one of a former revision is replaced.
-func (m *Members) converge(ctx context.Context, r *reconciler, ns *corev1.Namespace, member placement.Member, set Set) (reconcile.Result, error) {
-	s, err := r.memberScope(member, set)
+func (m *Members) converge(ctx context.Context, kind Kind, ns *corev1.Namespace, member placement.Member, set Set) (reconcile.Result, error) {
+	s, err := kind.Scope(member, set, youngStatus(ns.CreationTimestamp))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	s.Object.Object["status"] = youngStatus(ns.CreationTimestamp)
-	o := outcome.Outcome{Now: r.now()}
-	if _, o.Placing = r.place(ctx, s); o.Placing == nil {
-		o.Instance, o.Composing = r.runtime.composed(ctx, s)
+	if member.State == placement.MemberMaking {
+		m.claims.wait(ctx)
 	}
-	if o.GoesOn() && o.Instance == nil && member.Revision == set.Revision {
-		o.Instance, _, o.Composing = r.compose(ctx, s, nil, lifecycle.Decision{})
-	}
-	seen, looking := r.observe(ctx, s, o)
-	o.Observation = seen
-	if err := m.note(ctx, r, s, ns, o); err != nil {
+	o, failed := kind.Converge(ctx, s, member.Revision == set.Revision)
+	if err := m.note(ctx, kind, s, ns, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := errors.Join(retried(o.Placing), retried(correctable(o.Composing)), looking); err != nil {
-		return reconcile.Result{}, err
+	if failed != nil {
+		return reconcile.Result{}, failed
 	}
-	return reconcile.Result{RequeueAfter: seen.Recheck}, nil
+	return reconcile.Result{RequeueAfter: o.Recheck}, nil
 }
 
 // note marks a member as warm once it is ready, and says what keeps one from that.
-func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *corev1.Namespace, o outcome.Outcome) error {
+func (m *Members) note(ctx context.Context, kind Kind, s *scope.Scope, ns *corev1.Namespace, o outcome.Outcome) error {
 	fields, err := outcome.BuildStatus(s, o)
 	if err != nil {
 		return err
@@ -244,31 +245,38 @@ func (m *Members) note(ctx context.Context, r *reconciler, s *scope.Scope, ns *c
 	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 	if ready.Status == metav1.ConditionTrue {
-		recovered := m.trouble(ns.Name, Trouble{})
-		m.told(s, recovered)
-		if s.Member.State != placement.MemberMaking {
-			m.told(s, true) // its pod is ready again
-			if recovered {
-				m.offer(*s.Member)
-			}
-			return nil
-		}
-		marked := ns.DeepCopy()
-		marked.Labels[placement.LabelMemberState] = placement.MemberWarm
-		err := m.cluster.client.Patch(ctx, marked, client.MergeFromWithOptions(ns, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // its event tells
-		}
-		if err != nil {
-			return fmt.Errorf("marking member %s: %w", ns.Name, err)
-		}
-		return nil
+		return m.noteReady(ctx, s, ns, o.Instance)
 	}
+	m.remember(ctx, ns.Name, nil)
 	m.told(s, m.trouble(ns.Name, Trouble{
-		Reason: troubleReason(o, status), Message: ready.Message, Since: r.now(),
+		Reason: troubleReason(o, status), Message: ready.Message, Since: kind.Now(),
 		Failing: status.Phase == sandbarv1alpha1.InstanceFailed || status.Phase == sandbarv1alpha1.InstanceDegraded,
 		Waits:   status.Phase == sandbarv1alpha1.InstancePendingCapacity,
 	}))
+	return nil
+}
+
+// noteReady marks a member as warm, if it is not yet.
+func (m *Members) noteReady(ctx context.Context, s *scope.Scope, ns *corev1.Namespace, instance *unstructured.Unstructured) error {
+	m.remember(ctx, ns.Name, instance)
+	recovered := m.trouble(ns.Name, Trouble{})
+	m.told(s, recovered)
+	if s.Member().State != placement.MemberMaking {
+		m.told(s, true) // its pod is ready again
+		if recovered {
+			m.offer(*s.Member())
+		}
+		return nil
+	}
+	marked := ns.DeepCopy()
+	marked.Labels[placement.LabelMemberState] = placement.MemberWarm
+	err := m.opts.Client.Patch(ctx, marked, client.MergeFromWithOptions(ns, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldOwner))
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // its event tells
+	}
+	if err != nil {
+		return fmt.Errorf("marking member %s: %w", ns.Name, err)
+	}
 	return nil
 }
 
@@ -288,42 +296,14 @@ func troubleReason(o outcome.Outcome, status sandbarv1alpha1.InstanceStatus) str
 // told tells the set of a member that has changed.
 func (m *Members) told(s *scope.Scope, changed bool) {
 	if changed {
-		m.changed(export.Key{Cluster: s.Member.Origin, NamespacedName: s.Member.Set})
+		m.opts.Changed(export.Key{Cluster: s.Member().Origin, NamespacedName: s.Member().Set})
 	}
-}
-
-// memberScope is the scope of a member: what an instance would be that takes it.
-func (r *reconciler) memberScope(member placement.Member, set Set) (*scope.Scope, error) {
-	settings := r.settings()
-	if settings.Infrastructure == nil {
-		return nil, outcome.ErrNotConfigured
-	}
-	if settings.Pod == nil {
-		return nil, ErrNoKind
-	}
-	object := r.kind.NewObject()
-	object.SetNamespace(member.Set.Namespace)
-	object.SetName(placement.BornInstance)
-	object.SetGeneration(1) // as has one that was created a moment ago
-	object.Object["spec"] = map[string]any{
-		settings.Pod.Fields.From: map[string]any{"templateRef": map[string]any{"kind": set.Template.Kind, "name": set.Template.Name}},
-	}
-	words := *settings.Pod
-	words.Written, words.Change = set.Field, set.Change
-	settings.Pod = &words
-	return &scope.Scope{
-		Kind: r.kind, Settings: settings, Object: object, Member: &member,
-		Placement: placement.Placed{ID: member.ID, Owner: placement.Owner{Cluster: member.Origin}, Object: types.NamespacedName{Namespace: member.Set.Namespace, Name: placement.BornInstance}},
-	}, nil
 }
 
 // youngStatus is that of an object which has not been Ready since it was made.
-func youngStatus(made metav1.Time) map[string]any {
-	var conditions []any
+func youngStatus(made metav1.Time) (status sandbarv1alpha1.InstanceStatus) {
 	for _, name := range []string{sandbarv1alpha1.InstanceComposed, sandbarv1alpha1.InstanceReadyCondition} {
-		conditions = append(conditions, map[string]any{
-			"type": name, "status": "False", "reason": "Making", "message": "", "lastTransitionTime": made.UTC().Format(time.RFC3339),
-		})
+		status.Conditions = append(status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionFalse, Reason: "Making", LastTransitionTime: made})
 	}
-	return map[string]any{"conditions": conditions}
+	return status
 }

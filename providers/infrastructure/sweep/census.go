@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package sweep
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -70,8 +71,8 @@ func (c *kcpCensus) kinds(ctx context.Context) (map[string]scope.Kind, error) {
 		}
 		for _, version := range apiSchema.Spec.Versions {
 			template := apiSchema.Labels[placement.LabelTemplate]
-			if template == "" && apiSchema.Spec.Names.Kind == setKind {
-				template = setKind
+			if kind, ok := builtin.Lookup(apiSchema.Spec.Names.Kind); template == "" && ok && kind.KeepsPlacements {
+				template = kind.Name
 			}
 			if template != "" && version.Served {
 				gvk := schema.GroupVersionKind{Group: offered.Group, Version: version.Name, Kind: apiSchema.Spec.Names.Kind}
@@ -106,7 +107,7 @@ func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
 		return unknown
 	}
 	obj, err := export.Ask(l.shards, func(s *export.Shard) (*unstructured.Unstructured, error) {
-		return l.get(ctx, s, k, whose.req)
+		return l.get(ctx, s, k, whose.key)
 	})
 	switch {
 	case err == nil && obj.GetUID() == whose.owner.UID:
@@ -117,15 +118,15 @@ func (l *kcpLook) ask(ctx context.Context, ns *corev1.Namespace) fate {
 	return unknown
 }
 
-// get asks a shard for the object of a request, unless the shard did not answer in time before: that it
+// get asks a shard for the object of a key, unless the shard did not answer in time before: that it
 // is silent proves nothing.
-func (l *kcpLook) get(ctx context.Context, shard *export.Shard, k scope.Kind, req request) (*unstructured.Unstructured, error) {
+func (l *kcpLook) get(ctx context.Context, shard *export.Shard, k scope.Kind, key export.Key) (*unstructured.Unstructured, error) {
 	if l.silent[shard.URL] {
 		return nil, errSilent
 	}
 	bounded, cancel := context.WithTimeout(ctx, export.ProbeTimeout)
 	defer cancel()
-	obj, err := shard.Get(bounded, k.Kind, req)
+	obj, err := shard.Get(bounded, k.Kind, key)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		l.silent[shard.URL] = true
 	}

@@ -1,19 +1,31 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+// Package sweep deletes placements on the runtime cluster whose instance, or set, is gone. It is the last resort behind
+// finalizers and events: a tenant may strip a finalizer, and a set may go, while the provider is away.
+//
+// In: the placements of the runtime cluster, and kcp's own answers about the objects that they stand for (census.go). Out:
+// deletions of namespaces, of each of which kcp has said twice that its object is gone. It knows no more of a placement than
+// package placement does.
+package sweep
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 // fewPlacements is the number below which a sweep may delete any share of a group's placements.
@@ -35,7 +47,7 @@ const (
 // Template may be gone by an operator's mistake, its shard may be missing from the endpoint slice, its
 // workspace may be unbound.
 type sweep struct {
-	runtime runtimeCluster
+	runtime client.Client
 	options Options
 	log     logr.Logger
 	// census tells of instances; a variable for tests.
@@ -66,20 +78,57 @@ const (
 	gone
 )
 
-func newSweep(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) *sweep {
-	return &sweep{
-		runtime: runtimeCluster{client: runtime.GetClient(), live: runtime.GetAPIReader()},
+// Options are the settings of the sweep. The zero value is fit for use.
+type Options struct {
+	// KCPConfig reaches kcp with the provider's identity. Its host is replaced by the URLs of the APIExportEndpointSlice.
+	// Defaults to the manager's configuration.
+	KCPConfig *rest.Config
+	// ExportName is the name of the APIExport and of its endpoint slice in the provider workspace. Defaults to "sandbar.dev".
+	ExportName string
+	// Interval is the time between two sweeps. Defaults to 10 minutes.
+	Interval time.Duration
+	// Grace is how old a placement must be before a sweep may delete it. Defaults to 2 minutes.
+	Grace time.Duration
+	// SecondLook is how long after the first look a sweep looks again; only what is missing both times is deleted. Defaults
+	// to 30 seconds.
+	SecondLook time.Duration
+	// MayDeleteMost lets one sweep delete more than half of ten or more placements. Set it for one start, after the log has
+	// said that a sweep was refused and you have checked that the instances are gone indeed.
+	MayDeleteMost bool
+}
+
+const (
+	defaultExportName = "sandbar.dev"
+	defaultInterval   = 10 * time.Minute
+	defaultGrace      = 2 * time.Minute
+	defaultSecondLook = 30 * time.Second
+)
+
+func (o Options) withDefaults(kcp *rest.Config) Options {
+	o.KCPConfig = cmp.Or(o.KCPConfig, kcp)
+	o.ExportName = cmp.Or(o.ExportName, defaultExportName)
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
+	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	o.SecondLook = cmp.Or(o.SecondLook, defaultSecondLook)
+	return o
+}
+
+// Register adds the sweep to the manager of the provider workspace. The runtime cluster must be added to the same manager.
+func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+	opts = opts.withDefaults(mgr.GetConfig())
+	return mgr.Add(&sweep{
+		runtime: runtime.GetClient(),
 		options: opts,
 		log:     mgr.GetLogger().WithName("sweep"),
 		census:  &kcpCensus{provider: mgr.GetAPIReader(), config: opts.KCPConfig, exportName: opts.ExportName},
-	}
+	})
 }
 
 // Start implements manager.Runnable: it sweeps at once and then at each interval.
 func (s *sweep) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		sweepRoundsTotal.WithLabelValues(s.round(ctx)).Inc()
-		_ = pause.For(ctx, s.options.SweepInterval)
+		_ = pause.For(ctx, s.options.Interval)
 	}
 	return nil
 }
@@ -95,7 +144,7 @@ func (s *sweep) round(ctx context.Context) string {
 		first.publish()
 		return sweepClean
 	}
-	if pause.For(ctx, s.options.SweepSecondLook) != nil {
+	if pause.For(ctx, s.options.SecondLook) != nil {
 		return sweepSkipped
 	}
 	second, err := s.look(ctx)
@@ -118,20 +167,20 @@ type subject struct {
 	// kind is the Template whose kind it is of, or setKind.
 	kind  string
 	owner placement.Owner
-	req   request
+	key   export.Key
 }
 
-// setKind stands for the kind SandboxSet, which has no Template; no Template can be called so.
-const setKind = "SandboxSet"
+// setKind stands for the built-in kind that keeps members, which has no Template; no Template can be called so.
+var setKind = builtin.Of("SandboxSet").Name
 
 func subjectOf(ns *corev1.Namespace) (subject, bool) {
 	if m, ok := placement.MemberOf(ns); ok {
 		return subject{
-			kind: setKind, owner: placement.Owner{Cluster: m.Origin, UID: m.SetUID}, req: request{Cluster: m.Origin, NamespacedName: m.Set},
+			kind: setKind, owner: placement.Owner{Cluster: m.Origin, UID: m.SetUID}, key: export.Key{Cluster: m.Origin, NamespacedName: m.Set},
 		}, true
 	}
 	p, ok := placement.Of(ns)
-	return subject{kind: ns.Labels[placement.LabelTemplate], owner: p.Owner, req: requestOf(p)}, ok
+	return subject{kind: ns.Labels[placement.LabelTemplate], owner: p.Owner, key: export.Key{Cluster: p.Owner.Cluster, NamespacedName: p.Object}}, ok
 }
 
 // findings are what one look found.
@@ -148,7 +197,7 @@ type findings struct {
 func (s *sweep) look(ctx context.Context) (findings, error) {
 	found := findings{orphans: map[string]corev1.Namespace{}, unknown: map[string]int{}}
 	var list corev1.NamespaceList
-	if err := s.runtime.client.List(ctx, &list); err != nil {
+	if err := s.runtime.List(ctx, &list); err != nil {
 		return found, err
 	}
 	provider, look, err := s.census.begin(ctx)
@@ -161,7 +210,7 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 			continue // not a placement, or another provider's
 		}
 		found.placements = append(found.placements, ns)
-		if ns.DeletionTimestamp != nil || time.Since(ns.CreationTimestamp.Time) <= s.options.SweepGrace || look.listed(&ns) {
+		if ns.DeletionTimestamp != nil || time.Since(ns.CreationTimestamp.Time) <= s.options.Grace || look.listed(&ns) {
 			continue
 		}
 		switch look.ask(ctx, &ns) {
@@ -202,7 +251,7 @@ func (s *sweep) delete(ctx context.Context, found findings) string {
 			continue
 		}
 		s.log.Info("deleting a placement whose instance is gone", "placement", ns.Name, "template", ns.Labels[placement.LabelTemplate])
-		if err := s.runtime.delete(ctx, &ns); err != nil {
+		if err := runtimecluster.Delete(ctx, s.runtime, &ns); err != nil {
 			s.log.Error(err, "could not delete a placement", "placement", ns.Name)
 			continue
 		}
@@ -239,7 +288,7 @@ func refusedFor(ns *corev1.Namespace, refused map[string]bool) string {
 // losses are the groups of ten or more placements that would lose more than half of them.
 func (s *sweep) losses(found findings) map[string]bool {
 	refused := map[string]bool{}
-	if s.options.SweepMayDeleteMost {
+	if s.options.MayDeleteMost {
 		return refused
 	}
 	all, lost := map[string]int{}, map[string]int{}

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package sweep
 
 import (
 	"context"
@@ -64,11 +64,10 @@ func (w *sweepWorld) ask(_ context.Context, ns *corev1.Namespace) fate {
 func uidOf(number int) types.UID { return types.UID(fmt.Sprintf("uid-%d", number)) }
 
 func nthPlacement(number int, change ...func(*corev1.Namespace)) *corev1.Namespace {
-	s := fixture.NewScope()
-	s.Object.SetUID(uidOf(number))
-	s.Placement.Owner.UID = uidOf(number)
-	s.Placement.ID = s.Placement.Owner.Cold()
-	ns := place.BuildNamespace(s)
+	placed := fixture.Placed
+	placed.Owner.UID = uidOf(number)
+	placed.ID = placed.Owner.Cold()
+	ns := place.BuildNamespace(fixture.NewScope().In(placed))
 	ns.UID = types.UID("ns-" + ns.Name)
 	ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	for _, f := range change {
@@ -89,13 +88,10 @@ func newSweepWorld(t *testing.T, kcp func(look, number int) fate, placements ...
 	}
 	w := &sweepWorld{runtime: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), kcp: kcp}
 	w.sweep = &sweep{
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime},
-		options: Options{
-			ExportName: defaultExportName, SweepInterval: defaultSweepInterval,
-			SweepGrace: defaultSweepGrace, SweepSecondLook: defaultSecondLook,
-		},
-		log:    logr.Discard(),
-		census: w,
+		runtime: w.runtime,
+		options: Options{}.withDefaults(nil),
+		log:     logr.Discard(),
+		census:  w,
 	}
 	return w
 }
@@ -208,14 +204,14 @@ func TestASweepDeletesWhatKcpSaysIsGoneAndNothingElse(t *testing.T) {
 				// Times are set here, in the bubble's clock; a zero one stands for a young placement.
 				for _, ns := range test.placements {
 					if ns.CreationTimestamp.IsZero() {
-						ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-defaultSweepGrace / 2))
+						ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-defaultGrace / 2))
 					} else {
-						ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-defaultSweepGrace - time.Minute))
+						ns.CreationTimestamp = metav1.NewTime(time.Now().Add(-defaultGrace - time.Minute))
 					}
 				}
 				w := newSweepWorld(t, test.kcp, test.placements...)
 				w.failing = test.failing
-				w.sweep.options.SweepMayDeleteMost = test.mayMost
+				w.sweep.options.MayDeleteMost = test.mayMost
 				if got := w.sweep.round(t.Context()); got != test.result {
 					t.Errorf("result %q, want %q", got, test.result)
 				}
@@ -290,7 +286,7 @@ func TestTheSweepRunsAtTheStartAndAtEachInterval(t *testing.T) {
 			if got := w.looks.Load(); got != want {
 				t.Fatalf("%d looks, want %d", got, want)
 			}
-			timer := time.NewTimer(defaultSweepInterval)
+			timer := time.NewTimer(defaultInterval)
 			<-timer.C
 		}
 		cancel()

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package instance
+package members
 
 import (
 	"cmp"
@@ -9,11 +9,13 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
 )
 
 // waiter is an instance that starts with a member or not at all (prewarm: Require).
 type waiter struct {
-	req     request
+	req     export.Key
 	created time.Time
 	// wake has the instance reconciled.
 	wake func()
@@ -28,12 +30,12 @@ func (w waiter) before(other waiter) bool {
 // (warmKey). It is safe for concurrent use.
 type waiters struct {
 	mu    sync.Mutex
-	keys  map[request]string
-	queue map[string]map[request]waiter
+	keys  map[export.Key]string
+	queue map[string]map[export.Key]waiter
 }
 
 func newWaiters() *waiters {
-	return &waiters{keys: map[request]string{}, queue: map[string]map[request]waiter{}}
+	return &waiters{keys: map[export.Key]string{}, queue: map[string]map[export.Key]waiter{}}
 }
 
 // join notes that an instance waits for a member with a key, and for no other any more. It joins before it looks for
@@ -46,13 +48,13 @@ func (w *waiters) join(key string, me waiter) {
 	}
 	w.keys[me.req] = key
 	if w.queue[key] == nil {
-		w.queue[key] = map[request]waiter{}
+		w.queue[key] = map[export.Key]waiter{}
 	}
 	w.queue[key][me.req] = me
 }
 
 // leave notes that an instance does not wait any more, and wakes the next one: what the first did not take is for it.
-func (w *waiters) leave(req request) {
+func (w *waiters) leave(req export.Key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if key, waits := w.keys[req]; waits {
@@ -80,6 +82,13 @@ func (w *waiters) ahead(key string, me waiter) (n int) {
 	return n
 }
 
+// count is how many wait.
+func (w *waiters) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.keys)
+}
+
 func (w *waiters) wakeFirst(key string) {
 	if len(w.queue[key]) == 0 {
 		return
@@ -93,7 +102,7 @@ func (w *waiters) wakeFirst(key string) {
 	first.wake()
 }
 
-func (w *waiters) drop(req request) {
+func (w *waiters) drop(req export.Key) {
 	key := w.keys[req]
 	delete(w.keys, req)
 	delete(w.queue[key], req)

@@ -15,8 +15,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 // TestFrontProxyIdentity: behind kcp's own front proxy, which takes the caller's token and says who

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -341,23 +343,38 @@ func TestTheSweepKeepsLivePlacementsWhenTheirTemplateIsGone(t *testing.T) {
 		t.Error("the sweep took a placement that kcp cannot be asked about")
 	}
 	eventually(t, "the count of what kcp cannot be asked about", func() error { // another test's sweep begins it anew
-		var metric dto.Metric
-		_ = sweepUnknown.WithLabelValues(p.template.Name).Write(&metric)
-		if got := metric.GetGauge().GetValue(); got != 1 {
+		if got := registered(t, "sandbar_sweep_unknown_placements", p.template.Name); got != 1 {
 			return fmt.Errorf("it is %v", got)
 		}
 		return nil
 	})
 }
 
+// registered is the value of a metric of another package with one label; 0 without one.
+func registered(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
+	if at < 0 {
+		return 0
+	}
+	for _, m := range families[at].GetMetric() {
+		if m.GetLabel()[0].GetValue() == label {
+			return m.GetGauge().GetValue() + m.GetCounter().GetValue() // it is one of the two
+		}
+	}
+	return 0
+}
+
 // sweeps waits until that many more sweeps have had a complete look; other tests' count, too.
 func (p *provider) sweeps(t *testing.T, n float64) {
 	t.Helper()
 	rounds := func() (sum float64) {
-		for _, result := range []string{sweepClean, sweepDeleted, sweepRefused} {
-			var metric dto.Metric
-			_ = sweepRoundsTotal.WithLabelValues(result).Write(&metric)
-			sum += metric.GetCounter().GetValue()
+		for _, result := range []string{"clean", "deleted", "refused"} {
+			sum += registered(t, "sandbar_sweep_rounds_total", result)
 		}
 		return sum
 	}

@@ -100,7 +100,7 @@ func TestWhereDNSIs(t *testing.T) {
 // What is tried must be what placements have: only the pods that it is about differ.
 func TestTheEgressThatIsTriedIsThatOfPlacements(t *testing.T) {
 	s := fixture.NewScope()
-	s.Infrastructure.Isolation.Egress.DNS = &sandbarv1alpha1.EgressDNS{Namespace: "dns", Addresses: []string{"169.254.20.10"}}
+	s.Infrastructure().Isolation.Egress.DNS = &sandbarv1alpha1.EgressDNS{Namespace: "dns", Addresses: []string{"169.254.20.10"}}
 	placed, err := BuildEgress(s)
 	if err != nil {
 		t.Fatal(err)

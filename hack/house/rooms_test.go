@@ -17,6 +17,7 @@ import (
 var rooms = map[string][]string{
 	"access":    {"limit", "refusal", "series", "spans"},
 	"fixture":   {"locate"},
+	"claim":     {"refusal"},
 	"headers":   {"access", "locate", "preview"},
 	"lifecycle": {"access", "limit", "locate", "record", "refusal", "series"},
 	"limit":     {"refusal"},

@@ -73,7 +73,7 @@ func (o Offers) Find(ctx context.Context, ref *sandbarv1alpha1.PodTemplateRef, n
 	return o.Own(ctx, own, named)
 }
 
-// UIDs are those that Find returns with a base: what tells whether the base may be another one by now, without making it.
+// UIDs are those that Find returns with a base: from them a caller sees that the base may be another one by now, without making it.
 // The error is an *UnusableError when a SandboxTemplate on the way is not there.
 func (o Offers) UIDs(ctx context.Context, ref *sandbarv1alpha1.PodTemplateRef, named Named) (string, error) {
 	if ref.Kind != sandbarv1alpha1.RefSandboxTemplate {

@@ -31,7 +31,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
 
-// sweepWorld is a sweep over placements named by number. kcp says what became of each one's instance,
+// sweepWorld is a sweep over placements named by number. kcp says whether each one's instance is there,
 // at each look; what it says nothing of is listed.
 type sweepWorld struct {
 	sweep   *sweep

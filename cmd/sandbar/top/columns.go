@@ -34,9 +34,11 @@ const (
 	gap    = 2
 	indent = 2
 	// widest bounds a column, so that one long text does not push the others out; leastName is what a narrow
-	// terminal leaves for the names while there are other columns to leave out.
+	// terminal leaves for the names while there are other columns to leave out, and leastCell what it leaves of a
+	// column that stays.
 	widest    = 40
 	leastName = 16
+	leastCell = 7
 )
 
 // timeWidths are those of the columns that change with time, for their longest texts: 119m, <none>, expired and Cold.
@@ -70,8 +72,10 @@ func layoutOf(natural [columnAge]int, width int, namespaces bool) layout {
 		}
 		l.columns = slices.DeleteFunc(l.columns, func(i int) bool { return i == column })
 	}
-	if over := l.needs() - room; over > 0 {
-		l.widths[columnName] = max(1, l.widths[columnName]-over)
+	for _, column := range []int{columnName, columnState} {
+		if over := l.needs() - room; over > 0 {
+			l.widths[column] = min(l.widths[column], max(leastCell, l.widths[column]-over))
+		}
 	}
 	return l
 }

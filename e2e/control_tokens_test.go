@@ -222,16 +222,18 @@ func patchControlKeys(t *testing.T, entries map[string]any) {
 	}
 }
 
-// waitKeys waits until the runner's files hold so many tokens.
+// waitKeys waits until the runner's files hold the Secret's token, and so many in all. The number alone says
+// nothing where the keys have a former one from the beginning, which a test that was ended leaves.
 func (i *instance) waitKeys(t *testing.T, c *caller, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the pod's files hold %d tokens", want), func() error {
+	eventually(t, fmt.Sprintf("the pod's files hold %d tokens, the Secret's first", want), func() error {
 		out, err := i.exec(t.Context(), c, world.URL, "cat /sandbar/control/token; echo; cat /sandbar/control/previous 2>/dev/null; echo")
 		if err != nil {
 			return err
 		}
-		if n := len(strings.Fields(out)); n != want {
-			return fmt.Errorf("they hold %d", n)
+		held := strings.Fields(out)
+		if len(held) != want || held[0] != string(i.controlSecret(t).Data[placement.ControlTokenKey]) {
+			return fmt.Errorf("they hold %d, and perhaps others", len(held))
 		}
 		return nil
 	})

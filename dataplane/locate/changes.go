@@ -99,7 +99,9 @@ func (c *Changes) Stir(obj any) {
 }
 
 // Again calls try until it returns no error, or one for which lags is false, or patience is over:
-// what one informer knows another may not know yet, and what is being mended is mended in a moment.
+// what one informer knows another may not know yet, and what is being mended is mended in a moment. It
+// tries whenever something of the namespace changes, and once at the end: a pod reads its tokens again
+// without a change that anybody here could see.
 func Again[T any](ctx context.Context, c *Changes, namespace string, patience time.Duration, lags func(error) bool, try func() (T, error)) (T, error) {
 	got, err := try()
 	if err == nil || !lags(err) {
@@ -117,7 +119,7 @@ func Again[T any](ctx context.Context, c *Changes, namespace string, patience ti
 		select {
 		case <-changed:
 		case <-deadline.C:
-			return got, err
+			return try()
 		case <-ctx.Done():
 			return got, err
 		}

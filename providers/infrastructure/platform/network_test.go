@@ -62,9 +62,9 @@ func TestAChangeOfDNSIsInForceAndTried(t *testing.T) {
 func TestWhatIsKnownOfTheNetworkIsSaid(t *testing.T) {
 	for name, tc := range map[string]struct {
 		egress error
-		dns string
+		dns    string
 	}{
-		"DNS is tried":                           {nil, netcheck.ReasonNoImage},
+		"DNS is tried": {nil, netcheck.ReasonNoImage},
 		"settings that somebody has made useless": {errors.New("no address"), reasonMisconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestWhereDNSIs(t *testing.T) {
 				"2001:db8::53/128 UDP 53", "2001:db8::53/128 TCP 53", "2001:db8::53/128 UDP 5353", "2001:db8::53/128 TCP 5353",
 			},
 		},
-		"text that is not an address is refused":         {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"1.2.3"}}, invalid: "1.2.3"},
+		"text that is not an address is refused":      {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"1.2.3"}}, invalid: "1.2.3"},
 		"more than one address is refused":            {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"10.0.0.0/31"}}, invalid: "10.0.0.0/31"},
 		"an IPv6 range that ends like IPv4 is, too":   {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"2001:db8::/32"}}, invalid: "2001:db8::/32"},
 		"everything is refused":                       {dns: &sandbarv1alpha1.EgressDNS{Addresses: []string{"0.0.0.0/0"}}, invalid: "0.0.0.0/0"},
@@ -158,25 +158,27 @@ func TestWhatTheAPIServerRefusesOfDNS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := func(n int, text string) string { return "[" + strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") + "]" }
+	many := func(n int, text string) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(text+", ", n), ", ") + "]"
+	}
 	for text, refused := range map[string]string{
 		"{}": "",
 		"{namespace: openshift-dns, podLabels: {dns.operator.openshift.io/daemonset-dns: default}, ports: [5353]}": "",
 		"{addresses: [169.254.20.10, 10.96.0.10/32, 'fd00::a', 'fd00::a/128']}":                                    "",
-		"{ports: " + many(4, "53") + "}":             "",
-		"{ports: " + many(5, "53") + "}":             "must have at most 4 items",
-		"{ports: []}":                                "should have at least 1 items",
-		"{ports: [0]}":                               "greater than or equal to 1",
-		"{ports: [65536]}":                           "less than or equal to 65535",
-		"{addresses: " + many(16, "192.0.2.1") + "}": "",
-		"{addresses: " + many(17, "192.0.2.1") + "}": "must have at most 16 items",
-		"{addresses: [10.0.0.0/8]}":                  "dns.addresses[0]",
-		"{addresses: [dns.example.com]}":             "dns.addresses[0]",
-		"{addresses: ['" + strings.Repeat("0:", 21) + "00']}":   "may not be more than 43 bytes",
-		"{podLabels: {}}":                                       "at least 1",
+		"{ports: " + many(4, "53") + "}":                      "",
+		"{ports: " + many(5, "53") + "}":                      "must have at most 4 items",
+		"{ports: []}":                                         "should have at least 1 items",
+		"{ports: [0]}":                                        "greater than or equal to 1",
+		"{ports: [65536]}":                                    "less than or equal to 65535",
+		"{addresses: " + many(16, "192.0.2.1") + "}":          "",
+		"{addresses: " + many(17, "192.0.2.1") + "}":          "must have at most 16 items",
+		"{addresses: [10.0.0.0/8]}":                           "dns.addresses[0]",
+		"{addresses: [dns.example.com]}":                      "dns.addresses[0]",
+		"{addresses: ['" + strings.Repeat("0:", 21) + "00']}": "may not be more than 43 bytes",
+		"{podLabels: {}}":                                     "at least 1",
 		"{podLabels: {a: b, b: b, c: b, d: b, e: b, f: b, g: b, h: b, i: b}}": "must have at most 8 items",
-		"{namespace: Kube-System}":                              "dns.namespace",
-		"{namespace: " + strings.Repeat("a", 64) + "}":          "may not be more than 63 bytes",
+		"{namespace: Kube-System}":                     "dns.namespace",
+		"{namespace: " + strings.Repeat("a", 64) + "}": "may not be more than 63 bytes",
 	} {
 		var value any
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {

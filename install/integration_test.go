@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -265,4 +266,48 @@ func TestTheProvidersIdentityIsNoAdmin(t *testing.T) {
 			t.Errorf("it may %s: %v", what, err)
 		}
 	}
+}
+
+// The stack's DNS listens at 5353 in its pods.
+func TestInitFindsTheDNSOfTheClusterAndLeavesAnOperatorsSetting(t *testing.T) {
+	opts := stackOptions(t)
+	provider := &unstructured.Unstructured{}
+	provider.SetGroupVersionKind(sandbarv1alpha1.GroupVersion.WithKind("InfrastructureProvider"))
+	provider.SetName(sandbarv1alpha1.InfrastructureProviderName)
+	c, err := client.New(workspaceConfig(opts.KCP, opts.Workspace), client.Options{Scheme: runtime.NewScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(ports string, says string) {
+		t.Helper()
+		report, err := Init(t.Context(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(provider), provider); err != nil {
+			t.Fatal(err)
+		}
+		set, _, _ := unstructured.NestedMap(provider.Object, dnsPath...)
+		if want := "map[namespace:kube-system podLabels:map[k8s-app:kube-dns] ports:" + ports + "]"; fmt.Sprint(set) != want {
+			t.Errorf("%s is %v, want %s", dnsField, set, want)
+		}
+		if said := strings.Join(report.Notes, "\n"); !strings.Contains(said, says) {
+			t.Errorf("the report says %q, want %q", said, says)
+		}
+	}
+	run("[5353]", "is set to what was found on the runtime cluster by Service kube-system/kube-dns")
+	run("[5353]", "is set to what was found")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"isolation":{"egress":{"dns":{"ports":[1053]}}}}}`))
+	if err := c.Patch(t.Context(), provider.DeepCopy(), patch, client.FieldOwner("an-operator")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		run("[1053]", "stays as an-operator has set it")
+	}
+	// The field is given back by its removal.
+	patch = client.RawPatch(types.JSONPatchType, []byte(`[{"op":"remove","path":"/spec/isolation/egress/dns"}]`))
+	if err := c.Patch(t.Context(), provider.DeepCopy(), patch, client.FieldOwner("an-operator")); err != nil {
+		t.Fatal(err)
+	}
+	run("[5353]", "is set to what was found")
 }

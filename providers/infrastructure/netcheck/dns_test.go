@@ -116,10 +116,7 @@ func TestThePolicyIsThatOfTheSettings(t *testing.T) {
 	written := func(spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
 		t.Helper()
 		c := &checker{client: client, settings: Settings{Egress: &spec}}
-		if err := c.beginDNS(t.Context(), "192.0.2.1:8080"); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.CoreV1().Pods(placement.NetworkCheckNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := c.applyEgress(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		policy, err := client.NetworkingV1().NetworkPolicies(placement.NetworkCheckNamespace).Get(t.Context(), podDNS, metav1.GetOptions{})

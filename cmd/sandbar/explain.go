@@ -29,7 +29,7 @@ func newExplainCommand(s *target) *cobra.Command {
 		Short: "Show the fields of a kind, their types and what they mean",
 		Long: `Show the fields of a kind, or those below one of its fields, as your workspace describes them: each with its type,
 whether it is required, and its description. The elements of a list and the values of a map have no name of their
-own: sandboxtemplate.spec.template.spec.containers.image is the image of each container.
+own: sandbox.status.conditions.reason is the reason of each condition.
 
 --recursive shows the names and types of all fields below, without descriptions.`,
 		Example: `  sandbar explain sandboxes

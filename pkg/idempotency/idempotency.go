@@ -21,10 +21,10 @@ const (
 	MaxKey = 255
 )
 
-// ErrKey means that a text is no key.
+// ErrKey means that a text is not a key.
 var ErrKey = errors.New("an idempotency key has 1 to 255 characters of printable ASCII, such as a UUID")
 
-// Check returns ErrKey if a text is no key.
+// Check returns ErrKey if a text is not a key.
 func Check(key string) error {
 	if len(key) == 0 || len(key) > MaxKey {
 		return ErrKey

@@ -155,7 +155,7 @@ func TestAClaimThatIsRefused(t *testing.T) {
 		"without the right to list":       {http.MethodPost, claimShell, `{"annotations":{"sandbar.dev/idempotency-key":"k"}}`, append(claims, "create sandboxes"), 403, "the right to list sandboxes", "denied"},
 		"of a template that is not there": {http.MethodPost, strings.Replace(claimShell, "shell", "none", 1), "", claims, 404, "no SandboxTemplate none in namespace default", "no_instance"},
 		"of a template and a path behind": {http.MethodPost, claimShell + "/x", "", claims, 404, "", "no_verb"},
-		"of another kind":          {http.MethodPost, strings.Replace(claimShell, "sandboxtemplates", "sandboxsets", 1), "", []string{"*"}, 404, "", "no_instance"},
+		"of another kind":                 {http.MethodPost, strings.Replace(claimShell, "sandboxtemplates", "sandboxsets", 1), "", []string{"*"}, 404, "", "no_instance"},
 		"no JSON":                         {http.MethodPost, claimShell, "name", claims, 400, "one JSON object", "malformed"},
 		"two objects":                     {http.MethodPost, claimShell, "{}{}", claims, 400, "one JSON object", "malformed"},
 		"a list":                          {http.MethodPost, claimShell, "[]", claims, 422, "the fields name, generateName", "invalid"},

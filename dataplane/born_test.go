@@ -116,7 +116,7 @@ func TestAPlacementIsReachedByItsOwnerAlone(t *testing.T) {
 	})
 }
 
-// An adopted placement is bound to itself as much as one that was made for its owner (fleet.md, 2-T14).
+// References of an adopted placement are checked as those of one that was made for its owner (fleet.md, 2-T14).
 func TestForgedReferencesInAnAdoptedPlacementAreRefused(t *testing.T) {
 	w := newBornWorld(t)
 	w.adopt(bornID, adopter, "adopter")

@@ -155,7 +155,7 @@ func TestAClaimThatIsRefused(t *testing.T) {
 		"without the right to list":       {http.MethodPost, claimShell, `{"annotations":{"sandbar.dev/idempotency-key":"k"}}`, append(claims, "create sandboxes"), 403, "the right to list sandboxes", "denied"},
 		"of a template that is not there": {http.MethodPost, strings.Replace(claimShell, "shell", "none", 1), "", claims, 404, "no SandboxTemplate none in namespace default", "no_instance"},
 		"of a template and a path behind": {http.MethodPost, claimShell + "/x", "", claims, 404, "", "no_verb"},
-		"of what is not a template":       {http.MethodPost, strings.Replace(claimShell, "sandboxtemplates", "sandboxsets", 1), "", []string{"*"}, 404, "", "no_instance"},
+		"of another kind":                 {http.MethodPost, strings.Replace(claimShell, "sandboxtemplates", "sandboxsets", 1), "", []string{"*"}, 404, "", "no_instance"},
 		"no JSON":                         {http.MethodPost, claimShell, "name", claims, 400, "one JSON object", "malformed"},
 		"two objects":                     {http.MethodPost, claimShell, "{}{}", claims, 400, "one JSON object", "malformed"},
 		"a list":                          {http.MethodPost, claimShell, "[]", claims, 422, "the fields name, generateName", "invalid"},
@@ -342,7 +342,7 @@ func TestTheSameKeyAnswersWithTheSameSandbox(t *testing.T) {
 		t.Errorf("its annotations are %v", first.Metadata.Annotations)
 	}
 	for name, change := range map[string][]func(*http.Request){"by header": {withKey("k")}, "by annotation": nil} {
-		body := `{"labels":{"run":"a"},"wait":"1m"}` // how long to wait is not a part of what is asked for
+		body := `{"labels":{"run":"a"},"wait":"1m"}` // how long to wait does not count
 		if change == nil {
 			body = `{"labels":{"run":"a"},"annotations":{"sandbar.dev/idempotency-key":"k"}}`
 		}

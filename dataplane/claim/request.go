@@ -56,7 +56,7 @@ type Request struct {
 	Key string `json:"-"`
 }
 
-// Parse reads a request: 400 for what is not JSON, and 422 for what a request must not say.
+// Parse reads a request: 400 for a body that is not JSON, and 422 for what a request must not say.
 func Parse(body []byte, header http.Header) (*Request, *refusal.Error) {
 	r := &Request{Patience: DefaultWait}
 	if len(bytes.TrimSpace(body)) > 0 {

@@ -148,7 +148,7 @@ func older(a, b *sandbarv1alpha1.SandboxClaim) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
-// sameRequest reports whether two claims ask for the same. What may change in a claim is not a part of it.
+// sameRequest reports whether two claims ask for the same. Fields that may change do not count.
 func sameRequest(a, b *sandbarv1alpha1.SandboxClaimSpec) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, spec := range []*sandbarv1alpha1.SandboxClaimSpec{a, b} {

@@ -67,6 +67,9 @@ type Metrics struct {
 	auditLines   prometheus.Counter
 	auditDropped *series.Counters[string]
 
+	// LeftCommands counts commands in pods without a runner whose callers have gone.
+	LeftCommands *series.Counters[string]
+
 	ActivityWrites *series.Counters[string]
 	Heartbeats     *series.Counters[string]
 	Renewals       *series.Counters[string]
@@ -116,6 +119,8 @@ func NewMetrics(version string) *Metrics {
 	m.ConnectionsEnded = series.NewCounters(series.Label, series.NewCounterVec(r, "connections_ended_total",
 		"Connections of callers that ended, by what they were at; upgraded ones are streams instead.", "during"))
 	m.HTTP2Errors = series.NewCounters(series.Label, series.NewCounterVec(r, "http2_errors_total", "Errors of callers in HTTP/2, by what they did.", "error"))
+	m.LeftCommands = series.NewCounters(series.Label, series.NewCounterVec(r, "left_commands_total",
+		"Commands in pods without a runner whose callers had gone, by how they ended.", "result"))
 	m.ActivityWrites = series.NewCounters(series.Label, series.NewCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
 	m.Holding = series.NewGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()
 	m.Held = series.NewHistograms(r, "held_duration_seconds", "How long requests waited for an instance to wake.", wakeSeconds, "result")

@@ -33,6 +33,7 @@ func TestTheRecordingsOfTheDocumentation(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("TZ", "UTC")
 	s := w.withObjects(t)
+	withSchema(t, s)
 	becoming(s, "shop",
 		stateWith("Materializing", "False", "its volume is bound"),
 		stateWith("Materializing", "False", "the image registry.example.com/shop:7 is pulled"),

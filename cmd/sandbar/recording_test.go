@@ -33,6 +33,7 @@ func TestTheRecordingsOfTheDocumentation(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("TZ", "UTC")
 	s := w.withObjects(t)
+	withSchema(t, s)
 	becoming(s, "shop",
 		stateWith("Materializing", "False", "its volume is bound"),
 		stateWith("Materializing", "False", "the image registry.example.com/shop:7 is pulled"),
@@ -46,7 +47,7 @@ func TestTheRecordingsOfTheDocumentation(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "$ sandbar %s\n%s\n", line, recorded(stdout+untimed(stderr)))
 	}
-	record("create sandbox shop --set template.templateRef.name=node-22 --label env=test --wait")
+	record("create sandbox shop --set lifecycle.sleepAfterUnused=30m --label env=test --wait")
 	s.Put("sandboxes", threeDaysLater(s.Object("sandboxes", "default", "shop").Object))
 	for i, event := range []struct{ reason, message string }{{"Placed", "it has its namespace on the runtime cluster"}, {"Ready", "all parts are ready"}} {
 		s.Put("events", map[string]any{
@@ -80,7 +81,8 @@ func threeDaysLater(obj map[string]any) map[string]any {
 		return map[string]any{"manager": manager, "operation": "Update", "apiVersion": "sandbar.dev/v1alpha1", "time": at, "fieldsType": "FieldsV1", "fieldsV1": map[string]any{}, "subresource": subresource}
 	}
 	metadata["managedFields"] = []any{entry("sandbar-cli", created.Format(time.RFC3339), ""), entry("sandbar", daysAgo(1), "status")}
-	obj["spec"].(map[string]any)["lifecycle"] = map[string]any{"shutdownTime": daysAgo(-10), "shutdownPolicy": "Suspend"}
+	lifecycle := obj["spec"].(map[string]any)["lifecycle"].(map[string]any)
+	lifecycle["shutdownTime"], lifecycle["shutdownPolicy"] = daysAgo(-10), "Suspend"
 	obj["status"] = map[string]any{
 		"phase": "Ready", "observedGeneration": int64(1), "activity": map[string]any{"lastActiveTime": daysAgo(1)},
 		"dataPlane": map[string]any{"url": "https://sandboxes.example.com/shop", "verbs": []any{"exec", "files", "log", "proxy", "proxy-url", "renew"}},

@@ -155,6 +155,8 @@ func (m *Model) press(key tea.KeyPressMsg) tea.Cmd {
 	switch {
 	case pressed == "ctrl+c":
 		return tea.Interrupt
+	case pressed == "ctrl+l": // changes nothing: it is for a screen that something else has drawn on
+		return tea.ClearScreen
 	case m.question != nil:
 		return m.answer(pressed)
 	case m.help != nil:

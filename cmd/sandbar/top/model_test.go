@@ -350,6 +350,20 @@ func TestKeysThatLeave(t *testing.T) {
 	d.until("the end", func() bool { return d.quit })
 }
 
+// A person presses Ctrl-L when the screen is not as it should be, and must not lose what it says.
+func TestDrawingAgainChangesNothing(t *testing.T) {
+	for _, opened := range [][]string{{"s"}, {"D"}, {"/", "x"}, {"?"}, {"l", "tab"}} {
+		d := newDriver(t, 80, 24, nil)
+		d.stock()
+		d.press(opened...)
+		before := d.screen()
+		d.press("ctrl+l")
+		if after := d.screen(); after != before {
+			t.Errorf("after %v and Ctrl-L the screen is\n%s", opened, after)
+		}
+	}
+}
+
 func TestEachKeyHasOneMeaning(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range sections() {

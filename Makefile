@@ -116,7 +116,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-claim bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec ## All benchmarks
+bench: bench-create bench-claim bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec bench-cli ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -162,6 +162,13 @@ bench-logs: up ## From a printed line to its reader, throughput, and a hundred f
 .PHONY: bench-exec
 bench-exec: up ## From asking for a command to its exit code, next to the exec of the pod
 	@$(GO) build -o bin/bench-exec ./bench/exec && bin/bench-exec --stack $(STACK)
+
+# kubectl as people have it: the node's, which the stack has, is one program with the API server and the kubelet, and
+# starts more slowly. The flags are the node's, so that its packages are not compiled again.
+.PHONY: bench-cli
+bench-cli: up build ## Start of the command line, and a list of 1,000 objects next to kubectl's, in one run
+	@GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false' CGO_ENABLED=1 $(GO) -C hack/node build -trimpath -ldflags='-s -w' -o $(CURDIR)/bin/kubectl k8s.io/kubernetes/cmd/kubectl
+	@$(GO) run ./bench/cli --stack $(STACK)
 
 ##@ Development
 .PHONY: build

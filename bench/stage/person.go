@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 // Person is the tenant in front of a terminal: the command line with a home of its own, and the
@@ -62,16 +63,10 @@ func (p *Person) prepare(ctx context.Context, s *Stage) error {
 		return fmt.Errorf("building sandbar: %w\n%s", err, out)
 	}
 	config := s.Stack.KCPUser(user, s.Tenant.Path)
-	file := clientcmdapi.NewConfig()
-	file.Clusters["w"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
-	file.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: s.Tenant.Token}
-	file.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
-	file.CurrentContext = "w"
-	kubeconfig := filepath.Join(p.Home, "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
-		return fmt.Errorf("writing a kubeconfig: %w", err)
+	var err error
+	if p.Env, err = s.Tenant.Environment(s.Stack, p.Home); err != nil {
+		return err
 	}
-	p.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+p.Home, "XDG_CONFIG_HOME="+p.Home, "XDG_CACHE_HOME="+p.Home)
 	trust := exec.CommandContext(ctx, p.Program, "trust", s.provider.URL, "--ca-file", s.provider.CAFile)
 	trust.Env = p.Env
 	if out, err := trust.CombinedOutput(); err != nil {
@@ -93,6 +88,22 @@ func (p *Person) prepare(ctx context.Context, s *Stage) error {
 		p.client, p.Instance, err = p.connect(ctx)
 		return err
 	})
+}
+
+// Environment writes a kubeconfig that leads the person to the workspace into a home folder, and returns the environment
+// of a program that uses both.
+func (t *Tenant) Environment(stack *local.Stack, home string) ([]string, error) {
+	config := stack.KCPUser(user, t.Path)
+	file := clientcmdapi.NewConfig()
+	file.Clusters["w"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthority: config.CAFile, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: t.Token}
+	file.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
+	file.CurrentContext = "w"
+	kubeconfig := filepath.Join(home, "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, kubeconfig); err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home), nil
 }
 
 // Close removes the home.

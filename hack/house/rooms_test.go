@@ -16,6 +16,7 @@ import (
 // waits for an instance does not see headers.
 var rooms = map[string][]string{
 	"access":    {"limit", "refusal", "series", "spans"},
+	"claim":     {"refusal"},
 	"fixture":   {"locate"},
 	"headers":   {"access", "locate", "preview"},
 	"lifecycle": {"access", "limit", "locate", "record", "refusal", "series"},

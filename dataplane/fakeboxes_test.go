@@ -83,7 +83,7 @@ func say(w http.ResponseWriter, code int, message string) {
 
 func (b *fakeBoxes) put(obj *unstructured.Unstructured) {
 	if b.objects == nil {
-		b.objects, b.changed = map[string]*unstructured.Unstructured{}, make(chan struct{})
+		b.objects = map[string]*unstructured.Unstructured{}
 	}
 	b.version++
 	obj.SetResourceVersion(strconv.Itoa(b.version))

@@ -16,6 +16,7 @@ import (
 // see what keeps an instance awake, and what waits for an instance does not see headers.
 var rooms = map[string][]string{
 	"access":    {"limit", "refusal", "series", "spans"},
+	"claim":     {"refusal"},
 	"fixture":   {"locate"},
 	"claim":     {"refusal"},
 	"headers":   {"access", "locate", "preview"},

@@ -57,7 +57,7 @@ func TestApplyMakesObjectsAsTheyAreInFiles(t *testing.T) {
 func editor(t *testing.T, script string) {
 	t.Helper()
 	t.Setenv("KUBE_EDITOR", "")
-	t.Setenv("EDITOR", "sed -i -e "+script)
+	t.Setenv("EDITOR", "sed -i -e '"+script+"'")
 }
 
 func TestEditChangesWhatWasEdited(t *testing.T) {

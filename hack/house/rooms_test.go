@@ -18,7 +18,6 @@ var rooms = map[string][]string{
 	"access":    {"limit", "refusal", "series", "spans"},
 	"claim":     {"refusal"},
 	"fixture":   {"locate"},
-	"claim":     {"refusal"},
 	"headers":   {"access", "locate", "preview"},
 	"lifecycle": {"access", "limit", "locate", "record", "refusal", "series"},
 	"limit":     {"refusal"},

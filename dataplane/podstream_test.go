@@ -65,17 +65,6 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
-	if command := r.URL.Query()["command"]; isScripted(command) {
-		word := append([]byte{command[4][0] - '0'}, command[3]+"7 S 0 7 7 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 777 1;"...)
-		if command[3] == "sandbar" {
-			_ = conn.WriteMessage(websocket.BinaryMessage, []byte("\x01gone\n"))
-			_ = conn.WriteMessage(websocket.BinaryMessage, []byte("\x03"+`{"status":"Success"}`))
-			return
-		}
-		if conn.WriteMessage(websocket.BinaryMessage, word) != nil {
-			return
-		}
-	}
 	for {
 		kind, data, err := conn.ReadMessage()
 		if err != nil {
@@ -85,24 +74,6 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-}
-
-// isScripted reports whether a command is one of the data plane's scripts.
-func isScripted(command []string) bool {
-	return len(command) > 6 && command[0] == "sh" && command[1] == "-c" && strings.Contains(command[2], "/proc")
-}
-
-// askedFor is what the API server was asked for, but for the script that names the process of a command.
-func askedFor(r *http.Request) string {
-	path, _, _ := strings.Cut(r.RequestURI, "?")
-	query := r.URL.Query()
-	if command := query["command"]; isScripted(command) {
-		query["command"] = command[6:]
-	}
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
 }
 
 func (w *world) asAdmin() http.Header { return http.Header{"Authorization": {"Bearer " + adminToken}} }
@@ -129,8 +100,8 @@ func TestAPodsStreamsReachTheAPIServerWithWhatWasLookedAtAlone(t *testing.T) {
 			conn, res := w.websocket(demo+c.path, header, c.protocol)
 			wantEcho(t, conn, "\x00hello")
 			asked := api.asked.Load()
-			if got := askedFor(asked); got != c.want {
-				t.Errorf("asked for\n%s, want\n%s", got, c.want)
+			if asked.RequestURI != c.want {
+				t.Errorf("asked for\n%s, want\n%s", asked.RequestURI, c.want)
 			}
 			for _, gone := range []string{"Sec-Websocket-Key", "User-Agent"} {
 				asked.Header.Del(gone)

@@ -68,8 +68,6 @@ type Metrics struct {
 	auditLines   prometheus.Counter
 	auditDropped *series.Counters[string]
 
-	// LeftCommands counts commands in pods without a runner whose callers have gone.
-	LeftCommands *series.Counters[string]
 	// claims are the Sandboxes that the verb claim has answered with, claimed how long that took, by start.
 	claims  *series.Counters[claimLabels]
 	claimed *series.Histograms
@@ -125,8 +123,6 @@ func NewMetrics(version string) *Metrics {
 	m.ConnectionsEnded = series.NewCounters(series.Label, series.NewCounterVec(r, "connections_ended_total",
 		"Connections of callers that ended, by what they were at; upgraded ones are streams instead.", "during"))
 	m.HTTP2Errors = series.NewCounters(series.Label, series.NewCounterVec(r, "http2_errors_total", "Errors of callers in HTTP/2, by what they did.", "error"))
-	m.LeftCommands = series.NewCounters(series.Label, series.NewCounterVec(r, "left_commands_total",
-		"Commands in pods without a runner whose callers had gone, by how they ended.", "result"))
 	m.claims = series.NewCounters(claimLabels.values,
 		series.NewCounterVec(r, "claims_total", "Sandboxes that the verb claim answered with, by start (Warm, Cold, unknown) and answer (ready, not_ready, same: found by an idempotency key).", "start", "answer"))
 	m.claimed = series.NewHistograms(r, "claim_duration_seconds", "From a request for a Sandbox until it was Ready.", wakeSeconds, "start")

@@ -24,10 +24,6 @@ type apiServer struct {
 	pool *http.Transport
 	// credentials are how pods are shown that requests are ours, for those that had one lately.
 	credentials *lru.Cache[credentialKey, *credential]
-	// unnamed are containers in which the process of a command cannot be known.
-	unnamed *lru.Cache[container, struct{}]
-	// named are programs of which it was known.
-	named *lru.Cache[program, struct{}]
 }
 
 // newAPIServer makes the transport with client-go's credentials but without its debug wrappers,
@@ -67,10 +63,8 @@ func newAPIServer(cfg *rest.Config) (*apiServer, error) {
 		return nil, err
 	}
 	credentials, _ := lru.New[credentialKey, *credential](maxCredentials) // fails only for a size below one
-	unnamed, _ := lru.New[container, struct{}](maxUnnamed)
-	named, _ := lru.New[program, struct{}](maxNamed)
 	return &apiServer{
-		credentials: credentials, unnamed: unnamed, named: named, base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
+		credentials: credentials, base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
 		RoundTripper: authenticated, pool: pool,
 	}, nil
 }

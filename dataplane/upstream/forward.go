@@ -50,8 +50,6 @@ type Way struct {
 	path       string
 	// pod is the one on the way through the API server.
 	pod endpointKey
-	// exec is set on the way to a pod's exec, if the process of its command can be known.
-	exec *execWay
 	// anew is set to have the request go over a new connection.
 	anew bool
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sandbar-dev/sandbar/dataplane/podexec"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/http1"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
@@ -40,18 +39,6 @@ func TestTheTableOfLimitsHasTheNumbersOfTheWaysToPods(t *testing.T) {
 		limitstable.Limit{
 			Name: "an `exec` in a pod: arguments, and their bytes together", Number: fmt.Sprintf("%d, %s", maxExecArguments, limitstable.Bytes(maxExecBytes)),
 			Says: []string{fmt.Sprintf("more than %d arguments", maxExecArguments), fmt.Sprintf("larger than %d bytes", maxExecBytes)},
-		},
-		limitstable.Limit{
-			Name:   "how long a command in a pod has to end after its caller has gone, before it is killed; the data plane in all to end it, in so many attempts",
-			Number: fmt.Sprintf("%s; %s, %d", limitstable.Duration(podexec.Grace), limitstable.Duration(endTimeout), maxEndAttempts),
-		},
-		limitstable.Limit{
-			Name:   "what a shell in a pod prints before a command begins; what a caller sends until then",
-			Number: limitstable.Bytes(podexec.MaxSaid) + "; " + limitstable.Bytes(podexec.MaxHeld),
-		},
-		limitstable.Limit{
-			Name:   "containers that are known to have no shell for commands; programs that one is known to have begun, with a name of so many bytes",
-			Number: fmt.Sprintf("%s; %s, %d bytes", limitstable.Count(maxUnnamed), limitstable.Count(maxNamed), maxNamedBytes),
 		},
 		limitstable.Limit{
 			Name:   "one attempt to reach a pod; pods of a Service that one request tries",

@@ -99,9 +99,6 @@ func (w *Ways) upgrade(ctx context.Context, c *Call, to *locate.Target, up Way) 
 			return refused
 		}
 	}
-	if up.exec != nil {
-		pod, early = w.watch(ctx, c, to, up, pod, early), nil
-	}
 	return w.switchProtocols(ctx, c, res.Header, end{conn: pod, early: early, count: &c.BytesOut})
 }
 

@@ -64,7 +64,7 @@ func TestWhatIsWrongWithAnAnswerIsNamed(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
 		"an alert of TLS":           {"\x15\x03\x01\x00\x02\x02\x46", "the instance's process speaks HTTPS: let it serve plain HTTP at this port"},
 		"a large header":            {"HTTP/1.1 200 OK\r\nSet-Cookie: " + strings.Repeat("x", 65<<10) + "\r\n\r\n", "has more than 65536 bytes or 256 lines"},
-		"many headers":              {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 300) + "\r\n", "has more than 65536 bytes or 256 lines"},
+		"many headers":              {"HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", 3000) + "\r\n", "has more than 65536 bytes or 256 lines"},
 		"an end without any answer": {"", "look at its log. If its app speaks HTTPS, let it serve plain HTTP"},
 		"no HTTP":                   {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "look at its log. If its app speaks HTTPS, let it serve plain HTTP"},
 	} {

@@ -283,8 +283,9 @@ func openPseudoterminal(t *testing.T) (ours, theirs *os.File) {
 	return ours, theirs
 }
 
-// tableAge is a time that a table prints, which is another one in each run.
-var tableAge = regexp.MustCompile(`^(\d+[smhd])+$`)
+// tableAge is a time that a table prints, which is another one in each run: on a slow machine a sandbox has been idle for
+// a while when a fast one has it from a moment ago.
+var tableAge = regexp.MustCompile(`^((\d+[smhd])+|<none>)$`)
 
 // printed reports whether a screen has some lines in their order, perhaps with others between them. Ages may differ.
 func printed(shown string, want []string) bool {

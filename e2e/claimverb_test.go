@@ -6,14 +6,9 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,7 +102,6 @@ func (tn *tenant) claimsByOneCall() {
 	}
 	me.wantStatus(http.StatusNotFound, http.MethodPost, strings.Replace(tn.claimPath(), "/own/", "/none/", 1), nil)
 	tn.claimsOfAnother()
-	tn.claimsUntilItIsTooMuch(me)
 }
 
 // claimsOfAnother: the right to claim is not the right to create Sandboxes, which the verb does as the caller.
@@ -123,42 +117,5 @@ func (tn *tenant) claimsOfAnother() {
 	stranger := callAs(tn.t, world.Stack.Token("dave"))
 	if status := stranger.wantStatus(http.StatusForbidden, http.MethodPost, tn.claimPath(), nil); strings.Contains(status.Message, "sandboxes in namespace") {
 		tn.t.Errorf("a stranger was told %q", status.Message)
-	}
-}
-
-// claimsUntilItIsTooMuch: a caller that claims faster than it may is told when to come back, and gets nothing meanwhile.
-// The name is taken, so that kcp makes nothing either.
-func (tn *tenant) claimsUntilItIsTooMuch(me *caller) {
-	const most, atOnce = 3000, 16
-	ctx, cancel := context.WithTimeout(tn.t.Context(), 40*time.Second)
-	defer cancel()
-	var told atomic.Pointer[string]
-	var sent atomic.Int64
-	var workers sync.WaitGroup
-	for range atOnce {
-		workers.Go(func() {
-			for told.Load() == nil && sent.Add(1) <= most {
-				req, err := http.NewRequestWithContext(ctx, http.MethodPost, me.url+tn.claimPath(), strings.NewReader(`{"name":"slow"}`))
-				if err != nil {
-					return
-				}
-				req.Header.Set("Authorization", "Bearer "+me.token)
-				res, err := me.client.Do(req)
-				if err != nil {
-					return
-				}
-				body, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-				res.Body.Close()
-				if res.StatusCode == http.StatusTooManyRequests {
-					said := res.Header.Get("Retry-After") + " " + string(body)
-					told.Store(&said)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	said := told.Load()
-	if said == nil || !strings.Contains(*said, "you claim more than 25 Sandboxes per second (100 at once)") || strings.HasPrefix(*said, " ") {
-		tn.t.Fatalf("after %d claims it was told %v", sent.Load(), said)
 	}
 }

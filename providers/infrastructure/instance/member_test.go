@@ -23,7 +23,7 @@ import (
 func TestWhyAMemberDoesNotComeUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
-		want Trouble
+		want members.Trouble
 	}{
 		"no node has room": {
 			fixture.With(fixture.PodOf("sandbox-0", fixture.Running(0, false, 0)), fixture.Unschedulable("0/1 nodes are available: 1 Insufficient memory.")),
@@ -71,7 +71,7 @@ func TestWhyAMemberDoesNotComeUp(t *testing.T) {
 func TestAMemberHasTheAgeOfItsPod(t *testing.T) {
 	now := fixture.Now
 	for name, test := range map[string]struct {
-		member Member
+		member members.Member
 		want   time.Duration
 	}{
 		"that runs":                  {members.Member{Created: now.Add(-time.Hour), Started: now.Add(-time.Minute)}, time.Minute},

@@ -70,7 +70,7 @@ func TestWhatAnAlertReadsIsThereBeforeTheFirst(t *testing.T) {
 	}
 	for _, want := range []string{
 		"sandbar_instance_lost_total " + outcome.ReasonPlacementLost, "sandbar_instance_lost_total " + outcome.ReasonResourcesLost,
-		"sandbar_sweep_rounds_total " + sweepRefused, "sandbar_instance_limit_refusals_total " + outcome.ReasonPlacementsLimit,
+		"sandbar_instance_limit_refusals_total " + outcome.ReasonPlacementsLimit,
 	} {
 		if !there[want] {
 			t.Errorf("no series %s", want)

@@ -24,7 +24,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
@@ -295,20 +294,4 @@ func TestTheSweepRunsAtTheStartAndAtEachInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// increase() sees nothing of a series that appears with its first event.
-func TestWhatTheAlertReadsIsThereBeforeTheFirst(t *testing.T) {
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "sandbar_sweep_rounds_total" && m.GetLabel()[0].GetValue() == sweepRefused {
-				return
-			}
-		}
-	}
-	t.Error("no series of sweeps that were refused")
 }

@@ -73,7 +73,7 @@ func TestTheDNSOfAClusterIsFound(t *testing.T) {
 	upstream := dnsServiceOf("kube-system", "kube-dns-upstream", kubeDNS, at(53))
 	unusual := dnsServiceOf("kube-system", "kube-dns", kubeDNS, at(5353))
 	many := map[string]string{}
-	for _, key := range strings.Split("abcdefghi", "") {
+	for key := range strings.SplitSeq("abcdefghi", "") {
 		many[key] = "x"
 	}
 	type dns = sandbarv1alpha1.EgressDNS

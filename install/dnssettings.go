@@ -100,7 +100,7 @@ func fieldsOfDNS(entry metav1.ManagedFieldsEntry) (map[string]bool, error) {
 		return nil, nil
 	}
 	at := map[string]any{}
-	if err := json.Unmarshal(entry.FieldsV1.Raw, &at); err != nil {
+	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &at); err != nil {
 		return nil, fmt.Errorf("reading the managed fields of the InfrastructureProvider: %w", err)
 	}
 	for _, name := range dnsPath {

@@ -278,7 +278,7 @@ func TestInitFindsTheDNSOfTheClusterAndLeavesAnOperatorsSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(ports string, says string) {
+	run := func(ports, says string) {
 		t.Helper()
 		report, err := Init(t.Context(), opts)
 		if err != nil {

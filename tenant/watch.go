@@ -66,6 +66,7 @@ func (c *Client) Watch(ctx context.Context, caller Caller, ref Ref, version stri
 			return Answer{Outcome: NotFound}
 		case watch.Error:
 			return Answer{Err: errWatchEnded}
+		case watch.Bookmark: // says nothing about an object
 		}
 	}
 }

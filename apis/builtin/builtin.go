@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
 // Sandbox is the kind whose instances the built-in kinds are about. A Template defines it, and not this register.
@@ -74,12 +74,12 @@ func Lookup(name string) (Kind, bool) {
 }
 
 // GVK returns the group, version and kind.
-func (k Kind) GVK() schema.GroupVersionKind { return v1alpha1.GroupVersion.WithKind(k.Name) }
+func (k Kind) GVK() schema.GroupVersionKind { return sandbarv1alpha1.GroupVersion.WithKind(k.Name) }
 
 // GVR returns the group, version and resource.
 func (k Kind) GVR() schema.GroupVersionResource {
-	return v1alpha1.GroupVersion.WithResource(k.Resource)
+	return sandbarv1alpha1.GroupVersion.WithResource(k.Resource)
 }
 
 // Definition returns the name of the generated CustomResourceDefinition among the files of package crds.
-func (k Kind) Definition() string { return v1alpha1.GroupName + "_" + k.Resource + ".yaml" }
+func (k Kind) Definition() string { return sandbarv1alpha1.GroupName + "_" + k.Resource + ".yaml" }

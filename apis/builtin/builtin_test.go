@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sandbar-dev/sandbar/apis/crds"
-	"github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
 func TestEachBuiltInKindHasADefinitionAndAType(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range Kinds {
@@ -27,7 +27,7 @@ func TestEachBuiltInKindHasADefinitionAndAType(t *testing.T) {
 		if !strings.Contains(string(raw), "kind: "+kind.Name+"\n") {
 			t.Errorf("%s is not of kind %s", kind.Definition(), kind.Name)
 		}
-		if !scheme.Recognizes(kind.GVK()) || !scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind.Name+"List")) {
+		if !scheme.Recognizes(kind.GVK()) || !scheme.Recognizes(sandbarv1alpha1.GroupVersion.WithKind(kind.Name+"List")) {
 			t.Errorf("%s or its list is not in the scheme; register both beside the type", kind.Name)
 		}
 		if len(kind.Immutable) > 0 && kind.ImmutableMessage == "" {

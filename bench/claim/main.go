@@ -86,7 +86,8 @@ func run(ctx context.Context, name, results string, sequence, burst int) (err er
 		}
 	}
 	return report.Write(os.Stdout, results, "claim", samples, append([]report.Line{
-		line("claim", serial), line("claim-burst", atOnce), {Name: "claim-alone", Fields: warmFields(alone)},
+		line("claim", serial), line("claim-burst", atOnce),
+		{Name: "claim-alone", Fields: warmFields(alone)},
 		{Name: "claim-refill", Fields: []report.Field{{Key: "members", Value: burst}, {Key: "per_s", Value: float64(burst) / refill.Seconds()}}},
 	}, where...)...)
 }

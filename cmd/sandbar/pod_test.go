@@ -221,7 +221,7 @@ func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
 		await(t, out, "\n")
 		number := strings.TrimSpace(out.String()[strings.LastIndexByte(out.String(), ':')+1:])
 		for _, address := range []string{"127.0.0.1", "::1"} {
-			res, err := http.Get("http://" + net.JoinHostPort(address, number) + "/") //nolint:noctx // a test
+			res, err := http.Get("http://" + net.JoinHostPort(address, number) + "/")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -116,11 +116,12 @@ func lineOn(t *testing.T, screen *lockedBuffer, begin string) string {
 // fish prints the words to which it completes a line.
 func TestFishCompletes(t *testing.T) {
 	lines := slices.Sorted(maps.Keys(completions))
-	script := "sandbar completion fish | source"
+	var script strings.Builder
+	script.WriteString("sandbar completion fish | source")
 	for n, line := range lines {
-		script += fmt.Sprintf("; echo LINE%d; complete -C '%s'", n, line)
+		fmt.Fprintf(&script, "; echo LINE%d; complete -C '%s'", n, line)
 	}
-	out, err := shellOf(t, "fish", "--no-config", "-c", script).CombinedOutput()
+	out, err := shellOf(t, "fish", "--no-config", "-c", script.String()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -137,14 +137,14 @@ func (w *topWorkspace) place(o *selection) string {
 	if workspace = strings.TrimRight(workspace, "/"); workspace == "" {
 		workspace = w.address
 	}
-	text := workspace + "  namespace " + w.namespace
+	parts := []string{workspace, "namespace " + w.namespace}
 	if o.allNamespaces {
-		text = workspace + "  all namespaces"
+		parts[1] = "all namespaces"
 	}
 	for _, selector := range []string{o.labels, o.fields} {
 		if selector != "" {
-			text += "  " + selector
+			parts = append(parts, selector)
 		}
 	}
-	return text
+	return strings.Join(parts, "  ")
 }

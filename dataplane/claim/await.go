@@ -48,6 +48,7 @@ func (c *Claim) Await(ctx context.Context, s *Sandbox) (*Sandbox, *refusal.Error
 			s.Message = fmt.Sprintf("Sandbox %s was not waited for: the verb claim works with your own rights, and you may not watch %s; kubectl get %s %s shows whether it is Ready",
 				s.Metadata.Name, c.Sandboxes.Resource, c.Sandboxes.Resource, s.Metadata.Name)
 			return c.told(s), nil
+		case tenant.Unavailable, tenant.ClaimNotAccepted, tenant.Refused: // asked again
 		}
 		next, refused := c.again(ctx, s, pause)
 		if refused != nil {

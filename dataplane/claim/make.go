@@ -164,6 +164,7 @@ func (c *Claim) judge(got tenant.Answer, verb, why string) *refusal.Error {
 		return c.denied(verb, why)
 	case tenant.NotFound:
 		return c.notServed()
+	case tenant.Unavailable, tenant.ClaimNotAccepted, tenant.Refused:
 	}
 	return refusal.Unavailable(refusal.CauseKcp, "the workspace's API did not answer: try again", got.RetryAfter, got.Err)
 }

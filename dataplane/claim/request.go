@@ -24,9 +24,10 @@ import (
 const (
 	// MaxBody bounds the body of a request, in bytes.
 	MaxBody = 64 << 10
-	// DefaultWait is how long a request without wait waits, and MaxWait is the longest that one may wait.
+	// DefaultWait is how long a request without wait waits.
 	DefaultWait = 30 * time.Second
-	MaxWait     = 5 * time.Minute
+	// MaxWait is the longest that a request may wait.
+	MaxWait = 5 * time.Minute
 	// MaxPairs bounds the labels of a request, and its annotations.
 	MaxPairs = 64
 	// KeyHeader is the header that holds an idempotency key.
@@ -150,10 +151,13 @@ func (r *Request) takeWait(http.Header) *refusal.Error {
 func (r *Request) digest(template string) string {
 	asked := *r
 	asked.Wait = nil
-	data, _ := json.Marshal(struct { // of decoded JSON: it cannot fail, and maps are in order
+	data, err := json.Marshal(struct { // maps are in order
 		Template string
 		Request
 	}{template, asked})
+	if err != nil {
+		panic(fmt.Sprintf("a request that was decoded from JSON cannot be encoded: %v", err))
+	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }

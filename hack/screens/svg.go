@@ -54,7 +54,7 @@ type span struct {
 func spans(line string) []span {
 	var found []span
 	now, at := look{}, 0
-	for _, part := range strings.Split(line, "␛") {
+	for part := range strings.SplitSeq(line, "␛") {
 		text := part
 		if rest, ok := strings.CutPrefix(part, "["); ok && strings.Contains(rest, "m") {
 			var codes string

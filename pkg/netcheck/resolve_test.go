@@ -52,7 +52,7 @@ func TestWhatAResolverFindsOut(t *testing.T) {
 						if tc.answers(time.Since(start)) {
 							return nil
 						}
-						if tc.fails == error(timeout) {
+						if errors.Is(tc.fails, timeout) {
 							<-ctx.Done()
 						}
 						return tc.fails

@@ -37,6 +37,6 @@ const (
 	CodeOffsetMismatch = "OffsetMismatch"
 )
 
-// ExecutableHeader, "true" or "false", says beside the content of a file whether the file is a program. Runners of
+// ExecutableHeader says beside the content of a file, by "true" or "false", whether the file is a program. Runners of
 // earlier versions do not send it.
 const ExecutableHeader = "X-Sandbox-Executable"

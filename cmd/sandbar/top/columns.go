@@ -60,7 +60,7 @@ func layoutOf(natural [columnAge]int, width int, namespaces bool) layout {
 		l.columns = append(l.columns, i)
 		l.widths[i] = len(columnNames[i])
 		if i < columnAge {
-			l.widths[i] = max(l.widths[i], min(natural[i], widest))
+			l.widths[i] = max(l.widths[i], min(natural[i], widest)) //nolint:gosec // natural has columnAge elements
 		} else {
 			l.widths[i] = max(l.widths[i], timeWidths[i])
 		}

@@ -37,11 +37,9 @@ func (r Row) key() key { return key{r.Resource, r.Namespace, r.Name} }
 
 // Asleep reports whether the sandbox has no pods, or is giving them up: its log is what was kept of it.
 func (r Row) Asleep() bool {
-	switch sandbarv1alpha1.InstancePhase(r.State) {
-	case sandbarv1alpha1.InstanceSuspending, sandbarv1alpha1.InstanceSuspended, sandbarv1alpha1.InstanceSleeping:
-		return true
-	}
-	return false
+	return slices.Contains([]sandbarv1alpha1.InstancePhase{
+		sandbarv1alpha1.InstanceSuspending, sandbarv1alpha1.InstanceSuspended, sandbarv1alpha1.InstanceSleeping,
+	}, sandbarv1alpha1.InstancePhase(r.State))
 }
 
 // safe returns the row with texts that a terminal can show.

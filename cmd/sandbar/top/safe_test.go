@@ -6,6 +6,7 @@ package top
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -185,7 +186,7 @@ func TestAThousandSandboxesCanBeWalkedThrough(t *testing.T) {
 func (d *driver) thousand() {
 	rows := make([]Row, 1000)
 	for i := range rows {
-		rows[i] = Row{Resource: sandboxes, Kind: "sandbox", Name: fmt.Sprintf("sandbox-%04d", i), UID: fmt.Sprint(i), State: "Ready", Created: noon.Add(-time.Duration(i) * time.Second)}
+		rows[i] = Row{Resource: sandboxes, Kind: "sandbox", Name: fmt.Sprintf("sandbox-%04d", i), UID: strconv.Itoa(i), State: "Ready", Created: noon.Add(-time.Duration(i) * time.Second)}
 	}
 	d.feed.List(sandboxes, rows)
 	d.until("a thousand", func() bool { return len(d.m.list.rows) == 1000 })
@@ -197,7 +198,7 @@ func BenchmarkAThousandSandboxes(b *testing.B) {
 	m.resize(120, 40)
 	var events []event
 	for i := range 1000 {
-		events = append(events, event{resource: sandboxes, rows: []Row{{Resource: sandboxes, Name: fmt.Sprint(i), State: states[i%len(states)], Created: noon}}})
+		events = append(events, event{resource: sandboxes, rows: []Row{{Resource: sandboxes, Name: strconv.Itoa(i), State: states[i%len(states)], Created: noon}}})
 	}
 	m.take(events)
 	for b.Loop() {

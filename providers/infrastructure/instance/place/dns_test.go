@@ -31,7 +31,7 @@ func reached(rules []networkingv1.NetworkPolicyEgressRule) []string {
 	var all []string
 	for _, rule := range rules {
 		for _, peer := range rule.To {
-			who := ""
+			var who string
 			if peer.IPBlock != nil {
 				who = peer.IPBlock.CIDR
 			} else {

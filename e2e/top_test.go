@@ -92,7 +92,7 @@ func TestTopShowsWhatHappensAndActs(t *testing.T) {
 	f.shows("the-log-of-shop")
 	f.press("l")
 	f.press("d")
-	f.shows("Conditions")
+	f.shows("Generation:")
 	f.press("d")
 	f.press("s")
 	s.must("wait", "sandboxrunner", "shop", "--for", "Suspended")

@@ -37,10 +37,10 @@ func (r *reconciler) check(ctx context.Context, template *sandbarv1alpha1.Sandbo
 	if err != nil {
 		return verdict{}, err
 	}
-	if says.infrastructure == nil {
+	if says.Infrastructure == nil {
 		return verdict{reason: sandbarv1alpha1.TemplateNotChecked, message: "the operator has not configured the provider yet; this goes on by itself"}, nil
 	}
-	base, _, err := says.offers.Own(ctx, template, named)
+	base, _, err := says.Offers.Own(ctx, template, named)
 	var unusable *podbase.UnusableError
 	if errors.As(err, &unusable) {
 		return verdict{reason: sandbarv1alpha1.TemplateNotUsable, message: unusable.Message}, nil
@@ -48,7 +48,7 @@ func (r *reconciler) check(ctx context.Context, template *sandbarv1alpha1.Sandbo
 	if err != nil {
 		return verdict{}, err
 	}
-	s := sample(says.infrastructure, template)
+	s := sample(says.Infrastructure, template)
 	pod, err := place.BuildPod(s, &sandbarv1alpha1.PodTemplateSource{TemplateRef: &sandbarv1alpha1.PodTemplateRef{Name: template.Name}}, base, nil)
 	var refused *outcome.RefusalError
 	if errors.As(err, &refused) && refused.Reason == sandbarv1alpha1.PlacementClassUnknown {

@@ -111,11 +111,12 @@ func (r *reconciler) beside(key export.Key) podbase.Named {
 	}
 }
 
-// settings are what the operator says of pods.
+// settings are what the operator says of pods. Its fields are exported, since equality.Semantic, by which package
+// tenantkind sees a change, panics at others.
 type settings struct {
-	// infrastructure is nil until the InfrastructureProvider is there.
-	infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
-	offers         podbase.Offers
+	// Infrastructure is nil until the InfrastructureProvider is there.
+	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+	Offers         podbase.Offers
 }
 
 // Says is what the operator says that matters to every pod of a tenant's template: a change of it may change
@@ -130,7 +131,7 @@ func readSettings(ctx context.Context, provider, runtime client.Reader) (s setti
 	if err := provider.List(ctx, &list); err != nil {
 		return s, fmt.Errorf("listing the Templates: %w", err)
 	}
-	s.offers = podbase.OffersOf(list.Items)
+	s.Offers = podbase.OffersOf(list.Items)
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err = provider.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	switch {
@@ -139,7 +140,7 @@ func readSettings(ctx context.Context, provider, runtime client.Reader) (s setti
 	case err != nil:
 		return s, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 	}
-	s.infrastructure, err = platform.Settings(ctx, runtime, infrastructure)
+	s.Infrastructure, err = platform.Settings(ctx, runtime, infrastructure)
 	return s, err
 }
 

@@ -14,6 +14,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
 
 // world is a workspace's SandboxTemplates, the operator's settings and a runtime cluster.
@@ -332,5 +334,19 @@ func TestTheSchemaHasAPodInIt(t *testing.T) {
 	}
 	if schema.Spec.Scope != "Namespaced" || schema.Spec.Names.ShortNames[0] != "sbt" {
 		t.Errorf("%+v", schema.Spec.Names)
+	}
+}
+
+// What the operator says is compared at each reconciliation of the kind. At an unexported field that panicked, and no
+// SandboxTemplate was looked at again after a change.
+func TestWhatTheOperatorSaysCanBeCompared(t *testing.T) {
+	of := func(class string) any {
+		return settings{
+			Infrastructure: &sandbarv1alpha1.InfrastructureProviderSpec{Isolation: sandbarv1alpha1.Isolation{RuntimeClassName: class}},
+			Offers:         podbase.Offers{"node": {Usable: true}},
+		}
+	}
+	if !equality.Semantic.DeepEqual(of("a"), of("a")) || equality.Semantic.DeepEqual(of("a"), of("b")) {
+		t.Error("a change is not told from none")
 	}
 }

@@ -21,7 +21,7 @@ func withSchema(t *testing.T, s *objecttest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.OpenAPI = map[string]string{"sandbar.dev/v1alpha1": string(text)}
+	s.Describe(map[string]string{"sandbar.dev/v1alpha1": string(text)})
 }
 
 func TestCreateMakesAnObjectOfFlagsAndFiles(t *testing.T) {

@@ -96,11 +96,25 @@ func (s *Server) route(r *http.Request, segments []string) (call, bool) {
 	return call{}, false
 }
 
+// Describe sets OpenAPI while the server may be in use.
+func (s *Server) Describe(openAPI map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.OpenAPI = openAPI
+}
+
+func (s *Server) description(path string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")]
+}
+
 func (s *Server) serveDiscovery(rw http.ResponseWriter, path string) bool {
+	description := s.description(path)
 	switch {
-	case s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")] != "":
+	case description != "":
 		rw.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(rw, s.OpenAPI[strings.TrimPrefix(path, "/openapi/v3/apis/")])
+		_, _ = io.WriteString(rw, description)
 	case strings.HasPrefix(path, "/apis/") && strings.Count(path, "/") == 2:
 		for _, group := range s.groups() {
 			if group.Name == strings.TrimPrefix(path, "/apis/") {

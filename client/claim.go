@@ -72,17 +72,9 @@ type Claimed struct {
 // claim is refused. What may pass, such as too many claims or a connection that breaks, is tried again for as long as ctx
 // lasts, at most five times.
 func (c *Client) Claim(ctx context.Context, dataPlane, workspace, namespace, template string, opts ClaimOptions) (*Claimed, error) {
-	origin, err := originOf(dataPlane)
+	p, u, err := c.planeAt(dataPlane)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address of a data plane: %w", err)
-	}
-	p := c.planes[origin]
-	if p == nil {
-		return nil, &UntrustedError{Origin: origin}
-	}
-	u, err := url.Parse(dataPlane)
-	if err != nil {
-		return nil, fmt.Errorf("reading the address of a data plane: %w", err)
+		return nil, err
 	}
 	body, err := opts.body()
 	if err != nil {

@@ -146,6 +146,24 @@ func credentialOf(cfg *rest.Config) *rest.Config {
 	}
 }
 
+// planeAt is the data plane at an address and the address. One that is not trusted is an [UntrustedError]: it does not get
+// the caller's credential.
+func (c *Client) planeAt(address string) (*plane, *url.URL, error) {
+	origin, err := originOf(address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the address of a data plane: %w", err)
+	}
+	p := c.planes[origin]
+	if p == nil {
+		return nil, nil, &UntrustedError{Origin: origin}
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the address of a data plane: %w", err)
+	}
+	return p, u, nil
+}
+
 // originOf is the scheme, host and port of an https URL, in lower case and with the port.
 func originOf(address string) (string, error) {
 	u, err := url.Parse(address)

@@ -44,17 +44,9 @@ type Template struct {
 // fails with an [UntrustedError] if the data plane may not get the caller's credential, and with a [CallError] if it
 // refuses.
 func (c *Client) Templates(ctx context.Context, dataPlane, workspace string) ([]Template, error) {
-	origin, err := originOf(dataPlane)
+	p, u, err := c.planeAt(dataPlane)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address of a data plane: %w", err)
-	}
-	p := c.planes[origin]
-	if p == nil {
-		return nil, &UntrustedError{Origin: origin}
-	}
-	u, err := url.Parse(dataPlane)
-	if err != nil {
-		return nil, fmt.Errorf("reading the address of a data plane: %w", err)
+		return nil, err
 	}
 	return p.catalogue(ctx, u.JoinPath("dataplane", "clusters", workspace, "templates"))
 }

@@ -58,7 +58,7 @@ func run(m *testing.M) int {
 	if created.Load() > 0 && statuses == 0 {
 		wrong = append(wrong, "no status was recorded of the instances that were made: the recorder is broken")
 	}
-	for _, line := range append(wrong, tokensInLogs()...) {
+	for _, line := range append(wrong, wrongInLogs()...) {
 		fmt.Fprintln(os.Stderr, "e2e: impossible:", line)
 		code = max(code, 1)
 	}

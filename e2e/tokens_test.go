@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/hack/local"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -112,9 +113,9 @@ func readLogs() (map[string]string, error) {
 	return texts, err
 }
 
-// tokensInLogs returns a line for each log that holds a person's token when all tests have run:
-// most of them run after TestNoTokenAnywhere.
-func tokensInLogs() (wrong []string) {
+// wrongInLogs returns a line for each log that holds a person's token or a panic when all tests have run: most of them
+// run after TestNoTokenAnywhere, and a reconciliation that panics is tried again and fails no test.
+func wrongInLogs() (wrong []string) {
 	logs, err := readLogs()
 	if err != nil {
 		wrong = append(wrong, err.Error())
@@ -124,6 +125,9 @@ func tokensInLogs() (wrong []string) {
 			if strings.Contains(text, world.Stack.Token(user)) {
 				wrong = append(wrong, fmt.Sprintf("%s holds %s's token", name, user))
 			}
+		}
+		if lines := local.Panics(text); len(lines) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s tells of %d panics, the first: %.300s", name, len(lines), lines[0]))
 		}
 	}
 	return wrong

@@ -18,15 +18,7 @@ var ErrNoSandboxes = errors.New("no APIBinding of the workspace serves sandboxte
 // Claim creates a Sandbox of a SandboxTemplate of the workspace's namespace and waits until it is Ready; see
 // [client.Client.Claim]. The caller needs the right to list the workspace's APIBindings, too.
 func (w Workspace) Claim(ctx context.Context, template string, opts client.ClaimOptions) (*client.Claimed, error) {
-	workspace, err := nameOf(w.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	offers, err := w.Offers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := w.Client()
+	c, workspace, offers, err := w.offered(ctx)
 	if err != nil {
 		return nil, err
 	}

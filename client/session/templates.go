@@ -15,15 +15,7 @@ import (
 // Templates returns the Templates that the providers of the workspace's bindings offer. The caller needs the right to
 // list the workspace's APIBindings. A data plane that is not trusted is a [client.UntrustedError].
 func (w Workspace) Templates(ctx context.Context) ([]client.Template, error) {
-	workspace, err := nameOf(w.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	offers, err := w.Offers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := w.Client()
+	c, workspace, offers, err := w.offered(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,6 +29,21 @@ func (w Workspace) Templates(ctx context.Context) ([]client.Template, error) {
 		all = append(all, templates...)
 	}
 	return all, nil
+}
+
+// offered returns what the workspace's bindings offer, the workspace's name, and a client for it, which the caller
+// closes.
+func (w Workspace) offered(ctx context.Context) (*client.Client, string, []client.Offer, error) {
+	workspace, err := nameOf(w.Config.Host)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	offers, err := w.Offers(ctx)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	c, err := w.Client()
+	return c, workspace, offers, err
 }
 
 // nameOf is the workspace that a cluster's address leads to.

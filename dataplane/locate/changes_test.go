@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A runner takes its tokens for a second without looking at their files. No informer sees that second end.
+// A pod has a changed Secret when its kubelet brings it, which no informer sees.
 func TestWhatLagsIsTriedOnceMoreWhenPatienceEnds(t *testing.T) {
 	const patience = 3 * time.Second
 	for name, c := range map[string]struct {

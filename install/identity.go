@@ -28,21 +28,28 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// identity is a ServiceAccount that a part of the provider runs as, and where its kubeconfig goes.
-type identity struct {
-	side    *applier
-	account string
-	file    string
+// Identity is a ServiceAccount that a part of the provider runs as.
+type Identity struct {
+	// KCP reports whether it is in the provider workspace, and not on the runtime cluster.
+	KCP bool
+	// Account is its name, in the namespace sandbar-system.
+	Account string
+	// File is the name of its kubeconfig in Options.OutDir.
+	File string
 }
 
-func identities(kcp, rt *applier) []identity {
-	return []identity{
-		{kcp, "sandbar-provider", KCPKubeconfig},
-		{kcp, "sandbar-provider-serve", KCPServeKubeconfig},
-		{rt, "sandbar-controllers", ControllersKubeconfig},
-		{rt, "sandbar-serve", ServeKubeconfig},
+// Identities returns those that Init makes.
+func Identities() []Identity {
+	return []Identity{
+		{true, "sandbar-provider", KCPKubeconfig},
+		{true, "sandbar-provider-serve", KCPServeKubeconfig},
+		{false, "sandbar-controllers", ControllersKubeconfig},
+		{false, "sandbar-serve", ServeKubeconfig},
 	}
 }
+
+// TokenFile is the name of the file with its token, beside its kubeconfig.
+func (i Identity) TokenFile() string { return tokenFile(i.File) }
 
 // writeIdentities writes a kubeconfig for each of the narrow identities, and its token into a file
 // beside it, which the process that uses it renews (package credential).
@@ -50,17 +57,21 @@ func writeIdentities(ctx context.Context, opts Options, kcp, rt *applier, report
 	if err := os.MkdirAll(opts.OutDir, 0o700); err != nil {
 		return err
 	}
-	for _, id := range identities(kcp, rt) {
-		path := filepath.Join(opts.OutDir, id.file)
+	for _, id := range Identities() {
+		side := rt
+		if id.KCP {
+			side = kcp
+		}
+		path := filepath.Join(opts.OutDir, id.File)
 		token := tokenFile(path)
-		action, err := id.writeToken(ctx, token, opts.TokenLifetime)
+		action, err := side.writeToken(ctx, id.Account, token, opts.TokenLifetime)
 		if err != nil {
 			return err
 		}
 		report.add("file", "token", token, action)
-		content, err := kubeconfig(id.side.cfg, id.account, filepath.Base(token))
+		content, err := kubeconfig(side.cfg, id.Account, filepath.Base(token))
 		if err != nil {
-			return fmt.Errorf("of %s: %w", id.account, err)
+			return fmt.Errorf("of %s: %w", id.Account, err)
 		}
 		if action, err = writeSecret(path, content); err != nil {
 			return err
@@ -77,25 +88,25 @@ func tokenFile(kubeconfig string) string {
 
 // writeToken writes a new token, unless the one that is there is as good: of the same
 // ServiceAccount, which may have been made anew to void what was stolen, and not due for renewal.
-func (id identity) writeToken(ctx context.Context, path string, lifetime time.Duration) (Action, error) {
-	client, err := kubernetes.NewForConfig(id.side.cfg)
+func (a *applier) writeToken(ctx context.Context, name, path string, lifetime time.Duration) (Action, error) {
+	client, err := kubernetes.NewForConfig(a.cfg)
 	if err != nil {
-		return "", fmt.Errorf("connecting to %s: %w", id.side.where, err)
+		return "", fmt.Errorf("connecting to %s: %w", a.where, err)
 	}
 	accounts := client.CoreV1().ServiceAccounts(placement.SystemNamespace)
-	account, err := accounts.Get(ctx, id.account, metav1.GetOptions{})
+	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("reading ServiceAccount %s: %w", id.account, err)
+		return "", fmt.Errorf("reading ServiceAccount %s: %w", name, err)
 	}
 	if there, err := credential.Read(path); err == nil && there.UID == string(account.UID) &&
 		there.Lifetime() == lifetime && time.Now().Before(there.Due()) {
 		return Unchanged, os.Chmod(path, 0o600)
 	}
 	seconds := int64(lifetime.Seconds())
-	answer, err := accounts.CreateToken(ctx, id.account,
+	answer, err := accounts.CreateToken(ctx, name,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking %s for a token of ServiceAccount %s: %w", id.side.where, id.account, err)
+		return "", fmt.Errorf("asking %s for a token of ServiceAccount %s: %w", a.where, name, err)
 	}
 	return Written, credential.WriteFile(path, []byte(answer.Status.Token))
 }

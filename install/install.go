@@ -202,7 +202,7 @@ func prepareKCP(ctx context.Context, opts Options, found foundRuntime, report *R
 	if err != nil {
 		return nil, err
 	}
-	a, err := newApplier("kcp", workspaceConfig(opts.KCP, opts.Workspace), opts, report)
+	a, err := newApplier("kcp", WorkspaceConfig(opts.KCP, opts.Workspace), opts, report)
 	if err != nil {
 		return nil, err
 	}

@@ -361,7 +361,7 @@ func TestAWorkspacesConfigurationReplacesThePathOfTheHost(t *testing.T) {
 		"https://kcp.test/clusters/root":            "https://kcp.test/clusters/root:sandbar",
 		"https://kcp.test:6443/prefix/clusters/x:y": "https://kcp.test:6443/prefix/clusters/root:sandbar",
 	} {
-		if got := workspaceConfig(&rest.Config{Host: host}, "root:sandbar").Host; got != want {
+		if got := WorkspaceConfig(&rest.Config{Host: host}, "root:sandbar").Host; got != want {
 			t.Errorf("%s becomes %s, want %s", host, got, want)
 		}
 	}

@@ -67,7 +67,7 @@ func stackOptions(t *testing.T) Options {
 
 func deleteWorkspace(t *testing.T, kcp *rest.Config, path string) {
 	t.Helper()
-	c, err := client.New(workspaceConfig(kcp, "root"), client.Options{Scheme: runtime.NewScheme()})
+	c, err := client.New(WorkspaceConfig(kcp, "root"), client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		t.Error(err)
 		return
@@ -111,7 +111,7 @@ func TestInitVoidsTheTokensOfEarlierVersions(t *testing.T) {
 	if _, err := Init(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
-	kcp, err := kubernetes.NewForConfig(workspaceConfig(opts.KCP, opts.Workspace))
+	kcp, err := kubernetes.NewForConfig(WorkspaceConfig(opts.KCP, opts.Workspace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestInitFindsTheDNSOfTheClusterAndLeavesAnOperatorsSetting(t *testing.T) {
 	provider := &unstructured.Unstructured{}
 	provider.SetGroupVersionKind(sandbarv1alpha1.GroupVersion.WithKind("InfrastructureProvider"))
 	provider.SetName(sandbarv1alpha1.InfrastructureProviderName)
-	c, err := client.New(workspaceConfig(opts.KCP, opts.Workspace), client.Options{Scheme: runtime.NewScheme()})
+	c, err := client.New(WorkspaceConfig(opts.KCP, opts.Workspace), client.Options{Scheme: runtime.NewScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

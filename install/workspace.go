@@ -23,8 +23,8 @@ var (
 
 var clusterPath = regexp.MustCompile(`/clusters/[^/]*/?$`)
 
-// workspaceConfig is the configuration with another workspace than it may have had.
-func workspaceConfig(cfg *rest.Config, workspace string) *rest.Config {
+// WorkspaceConfig is a configuration of kcp that leads to a workspace, by its path.
+func WorkspaceConfig(cfg *rest.Config, workspace string) *rest.Config {
 	out := rest.CopyConfig(cfg)
 	out.Host = strings.TrimRight(clusterPath.ReplaceAllString(cfg.Host, ""), "/") + "/clusters/" + workspace
 	return out
@@ -58,7 +58,7 @@ func ensureWorkspace(ctx context.Context, opts Options, report *Report) (exists 
 
 // ready tells whether a workspace exists, as far as the administrator may see it.
 func ready(ctx context.Context, opts Options, workspace string) (bool, error) {
-	c, err := newApplier("kcp", workspaceConfig(opts.KCP, workspace), opts, nil)
+	c, err := newApplier("kcp", WorkspaceConfig(opts.KCP, workspace), opts, nil)
 	if err != nil {
 		return false, err
 	}
@@ -78,7 +78,7 @@ func ready(ctx context.Context, opts Options, workspace string) (bool, error) {
 
 func makeWorkspace(ctx context.Context, opts Options, parent, name string, report *Report) (exists bool, err error) {
 	opts.Progress("making workspace " + opts.Workspace)
-	a, err := newApplier("kcp", workspaceConfig(opts.KCP, parent), opts, report)
+	a, err := newApplier("kcp", WorkspaceConfig(opts.KCP, parent), opts, report)
 	if err != nil {
 		return false, err
 	}

@@ -3,7 +3,8 @@
 
 // Command sandbar-provider is the provider: it prepares a workspace and a runtime cluster
 // (init), makes placements for tenants' instances (controllers) and serves their verbs
-// (serve); run does the last two in one process. roles prints what tenants may want.
+// (serve); run does the last two in one process. roles prints what tenants may want, and doctor
+// checks a provider.
 package main
 
 import (
@@ -37,6 +38,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand(), newRolesCommand())
+	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand(), newRolesCommand(), newDoctorCommand())
 	return root
 }

@@ -184,6 +184,17 @@ func (p *Provider) InitArgs() []string {
 	}
 }
 
+// Doctor runs sandbar-provider doctor on the provider and returns what it prints. The error is an *exec.ExitError if a
+// check failed.
+func (p *Provider) Doctor(ctx context.Context, args ...string) ([]byte, error) {
+	return exec.CommandContext(ctx, p.binary(), append([]string{
+		"doctor",
+		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
+		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
+		"--workspace", p.Workspace, "--identities", p.Dir,
+	}, args...)...).Output()
+}
+
 func (p *Provider) init(ctx context.Context) error {
 	fmt.Fprintln(p.opts.Log, "sandbar-provider init")
 	cmd := exec.CommandContext(ctx, p.binary(), p.InitArgs()...)

@@ -207,3 +207,21 @@ func TestTheDataPlaneIsCalledAsTenantsDo(t *testing.T) {
 	expect(t, look([]byte("no PEM"), server.URL), "failed: has no certificate")
 	expect(t, look(ca, other.URL), "failed: does not answer")
 }
+
+func TestPreviewsOfADomainBelowLocalhost(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // its certificate covers *.example.com
+	defer server.Close()
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(domain string) []Finding {
+		provider := &sandbarv1alpha1.InfrastructureProvider{}
+		provider.Spec.DataPlane = sandbarv1alpha1.DataPlaneAddress{PreviewDomain: domain, CABundle: certificateOf(server)}
+		return (&examination{provider: provider}).checkPreviews(t.Context())
+	}
+	expect(t, look(""), "skipped: there is no preview domain")
+	expect(t, look("preview.localhost:"+port), "failed: a certificate for *.preview.localhost")
+	expect(t, look("preview.localhost:1"), "failed: do not answer")
+	expect(t, look("preview.invalid"), "failed: do not resolve")
+}

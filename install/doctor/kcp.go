@@ -36,7 +36,7 @@ func (e *examination) checkKCP(ctx context.Context) []Finding {
 	case err == nil:
 		return one(passed("%s answers, and the workspace %s is a provider's", e.KCP.Host, e.Workspace))
 	case apierrors.IsNotFound(err):
-		return one(failure("run sandbar-provider init, or name another --workspace", "the workspace %s has no namespace %s, which init makes", e.Workspace, placement.SystemNamespace))
+		return one(failure("run sandbar-provider init, or name another --workspace", "there is no provider in %s: the workspace does not exist, or has no namespace %s", e.Workspace, placement.SystemNamespace))
 	case apierrors.IsForbidden(err): // kcp says the same of a workspace that does not exist
 		return one(failure("name another --workspace, or use the kubeconfig of an administrator", "there is no workspace %s, or it is not yours: %v", e.Workspace, err))
 	case apierrors.IsUnauthorized(err):

@@ -249,7 +249,7 @@ pngquant:
 pictures: up browser pngquant ## Take the pictures of docs/pictures anew
 	@eval "$$($(STACKCMD) env --name $(STACK))" && shots=$$(mktemp -d) && export SCREENSHOTS=$$shots SANDBAR_STACK=$(STACK) && \
 	  SANDBAR_LONG=1 $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestDevOfAnNPMProject && \
-	  $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestWakeOnRequest/a_browser && for p in dev dev-crash waking not-listening; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
+	  $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run TestWakeOnRequest/a_browser && $(GO) test -count=1 -timeout 0 -tags e2e ./e2e/... -run '^TestAppStudio$$' && for p in dev dev-crash waking not-listening appstudio; do pngquant 64 --output docs/pictures/$$p.png --force $$shots/$$p.png || exit 1; done; code=$$?; rm -rf $$shots; exit $$code
 
 # No terminal is recorded: the command line's tests compare the texts that these show.
 .PHONY: screens

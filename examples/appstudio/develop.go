@@ -142,7 +142,7 @@ func followLog(p *person, w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// preview makes a link to the app: for the frame, or to be shared. Who has the link sees what the person may see, until it
+// preview makes a link to the app: for the frame, or to be shared. Anybody with the link sees what the person may see, until it
 // ends or is revoked.
 func preview(p *person, w http.ResponseWriter, r *http.Request) error {
 	var in struct {

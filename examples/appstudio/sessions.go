@@ -35,7 +35,7 @@ var (
 	errNoSession = errors.New("log in first")
 	errTooMany   = fmt.Errorf("there are %d sessions, which is the limit: try again later", maxSessions)
 	errWorkspace = errors.New("a workspace is a path such as root:team:alice")
-	errNoToken   = errors.New("a token is needed: sandbar credential prints one")
+	errNoToken   = errors.New("a token is needed: that of your kubeconfig, or of a ServiceAccount of the workspace (kubectl create token NAME)")
 	workspaceRE  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(:[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 

@@ -67,7 +67,7 @@ func ask(t *testing.T, server *httptest.Server, cookie *http.Cookie, method, pat
 	}
 	defer res.Body.Close()
 	var answer struct{ Error, User string }
-	_ = json.NewDecoder(res.Body).Decode(&answer) // a page is no JSON
+	_ = json.NewDecoder(res.Body).Decode(&answer) // a page is not JSON
 	return res.StatusCode, answer.Error + answer.User, res
 }
 

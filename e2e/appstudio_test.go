@@ -48,6 +48,7 @@ func TestAppStudio(t *testing.T) {
 	until(p, "document.getElementById('preview').src !== ''", true)
 	app := browser.open(t, studio.previewLink(p))
 	until(app, "document.body.innerText", "Hello from App Studio")
+	shown := eval[string](p, "document.getElementById('preview').src")
 	eval[bool](p, "document.forms.edit.content.value = document.forms.edit.content.value.replace('Hello', 'Edited'), document.forms.edit.requestSubmit(), true")
 	eventually(t, "an edit is visible", func() error {
 		app.visit(studio.previewLink(p))
@@ -56,6 +57,7 @@ func TestAppStudio(t *testing.T) {
 		}
 		return nil
 	})
+	until(p, fmt.Sprintf("document.getElementById('preview').src !== %q && document.getElementById('preview').ariaBusy === 'false'", shown), true)
 	p.screenshot("appstudio")
 
 	// Somebody who has the link alone sees the app, until the link is ended.

@@ -75,7 +75,7 @@ func readFile(p *person, w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// writeFile sends one file as a batch. The runner restarts the app if its rules say so.
+// writeFile sends one file as a batch. The runner starts the app again as restartRule says.
 func writeFile(p *person, w http.ResponseWriter, r *http.Request) error {
 	content, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -88,7 +88,7 @@ func writeFile(p *person, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	batch := map[string]any{"files": []map[string]string{{"path": r.PathValue("path"), "content": string(content)}}, "restart": "start"}
+	batch := map[string]any{"files": []map[string]string{{"path": r.PathValue("path"), "content": string(content)}}, "restart": restartRule(r.PathValue("resource"))}
 	if err := i.DoJSON(r.Context(), client.Request{Method: http.MethodPost, Verb: "sync"}, batch, nil); err != nil {
 		return err
 	}
@@ -106,6 +106,25 @@ func restart(p *person, w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// appState says whether the app can be looked at. A kind without the verb process, which is that of Sandbar's runner, says
+// nothing of it: then it counts as one that can.
+func appState(p *person, w http.ResponseWriter, r *http.Request) error {
+	i, err := instanceOf(p, r)
+	if err != nil {
+		return err
+	}
+	state := struct {
+		State         string `json:"state"`
+		PortReachable bool   `json:"portReachable"`
+	}{PortReachable: true}
+	if i.Has("process") {
+		if err := i.DoJSON(r.Context(), client.Request{Verb: "process"}, nil, &state); err != nil {
+			return err
+		}
+	}
+	return answer(w, state)
 }
 
 // followLog passes the log on as server-sent events, until the browser has gone. The client resumes it behind a lost

@@ -95,11 +95,23 @@ func createProject(p *person, w http.ResponseWriter, r *http.Request) error {
 	return answer(w, describe(in.Resource, created))
 }
 
+// restartRule is what a save does to the app (docs/runner.md): the starter's server is started again, and a Template's
+// development server sees for itself what has changed.
+func restartRule(resource string) string {
+	if resource == client.SandboxRunners.Resource {
+		return "auto"
+	}
+	return "start"
+}
+
+// startCommand of a starter waits for the first file, which starts it again.
+const startCommand = "test -f server.mjs || { echo 'Save server.mjs to start the app.'; exec sleep infinity; }; exec node server.mjs"
+
 // starter is the spec of a new project. A product knows the Templates that it offers; of others, the defaults do.
 func starter(resource, name string) map[string]any {
 	spec := map[string]any{"projectRef": name}
 	if resource == client.SandboxRunners.Resource {
-		spec["toolchain"], spec["startCommand"] = "node", "exec node --watch server.mjs"
+		spec["toolchain"], spec["startCommand"] = "node", startCommand
 	}
 	return spec
 }

@@ -48,6 +48,7 @@ func newStudio(s *sessions) http.Handler {
 		"GET /api/projects/{resource}/{name}/files/{path...}": readFile,
 		"PUT /api/projects/{resource}/{name}/files/{path...}": writeFile,
 		"POST /api/projects/{resource}/{name}/restart":        restart,
+		"GET /api/projects/{resource}/{name}/app":             appState,
 		"GET /api/projects/{resource}/{name}/log":             followLog,
 		"GET /api/projects/{resource}/{name}/terminal":        terminal,
 		"POST /api/projects/{resource}/{name}/preview":        preview,

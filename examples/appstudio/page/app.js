@@ -95,8 +95,11 @@ async function follow(mine) {
   const decoder = new TextDecoder();
   mine.shell.onmessage = (e) => append($('screen'), typeof e.data === 'string' ? e.data : decoder.decode(e.data, { stream: true }));
   const files = await listFiles();
-  if (files.length === 0) document.forms.edit.content.value = start;
-  else if (files.some((f) => f.path === 'server.mjs')) await openFile('server.mjs');
+  if (files.length === 0) {
+    document.forms.edit.content.value = start;
+    return; // the first save brings an app
+  }
+  if (files.some((f) => f.path === 'server.mjs')) await openFile('server.mjs');
   await look(mine);
 }
 
@@ -119,13 +122,21 @@ async function openFile(path) {
   document.forms.edit.content.value = await call('GET', `${open.at}/files/${pathOf(path)}`);
 }
 
-// look shows the app in the frame, and again before the link ends.
+// look shows the app in the frame once it listens, and again before the link ends.
 async function look(mine) {
+  for (let tries = 0; tries < 60; tries++) {
+    const { portReachable } = await call('GET', mine.at + '/app');
+    if (portReachable || open !== mine) break;
+    await new Promise((done) => setTimeout(done, 500));
+  }
   const link = await call('POST', mine.at + '/preview', { seconds: 0 });
   if (open !== mine) return;
+  $('preview').ariaBusy = 'true';
   $('preview').src = link.url;
   mine.renewal = setTimeout(() => look(mine).catch(() => {}), Math.max(5_000, Date.parse(link.ends) - Date.now() - 10_000));
 }
+
+$('preview').addEventListener('load', () => { $('preview').ariaBusy = 'false'; });
 
 function on(id, event, act) {
   $(id).addEventListener(event, (e) => {

@@ -137,7 +137,7 @@ func followLog(p *person, w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	flusher := http.NewResponseController(w)
-	tail := 200
+	tail, connected := 200, false
 	for event, err := range i.Logs(r.Context(), client.LogOptions{Follow: true, Tail: &tail, Wait: true}) {
 		text := string(event.Record.Data)
 		switch {
@@ -145,7 +145,10 @@ func followLog(p *person, w http.ResponseWriter, r *http.Request) error {
 			return nil
 		case err != nil:
 			text = err.Error() + "\n"
-		case event.Type == client.LogDisconnected:
+		case event.Type == client.LogConnected:
+			connected = true
+			continue
+		case event.Type == client.LogDisconnected && connected:
 			text = "[the connection is lost and is made again]\n"
 		case event.Type != client.LogOutput:
 			continue

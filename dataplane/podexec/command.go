@@ -28,6 +28,9 @@ const (
 // further process, and all that the command starts inherits the mark.
 const program = "env"
 
+// shell runs the script that ends what is left.
+const shell = "sh"
+
 //go:embed scripts/end.sh
 var endSource string
 
@@ -59,7 +62,7 @@ func New(arguments []string, tty bool) (c Command, ok bool) {
 	return Command{arguments: arguments, tty: tty, mark: rand.Text()}, !strings.Contains(arguments[0], "=")
 }
 
-// Marked returns what to run in place of the arguments. A program whose name begins with a dash is no option of
+// Marked returns what to run in place of the arguments. A program whose name begins with a dash is not an option of
 // env behind a variable.
 func (c *Command) Marked() []string {
 	return append([]string{program, Variable + "=" + c.mark}, c.arguments...)
@@ -68,7 +71,7 @@ func (c *Command) Marked() []string {
 // End returns the command that ends the processes with the mark: with SIGHUP, and after Grace with SIGKILL. Until
 // one is found it looks for as long as wait. It exits with 0 if none is left.
 func (c *Command) End(wait time.Duration) []string {
-	return []string{"sh", "-c", endScript, "sandbar", Variable + "=" + c.mark, tenths(wait), tenths(Grace)}
+	return []string{shell, "-c", endScript, "sandbar", Variable + "=" + c.mark, tenths(wait), tenths(Grace)}
 }
 
 func tenths(d time.Duration) string { return strconv.Itoa(int(d / tenth)) }

@@ -54,3 +54,20 @@ func TestTheEndIsWhatTheContainerSays(t *testing.T) {
 		})
 	}
 }
+
+func TestTheRuntimesWordsForAProgramThatIsNotThere(t *testing.T) {
+	for words, want := range map[string]bool{
+		`OCI runtime exec failed: exec failed: unable to start container process: exec: "env": executable file not found in $PATH: unknown`:             true,
+		`OCI runtime exec failed: exec failed: unable to start container process: exec: "env": permission denied: unknown`:                              true,
+		"executable file `env` not found in $PATH: No such file or directory":                                                                           true,
+		`OCI runtime exec failed: executing processes for container: error finding executable "env" in PATH [/bin]: no such file or directory: unknown`: true,
+		`exec: "sh": executable file not found in $PATH: unknown`:                                                                                       false,
+		"failed to load task: no running task found: not found":                                                                                         false,
+		"the environment was not found": false,
+		`exec: "env": out of memory`:    false,
+	} {
+		if got := missing[program].MatchString(words); got != want {
+			t.Errorf("%s: %v", words, got)
+		}
+	}
+}

@@ -120,8 +120,10 @@ func (c *Conn) begin() error {
 		c.complained = true
 		c.out, c.raw = append(c.out, whole...), rest
 	default:
+		if f.op == opBinary {
+			c.known = HasEnv
+		}
 		c.start(c.raw)
-		c.known = HasEnv
 	}
 	return nil
 }
@@ -140,7 +142,7 @@ func (c *Conn) hearStatus(f frame, rest []byte) error {
 		}
 	case ok && exited:
 		c.known = HasEnv
-	case ok && isMissing(program, status.Message):
+	case ok && missing[program].MatchString(status.Message):
 		c.known, c.over = LacksEnv, true
 		if c.canRunAgain() {
 			return c.runUnmarked()

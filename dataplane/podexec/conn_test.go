@@ -89,7 +89,7 @@ func TestACallerHearsTheCommandAsIfItHadNoMark(t *testing.T) {
 		"a ping of the API server's":         {from: join(appendMessage(nil, 9, 'p'), hello, message(1, "out"), exited(0)), known: HasEnv},
 		"output without an end":              {from: join(hello, message(1, "out")), left: true, known: HasEnv},
 		"nothing at all":                     {from: hello, left: true},
-		"a close without an end":             {from: join(hello, appendMessage(nil, opClose, 3, 232)), left: true, known: HasEnv},
+		"a close without an end":             {from: join(hello, appendMessage(nil, opClose, 3, 232)), left: true},
 		"half an exit code":                  {from: join(hello, message(1, "out"), exited(7)[:30]), left: true, known: HasEnv},
 		"a failure of the runtime's":         {from: join(hello, message(1, "out"), message(3, `{"status":"Failure","reason":"InternalError","message":"lost"}`)), left: true, known: HasEnv},
 		"a message that is not short":        {from: join(hello, message(1, strings.Repeat("x", 2*maxFirst)), exited(0))},

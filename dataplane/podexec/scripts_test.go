@@ -126,8 +126,8 @@ wait
 
 // However its processes are related, all that a command has left is ended, and nothing else.
 func TestAllThatACommandHasLeftIsEnded(t *testing.T) {
-	for shell, program := range shells(t) {
-		t.Run(shell, func(t *testing.T) {
+	for name, program := range shells(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := New([]string{"sh", "-c", family}, false)
 			other, _ := New([]string{"sh", "-c", "echo $$; exec sleep 600"}, false)
@@ -187,8 +187,8 @@ func TestWhatTakesTheMarkOffStays(t *testing.T) {
 
 // A caller can go before the container runtime has begun its command.
 func TestWhatBeginsALittleLaterIsEnded(t *testing.T) {
-	for shell, program := range shells(t) {
-		t.Run(shell, func(t *testing.T) {
+	for name, program := range shells(t) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := New([]string{"sh", "-c", "echo $$; exec sleep 600"}, false)
 			ended := make(chan error, 1)
@@ -212,8 +212,8 @@ func looksFor(c Command) bool {
 }
 
 func TestWithoutProcessesTheScriptEndsInTime(t *testing.T) {
-	for shell, program := range shells(t) {
-		t.Run(shell, func(t *testing.T) {
+	for name, program := range shells(t) {
+		t.Run(name, func(t *testing.T) {
 			c, _ := New([]string{"true"}, false)
 			for _, wait := range []time.Duration{0, 2 * tenth} {
 				if err := end(c, program, wait); err != nil {

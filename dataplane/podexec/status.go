@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,7 @@ func AwaitEnd(conn io.Reader) error {
 		return errNoAnswer
 	}
 	switch code, exited := status.ExitCode(); {
-	case !exited && isMissing("sh", status.Message), code == exitNotFound, code == exitCannotRun:
+	case !exited && missing[shell].MatchString(status.Message), code == exitNotFound, code == exitCannotRun:
 		return ErrNoShell
 	case !exited:
 		return fmt.Errorf("%w: %.200s", errNoAnswer, status.Message)
@@ -71,23 +72,16 @@ func readStatus(text []byte) (status execwire.Status, ok bool) {
 	return status, json.Unmarshal(text, &status) == nil
 }
 
-// isMissing reports whether a container runtime says that there is no such program that it could start. There is
-// nothing but its words that says it.
-func isMissing(program, message string) bool {
-	message = strings.ToLower(message)
-	if !strings.Contains(message, program) {
-		return false
-	}
-	for _, words := range []string{"not found", "no such file or directory", "permission denied"} {
-		if strings.Contains(message, words) {
-			return true
-		}
-	}
-	return false
+// missing finds that a container runtime says of one of our programs that there is none that it could start. There is
+// nothing but its words that says it; runc, crun and gVisor have different ones.
+var missing = map[string]*regexp.Regexp{program: missingWords(program), shell: missingWords(shell)}
+
+func missingWords(program string) *regexp.Regexp {
+	return regexp.MustCompile(`(?is)\b` + program + `\b.*(not found|no such file or directory|permission denied)`)
 }
 
 // isComplaint reports whether a command's first output is that of env about the command's program: one line, as
-// coreutils, busybox and toybox write it, in whatever language.
+// coreutils, busybox and toybox write it, in any language.
 func (c *Command) isComplaint(f frame) bool {
 	channel := byte(execwire.ChannelStderr)
 	if c.tty {

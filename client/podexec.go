@@ -15,7 +15,7 @@ import (
 )
 
 // InterruptedError means that a signal ended the connection to a command in a pod without a runner,
-// to which none can be sent. The command may go on.
+// to which none can be sent. The data plane then ends the command, unless its container has no env or no sh.
 type InterruptedError struct{ Signal string }
 
 // Error implements error.

@@ -16,6 +16,7 @@
 //	wake       wake       an instance that sleeps (awake.go), and in lifecycle the record of its use
 //	resolve    locate     the endpoint's reference into a Service, Secret or Pod of the placement
 //	carry      upstream   the request to the pod, straight or through the API server, and its answer back
+//	command    podexec    the mark of a command in a pod, and the end of what has it when the caller has gone
 //	headers    headers    what may pass, both ways
 //	answer     respond    writing that no caller can stall
 //	end        record     metrics, audit log, access line, trace: from an Outcome

@@ -52,6 +52,9 @@ func TestDevelopFromATerminal(t *testing.T) {
 	if code, _, _ := s.run("exec", "web", "--", "sh", "-c", "exit 7"); code != 7 {
 		t.Errorf("a command that exits with 7 makes sandbar exit with %d", code)
 	}
+	if got, notes, err := s.piped("abc", "exec", "web", "-it", "--", "cat"); err != nil || got != "abc" || !strings.Contains(notes, "-t does not count") {
+		t.Errorf("piped input, with -t: got %q (%v), and it says %q", got, err, notes)
+	}
 	s.must("exec", "web", "--", "sh", "-c", "echo made > lock && echo there > greeting")
 	s.write("greeting", "here\n")
 	if code, out, _ := s.run("sync", "web", s.dir, "--two-way"); code != 1 || !strings.HasPrefix(out, "conflict\tgreeting\t") {
@@ -189,6 +192,15 @@ func (s *terminal) run(args ...string) (code int, stdout, stderr string) {
 		s.t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// piped runs the program with an input that is not a terminal.
+func (s *terminal) piped(input string, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(s.t.Context(), s.program, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.env, strings.NewReader(input), &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
 }
 
 func (s *terminal) must(args ...string) string {

@@ -4,12 +4,14 @@
 //go:build linux
 
 // Command exec measures how long it takes from asking for a command until its exit code is known:
-// through Sandbar next to the exec of the pod, asked of the runtime cluster itself, in turns.
+// through Sandbar next to the exec of the pod, asked of the runtime cluster itself, with and without the mark that the
+// data plane puts on a command in a pod without a runner, in turns.
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"net/http"
@@ -56,7 +58,11 @@ func run(ctx context.Context, stack, results string, n int) error {
 	if err != nil {
 		return err
 	}
-	ways := []way{{"sandbar", verb(person.Instance)}, {"pod_exec", pod}}
+	// As the data plane has it for a pod without a runner (docs/adr/0048-the-end-of-a-command.md).
+	marked := func(ctx context.Context, command ...string) error {
+		return pod(ctx, append([]string{"env", "SANDBAR_EXEC=" + rand.Text()}, command...)...)
+	}
+	ways := []way{{"sandbar", verb(person.Instance)}, {"pod_exec", pod}, {"pod_exec_marked", marked}}
 	took := map[string][]time.Duration{}
 	samples := map[string][]float64{}
 	for i := range n + 3 {
@@ -80,6 +86,7 @@ func run(ctx context.Context, stack, results string, n int) error {
 		{Key: "vs_pod_exec", Value: figure("pod_exec", 50) / figure("sandbar", 50)},
 		{Key: "pod_exec_p50_ms", Value: figure("pod_exec", 50)},
 		{Key: "pod_exec_p99_ms", Value: figure("pod_exec", 99)},
+		{Key: "pod_exec_marked_p50_ms", Value: figure("pod_exec_marked", 50)},
 		{Key: "n", Value: n},
 	}})
 }

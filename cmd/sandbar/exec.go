@@ -74,8 +74,9 @@ ends one.
 With -i and a stdin that is not a terminal, -t does not count: what is piped reaches the command as it
 is, and so does its end.
 
-In a kind whose exec is its pod's own, like redis, it works as kubectl exec does: a lost connection
-ends it, and so does an interrupt without -t.`,
+In a kind whose exec is its pod's own, like redis, it works as kubectl exec does, but for what is left
+in the pod: a lost connection ends the command there, with all that it has started, and so does an
+interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if list && len(args) == 1 && cmd.ArgsLenAtDash() < 0 {
 				return nil

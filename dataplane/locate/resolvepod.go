@@ -106,6 +106,16 @@ func Running(pod *corev1.Pod, container string) bool {
 	return false
 }
 
+// Restarts is how often a container of a Pod was started again.
+func Restarts(pod *corev1.Pod, container string) int32 {
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Name == container {
+			return s.RestartCount
+		}
+	}
+	return 0
+}
+
 // stripPod keeps of a Pod what its subresources and ports need, and what tells whether it is the one
 // that an endpoint names and how it is shown that requests are ours.
 func stripPod(pod *corev1.Pod) {
@@ -119,7 +129,7 @@ func stripPod(pod *corev1.Pod) {
 	}
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Status.ContainerStatuses))
 	for i := range pod.Status.ContainerStatuses {
-		status := corev1.ContainerStatus{Name: pod.Status.ContainerStatuses[i].Name}
+		status := corev1.ContainerStatus{Name: pod.Status.ContainerStatuses[i].Name, RestartCount: pod.Status.ContainerStatuses[i].RestartCount}
 		if pod.Status.ContainerStatuses[i].State.Running != nil {
 			status.State.Running = &corev1.ContainerStateRunning{}
 		}

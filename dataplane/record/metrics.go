@@ -72,6 +72,9 @@ type Metrics struct {
 	claims  *series.Counters[claimLabels]
 	claimed *series.Histograms
 
+	// LeftCommands counts commands in pods without a runner whose callers have gone.
+	LeftCommands *series.Counters[string]
+
 	ActivityWrites *series.Counters[string]
 	Heartbeats     *series.Counters[string]
 	Renewals       *series.Counters[string]
@@ -126,6 +129,8 @@ func NewMetrics(version string) *Metrics {
 	m.claims = series.NewCounters(claimLabels.values,
 		series.NewCounterVec(r, "claims_total", "Sandboxes that the verb claim answered with, by start (Warm, Cold, unknown) and answer (ready, not_ready, same: found by an idempotency key).", "start", "answer"))
 	m.claimed = series.NewHistograms(r, "claim_duration_seconds", "From a request for a Sandbox until it was Ready.", wakeSeconds, "start")
+	m.LeftCommands = series.NewCounters(series.Label, series.NewCounterVec(r, "left_commands_total",
+		"Commands in pods without a runner whose callers had gone before they ended, by whether all of their processes were ended.", "result"))
 	m.ActivityWrites = series.NewCounters(series.Label, series.NewCounterVec(r, "activity_writes_total", "Times at which the last use of an instance was to be written, by result.", "result"))
 	m.Holding = series.NewGaugeVec(r, "held", "Requests that wait for an instance to wake.").WithLabelValues()
 	m.Held = series.NewHistograms(r, "held_duration_seconds", "How long requests waited for an instance to wake.", wakeSeconds, "result")

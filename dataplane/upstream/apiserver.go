@@ -14,6 +14,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"k8s.io/client-go/rest"
 	clienttransport "k8s.io/client-go/transport"
+
+	"github.com/sandbar-dev/sandbar/dataplane/podexec"
 )
 
 // apiServer goes through the runtime cluster's API server, with the provider's credential: to
@@ -24,6 +26,8 @@ type apiServer struct {
 	pool *http.Transport
 	// credentials are how pods are shown that requests are ours, for those that had one lately.
 	credentials *lru.Cache[credentialKey, *credential]
+	// containers are those of which it is known whether they have env.
+	containers *lru.Cache[container, podexec.Knowledge]
 }
 
 // newAPIServer makes the transport with client-go's credentials but without its debug wrappers,
@@ -63,8 +67,9 @@ func newAPIServer(cfg *rest.Config) (*apiServer, error) {
 		return nil, err
 	}
 	credentials, _ := lru.New[credentialKey, *credential](maxCredentials) // fails only for a size below one
+	containers, _ := lru.New[container, podexec.Knowledge](maxContainers)
 	return &apiServer{
-		credentials: credentials, base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
+		credentials: credentials, containers: containers, base: url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimRight(base.Path, "/")},
 		RoundTripper: authenticated, pool: pool,
 	}, nil
 }

@@ -50,6 +50,8 @@ type Way struct {
 	path       string
 	// pod is the one on the way through the API server.
 	pod endpointKey
+	// exec is set on the way to a pod's exec whose command has a mark.
+	exec *execWay
 	// anew is set to have the request go over a new connection.
 	anew bool
 }

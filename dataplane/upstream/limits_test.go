@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sandbar-dev/sandbar/dataplane/podexec"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/http1"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
@@ -39,6 +40,18 @@ func TestTheTableOfLimitsHasTheNumbersOfTheWaysToPods(t *testing.T) {
 		limitstable.Limit{
 			Name: "an `exec` in a pod: arguments, and their bytes together", Number: fmt.Sprintf("%d, %s", maxExecArguments, limitstable.Bytes(maxExecBytes)),
 			Says: []string{fmt.Sprintf("more than %d arguments", maxExecArguments), fmt.Sprintf("larger than %d bytes", maxExecBytes)},
+		},
+		limitstable.Limit{
+			Name:   "how long the processes of a command in a pod have to end after its caller has gone, before they are killed; how long those are looked for that have not begun",
+			Number: limitstable.Duration(podexec.Grace) + "; " + limitstable.Duration(podexec.StartPatience),
+		},
+		limitstable.Limit{
+			Name:   "how long the data plane is busy with that; how often at once, in all and for one workspace",
+			Number: fmt.Sprintf("%s; %d, %d", limitstable.Duration(cleanTimeout), maxCleanings, maxWorkspaceCleanings),
+		},
+		limitstable.Limit{
+			Name:   "what a caller sends before a command has said anything, and is sent again in a container without `env`; containers of which that is known",
+			Number: limitstable.Bytes(podexec.MaxHeld) + "; " + limitstable.Count(maxContainers),
 		},
 		limitstable.Limit{
 			Name:   "one attempt to reach a pod; pods of a Service that one request tries",

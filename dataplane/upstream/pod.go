@@ -35,6 +35,9 @@ func (a *apiServer) subresource(c *Call, to *locate.Target) (Way, *refusal.Error
 	}
 	u := a.base
 	u.Path += "/api/v1/namespaces/" + to.Namespace + "/pods/" + to.Pod.Name + "/" + to.Subresource
+	if to.Subresource == contract.PodExec {
+		up.exec = a.markExec(query, to, u)
+	}
 	u.RawQuery = query.Encode()
 	up.url = &u
 	return up, nil

@@ -76,6 +76,9 @@ func (w *Ways) upgrade(ctx context.Context, c *Call, to *locate.Target, up Way) 
 	})
 	res, err := up.rt.RoundTrip(w.handshake(traced, c, to, up)) //nolint:bodyclose // at the exchange's end
 	if err != nil {
+		if pod != nil && up.exec != nil { // the API server may have begun the command
+			c.Minder.AtEnd(func() { w.clean(ctx, up.exec, up.header, false) })
+		}
 		return w.failed(ctx, c, to, err)
 	}
 	body := res.Body // alone: the answer has a header, and the request with another
@@ -91,6 +94,9 @@ func (w *Ways) upgrade(ctx context.Context, c *Call, to *locate.Target, up Way) 
 	early, err := drain(res.Body, pod)
 	if err != nil {
 		return refusal.BadGateway(refusal.CauseBadAnswer, "the instance ended the connection", err)
+	}
+	if up.exec != nil {
+		pod, early = w.watchExec(ctx, c, up, pod, early), nil
 	}
 	headers.RemoveHopByHop(res.Header)
 	headers.Answer(res.Header, c.Route, to, c.Request.Host)

@@ -23,6 +23,9 @@ type Ways struct {
 	limits  func() *limit.Limits
 	metrics *record.Metrics
 	buffers bufferPool
+	// cleanings are those of what commands have left in pods.
+	cleanings *turns
+	log       *slog.Logger
 }
 
 // Options are what Ways are made of; all are needed.
@@ -50,9 +53,13 @@ func New(o Options) (*Ways, error) {
 		return nil, err
 	}
 	straight := newDirect(o.Cache, tokens, o.Changes, o.Metrics)
+	for _, result := range cleanResults { // a counter that appears with its first increment has no rate for it
+		o.Metrics.LeftCommands.Get(result)
+	}
 	return &Ways{
 		chooser: newChooser(o.Mode, straight, throughAPIServer, o.Metrics, o.Log),
 		filter:  o.Filter, limits: o.Limits, metrics: o.Metrics,
+		cleanings: newTurns(maxCleanings, maxWorkspaceCleanings), log: o.Log,
 	}, nil
 }
 

@@ -22,13 +22,14 @@ var rooms = map[string][]string{
 	"lifecycle": {"access", "limit", "locate", "record", "refusal", "series"},
 	"limit":     {"refusal"},
 	"locate":    {"access", "refusal"},
+	"podexec":   {},
 	"preview":   {},
 	"record":    {"access", "locate", "refusal", "series", "spans"},
 	"refusal":   {},
 	"respond":   {},
 	"series":    {},
 	"spans":     {},
-	"upstream":  {"access", "headers", "limit", "locate", "record", "refusal", "respond"},
+	"upstream":  {"access", "headers", "limit", "locate", "podexec", "record", "refusal", "respond"},
 	"wake":      {"access", "lifecycle", "limit", "locate", "record", "refusal", "upstream"},
 }
 

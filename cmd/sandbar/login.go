@@ -47,6 +47,9 @@ of that name that leads elsewhere is not touched.`,
 			if s.overrides.ClusterInfo.Server != "" {
 				return &usageError{errors.New("login takes the server as its argument: leave --server out")}
 			}
+			if s.inPath != "" {
+				return &usageError{errors.New("login takes the workspace in its URL: leave --workspace out")}
+			}
 			server, err := login.ParseServer(args[0])
 			if err != nil {
 				return &usageError{err}

@@ -25,7 +25,7 @@ import (
 )
 
 // alice is a user of the example server.
-const alice, password = "test-user2", "verysecure"
+const alice, aliceID, password = "test-user2", "id2", "verysecure"
 
 // provider starts the example server with a public client, which may return to 127.0.0.1 at any port.
 func provider(t *testing.T) openid.Config {
@@ -58,6 +58,14 @@ func (d devices) GetClientByClientID(ctx context.Context, id string) (op.Client,
 		return nil, err
 	}
 	return publicDevice{c}, nil
+}
+
+// CompleteDeviceAuthorization is called with the name of the person, where the example's tokens need their ID.
+func (d devices) CompleteDeviceAuthorization(ctx context.Context, userCode, name string) error {
+	if name != alice {
+		return fmt.Errorf("there is no %s", name)
+	}
+	return d.Storage.CompleteDeviceAuthorization(ctx, userCode, aliceID)
 }
 
 // person logs in at the provider's page, with a password.
@@ -120,7 +128,7 @@ func TestALoginAtARealProvider(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if tokens.Subject != "id2" || tokens.ID == "" || tokens.Refresh == "" || time.Until(tokens.Expiry) < time.Minute {
+	if tokens.Subject != aliceID || tokens.ID == "" || tokens.Refresh == "" || time.Until(tokens.Expiry) < time.Minute {
 		t.Errorf("the provider gave %+v", tokens)
 	}
 
@@ -203,7 +211,7 @@ func TestALoginOnAnotherDeviceAtARealProvider(t *testing.T) {
 		}})
 	}
 	tokens, err := login("allowed")
-	if err != nil || tokens.Subject != alice || tokens.ID == "" || time.Until(tokens.Expiry) < time.Minute {
+	if err != nil || tokens.Subject != aliceID || tokens.ID == "" || time.Until(tokens.Expiry) < time.Minute {
 		t.Errorf("allowed: %+v, %v", tokens, err)
 	}
 	var denied *openid.IssuerError

@@ -35,7 +35,7 @@ func TestCommandsOfASandbox(t *testing.T) {
 	s.must("trust", world.URL, "--ca-file", world.CAFile)
 	s.write("spec.yaml", "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxTemplate\nspec: "+labeled[4].spec+"\n")
 	says("own created", "create", "sandboxtemplate", "own", "-f", s.dir+"/spec.yaml")
-	says("", "claim", "own", "--name", "claimed", "--wait", "0s")
+	says("claimed", "claim", "own", "--name", "claimed", "--wait", "5m")
 	created.Add(1)
 	s.must("create", "sandboxrunner", "web", "--set", "projectRef=e2e", "--set", "startCommand=exec sleep 3600", "--set", "lifecycle.shutdownTime=2036-01-01T00:00:00Z")
 	created.Add(1)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestCommandsOfASandbox runs the commands that no other test of the real stack runs, in the order in which a person could.
@@ -37,7 +38,8 @@ func TestCommandsOfASandbox(t *testing.T) {
 	says("own created", "create", "sandboxtemplate", "own", "-f", s.dir+"/spec.yaml")
 	says("claimed", "claim", "own", "--name", "claimed", "--wait", "5m")
 	created.Add(1)
-	s.must("create", "sandboxrunner", "web", "--set", "projectRef=e2e", "--set", "startCommand=exec sleep 3600", "--set", "lifecycle.shutdownTime=2036-01-01T00:00:00Z")
+	end := time.Now().Add(240 * time.Hour).UTC().Truncate(time.Second)
+	s.must("create", "sandboxrunner", "web", "--set", "projectRef=e2e", "--set", "startCommand=exec sleep 3600", "--set", "lifecycle.shutdownTime="+end.Format(time.RFC3339))
 	created.Add(1)
 	says("web has the condition Ready=True", "wait", "sandboxrunner", "web")
 
@@ -51,7 +53,7 @@ func TestCommandsOfASandbox(t *testing.T) {
 	says("OPS-8", "get", "sandboxrunner", "web", "-o", "jsonpath={.metadata.annotations.example\\.com/ticket}")
 
 	says("", "renew", "web", "--extend", "2h")
-	says("2036-01-01T02:00:00Z", "get", "sandboxrunner", "web", "-o", "jsonpath={.spec.lifecycle.shutdownTime}")
+	says(end.Add(2*time.Hour).Format(time.RFC3339), "get", "sandboxrunner", "web", "-o", "jsonpath={.spec.lifecycle.shutdownTime}")
 	says("", "restart", "web")
 	s.commandsThatGoOn()
 

@@ -181,8 +181,17 @@ func TestLabelsAndSelectorsAreRefusedAsTheAPIRefusesThem(t *testing.T) {
 	templates := tn.dyn.Resource(sandboxTemplates).Namespace("default")
 	tn.mustTemplate("marked", labeled[4].spec)
 	for _, label := range [][2]string{
-		{"env", "prod"}, {"env", ""}, {"example.com/team", "a.b-c_d"}, {"a b", "c"}, {"env", strings.Repeat("x", 64)}, {strings.Repeat("x", 64), "a"},
-		{"-env", "c"}, {"env", "a/b"}, {"Example.com/a", "b"}, {"env", "\x1b[2J"}, {"a/b/c", "d"},
+		{"env", "prod"},
+		{"env", ""},
+		{"example.com/team", "a.b-c_d"},
+		{"a b", "c"},
+		{"env", strings.Repeat("x", 64)},
+		{strings.Repeat("x", 64), "a"},
+		{"-env", "c"},
+		{"env", "a/b"},
+		{"Example.com/a", "b"},
+		{"env", "\x1b[2J"},
+		{"a/b/c", "d"},
 	} {
 		obj := objectOf(t, labeled[4].spec, "tried", map[string]string{label[0]: label[1]})
 		obj.SetGroupVersionKind(sandboxTemplates.GroupVersion().WithKind("SandboxTemplate"))

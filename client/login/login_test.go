@@ -62,6 +62,26 @@ func TestTheAddressOfAWorkspaceHasOneForm(t *testing.T) {
 	}
 }
 
+// A workspace's path is from the command line or the environment, and the credential goes where it leads.
+func TestAnotherWorkspaceIsOneOfTheSameServer(t *testing.T) {
+	for _, c := range []struct{ address, path, want string }{
+		{"https://kcp.example.com/clusters/root:alice", "root:team", "https://kcp.example.com/clusters/root:team"},
+		{"https://kcp.example.com/clusters/root:alice/", "1r2wfrj4q0pxwv8i", "https://kcp.example.com/clusters/1r2wfrj4q0pxwv8i"},
+		{"https://proxy.example.com/kcp/clusters/root", "root:a:b", "https://proxy.example.com/kcp/clusters/root:a:b"},
+		{"https://kcp.example.com", "root", "https://kcp.example.com/clusters/root"},
+		{"https://kcp.example.com:6443/", "root", "https://kcp.example.com:6443/clusters/root"},
+	} {
+		if got, err := login.InWorkspace(c.address, c.path); err != nil || got != c.want {
+			t.Errorf("%s in %s: got %q, %v, want %q", c.address, c.path, got, err, c.want)
+		}
+	}
+	for _, path := range []string{"", "*", "root:", ":root", "root/../alice", "root:..", "../..", "root%2f", "@elsewhere.example.com", "Root", "root?a", "root#a", "root\n", "\x1b[2J"} {
+		if got, err := login.InWorkspace("https://kcp.example.com/clusters/root:alice", path); err == nil || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("%q: got %q, %v", path, got, err)
+		}
+	}
+}
+
 // file is a kubeconfig with a content.
 func file(t *testing.T, cfg *clientcmdapi.Config) clientcmd.ConfigAccess {
 	t.Helper()

@@ -43,6 +43,22 @@ func ParseServer(text string) (string, error) {
 	return "https://" + hostOf(u) + strings.TrimRight(u.Path[:at], "/") + clusters + name, nil
 }
 
+// InWorkspace returns the address of another workspace of the server that an address leads to: for
+// https://kcp.example.com/clusters/root:alice and root:team it is https://kcp.example.com/clusters/root:team. An address without
+// a workspace gets one. The error is for a text that is not a workspace's path.
+//
+// The credential of the address goes to what is returned. A path with slashes or dots, such as root:team/../../elsewhere, would
+// take it out of the server's workspaces and is refused.
+func InWorkspace(address, path string) (string, error) {
+	if !workspace.MatchString(path) {
+		return "", fmt.Errorf("%q is not a workspace such as root:alice", path)
+	}
+	if at := strings.LastIndex(address, clusters); at >= 0 {
+		address = address[:at]
+	}
+	return strings.TrimRight(address, "/") + clusters + path, nil
+}
+
 // hostOf is the host in lower case, with the port unless it is that of https.
 func hostOf(u *url.URL) string {
 	host := strings.ToLower(u.Hostname())

@@ -22,6 +22,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
@@ -70,6 +71,10 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 	if apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed) {
 		return s.denied(failed)
 	}
+	var unbound *object.NotBoundError
+	if errors.As(failed, &unbound) {
+		return s.nowhere(unbound.Group)
+	}
 	var call *client.CallError
 	if errors.As(failed, &call) && call.Cause == sandbarv1alpha1.CauseSuspended && s.name != "" {
 		return fmt.Sprintf("%s is suspended: run %s", s.name, s.resumeCommand())
@@ -101,6 +106,9 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 // resumeCommand is the command line that resumes the instance.
 func (s *target) resumeCommand() string {
 	line := "sandbar resume " + s.name
+	if s.inPath != "" {
+		line += " --workspace " + s.inPath
+	}
 	if s.overrides.Context.Namespace != "" {
 		line += " -n " + s.overrides.Context.Namespace
 	}
@@ -124,8 +132,31 @@ func (s *target) denied(failed error) string {
 	if apierrors.IsUnauthorized(failed) {
 		return fmt.Sprintf("%s does not know %s: the credential may have expired; log in again with sandbar login, or choose another --context", placeOf(k.cfg.Host), who)
 	}
-	return fmt.Sprintf("%s denies %s access to the namespace %s, or to what the command needs there (%s): check --context and -n, or ask the owner of the workspace for the right; sandbar doctor shows more",
-		placeOf(k.cfg.Host), who, termsafe.Line(k.namespace), termsafe.Line(failed.Error()))
+	check := "--context and -n"
+	if path, from := s.otherWorkspace(); path != "" {
+		check = from + " and -n (kcp denies a workspace that does not exist, too)"
+	} else if !leadsIntoWorkspace(k.cfg.Host) {
+		check = "--context and -n, name a workspace with --workspace (the server's address has none)"
+	}
+	return fmt.Sprintf("%s denies %s access to the namespace %s, or to what the command needs there (%s): check %s, or ask the owner of the workspace for the right; sandbar doctor shows more",
+		placeOf(k.cfg.Host), who, termsafe.Line(k.namespace), termsafe.Line(failed.Error()), check)
+}
+
+// leadsIntoWorkspace reports whether a cluster's address leads to a workspace, and not to a server as a whole.
+func leadsIntoWorkspace(address string) bool { return strings.Contains(address, "/clusters/") }
+
+// nowhere is for a server that has no kinds of a group because its address names no workspace. It is empty in a workspace.
+func (s *target) nowhere(group string) string {
+	k, err := s.kind()
+	if err != nil || leadsIntoWorkspace(k.cfg.Host) {
+		return ""
+	}
+	return noWorkspace(k.cfg.Host, group)
+}
+
+func noWorkspace(address, group string) string {
+	return fmt.Sprintf("%s has no kinds of %s, and its address names no workspace: name yours with --workspace, or choose another --context",
+		placeOf(address), termsafe.Line(group))
 }
 
 // placeOf names the workspace that a cluster's address leads to.
@@ -211,6 +242,9 @@ func (w whereabouts) kindOf(kinds []metav1.APIResource) string {
 func (w whereabouts) notServed() string {
 	kinds := w.kinds()
 	asked := w.resource.GroupResource().String()
+	if len(kinds) == 0 && !leadsIntoWorkspace(w.cfg.Host) {
+		return noWorkspace(w.cfg.Host, w.resource.Group)
+	}
 	if len(kinds) == 0 {
 		return notBound(asked, w.resource.Group)
 	}

@@ -36,7 +36,8 @@ URL is the workspace's, https://HOST/clusters/WORKSPACE. The credential is one o
   --oidc-issuer-url URL --oidc-client-id ID
                            a login in the browser at an OpenID provider, of a public client that
                            it lets return to http://127.0.0.1 at any port. sandbar keeps the login
-                           and refreshes it, for kubectl too
+                           and refreshes it, for kubectl too. On a machine without a browser,
+                           --device prints a page and a code for any other device
 
 sandbar login asks the workspace first whose credential it is, and writes nothing if the workspace
 refuses it. It makes a context WORKSPACE@HOST, or --context, and makes it the current one. Logging
@@ -46,6 +47,9 @@ of that name that leads elsewhere is not touched.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if s.overrides.ClusterInfo.Server != "" {
 				return &usageError{errors.New("login takes the server as its argument: leave --server out")}
+			}
+			if s.inPath != "" {
+				return &usageError{errors.New("login takes the workspace in its URL: leave --workspace out")}
 			}
 			server, err := login.ParseServer(args[0])
 			if err != nil {

@@ -53,13 +53,14 @@ func (c *credentialFlags) read(cmd *cobra.Command) (*clientcmdapi.AuthInfo, erro
 			given++
 		}
 	}
+	if err := c.openid.check(); err != nil {
+		return nil, &usageError{err}
+	}
 	switch {
 	case given == 0:
 		return nil, &usageError{errors.New("login needs a credential: --token, --token-file, --client-certificate with --client-key, --exec-command, or --oidc-issuer-url with --oidc-client-id; see sandbar login --help")}
 	case given > 1:
 		return nil, &usageError{errors.New("login takes one credential: --token, --token-file, --client-certificate, --exec-command and --oidc-issuer-url exclude each other")}
-	case (c.openid.issuer == "") != (c.openid.client == ""):
-		return nil, &usageError{errors.New("--oidc-issuer-url and --oidc-client-id go together")}
 	case c.execCommand == "" && len(c.execArgs)+len(c.execEnv) > 0:
 		return nil, &usageError{errors.New("--exec-arg and --exec-env need --exec-command")}
 	case (c.certificate == "") != (c.key == ""):

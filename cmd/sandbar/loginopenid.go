@@ -25,12 +25,12 @@ import (
 // maxBundleFile bounds --oidc-certificate-authority; the bundles of whole operating systems have 220 KiB.
 const maxBundleFile = 1 << 20
 
-// openidFlags are those of a login in the browser.
+// openidFlags are those of a login at an OpenID provider.
 type openidFlags struct {
 	issuer, client, caFile string
 	scopes                 []string
 	port                   uint16
-	noBrowser              bool
+	noBrowser, device      bool
 }
 
 func (o *openidFlags) addFlags(fs *pflag.FlagSet) {
@@ -40,6 +40,20 @@ func (o *openidFlags) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.caFile, "oidc-certificate-authority", "", "PEM bundle that verifies the provider; the system's roots do by default")
 	fs.Uint16Var(&o.port, "oidc-listen-port", 0, "port of 127.0.0.1 that the browser returns to; any that is free by default")
 	fs.BoolVar(&o.noBrowser, "no-browser", false, "print the address of the provider's page and start no browser")
+	fs.BoolVar(&o.device, "device", false, "log in on another device, such as a phone: print a page and the code to enter there")
+}
+
+// check refuses flags that do not go together.
+func (o *openidFlags) check() error {
+	switch {
+	case (o.issuer == "") != (o.client == ""):
+		return errors.New("--oidc-issuer-url and --oidc-client-id go together")
+	case o.device && o.issuer == "":
+		return errors.New("--device is for a login at an OpenID provider: add --oidc-issuer-url and --oidc-client-id")
+	case o.device && (o.noBrowser || o.port != 0):
+		return errors.New("--device needs no browser of this machine: leave --no-browser and --oidc-listen-port out")
+	}
+	return nil
 }
 
 // config is the client at the issuer.
@@ -72,7 +86,7 @@ func logins() (openid.Store, error) {
 	return openid.Store{Dir: filepath.Join(filepath.Dir(file), "logins")}, nil
 }
 
-// loginOpenID logs in with the browser, tries the token, keeps the login, and writes a plugin that gives it out.
+// loginOpenID logs in at the provider, tries the token, keeps the login, and writes a plugin that gives it out.
 func (s *target) loginOpenID(cmd *cobra.Command, l login.Login, o openidFlags) error {
 	store, err := logins()
 	if err != nil {
@@ -88,7 +102,7 @@ func (s *target) loginOpenID(cmd *cobra.Command, l login.Login, o openidFlags) e
 		return loginError(cmd.Context(), err)
 	}
 	before := s.loginOf(cfg.CurrentContext)
-	tokens, err := inBrowser(cmd, config, o)
+	tokens, err := atProvider(cmd, config, o)
 	if err != nil {
 		return openidError(cmd.Context(), err)
 	}
@@ -119,11 +133,17 @@ func (s *target) loginOf(contextName string) string {
 	return loginNameOf(cfg.AuthInfos[cfg.Contexts[contextName].AuthInfo])
 }
 
-// inBrowser is the login at the provider.
-func inBrowser(cmd *cobra.Command, config openid.Config, o openidFlags) (openid.Tokens, error) {
+// atProvider is the login at the provider, in the browser or on another device.
+func atProvider(cmd *cobra.Command, config openid.Config, o openidFlags) (openid.Tokens, error) {
 	provider, err := openid.Discover(cmd.Context(), config)
 	if err != nil {
 		return openid.Tokens{}, err
+	}
+	if o.device {
+		return provider.LoginDevice(cmd.Context(), openid.Device{Show: func(i openid.Invitation) error {
+			printInvitation(cmd.ErrOrStderr(), i)
+			return nil
+		}})
 	}
 	return provider.Login(cmd.Context(), openid.Browser{
 		Port: o.port,
@@ -135,6 +155,17 @@ func inBrowser(cmd *cobra.Command, config openid.Config, o openidFlags) (openid.
 			return nil
 		},
 	})
+}
+
+// printInvitation tells a person how to log in on another device. Somebody else who sends a person a page and a code of their own
+// login would get the person's tokens (RFC 8628, 5.4), so it says whose code this is.
+func printInvitation(out io.Writer, i openid.Invitation) {
+	fmt.Fprintf(out, "Log in on any device, within %s:\n", i.Within)
+	fmt.Fprintf(out, "  page  %s\n  code  %s\n", termsafe.Line(i.Address), termsafe.Line(i.Code))
+	if i.Complete != "" {
+		fmt.Fprintf(out, "  both  %s\n", termsafe.Line(i.Complete))
+	}
+	fmt.Fprintln(out, "Allow it only if the page shows this code. Do not send it to anybody, and enter no code that somebody sent you.")
 }
 
 // plugin is the entry of the kubeconfig: this program gives out the login's token, for kubectl too.
@@ -185,6 +216,10 @@ func openidError(ctx context.Context, err error) error {
 		return err
 	case errors.As(err, &wrong) && wrong.What == "issuer":
 		return &usageError{fmt.Errorf("--oidc-issuer-url: %w", err)}
+	case errors.Is(err, openid.ErrPatience):
+		return fmt.Errorf("%w; nothing has been written; --device logs in on another device than this one", err)
+	case errors.Is(err, openid.ErrNoDeviceLogin):
+		return fmt.Errorf("%w; nothing has been written: leave --device out, and open the page in a browser of this machine", err)
 	case errors.As(err, &issuer) && issuer.Code == "access_denied":
 		return fmt.Errorf("the provider denies the login, and nothing has been written (%w)", err)
 	default:

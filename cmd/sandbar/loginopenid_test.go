@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,6 +206,91 @@ func TestALoginInTheBrowserThatFailsLeavesNothing(t *testing.T) {
 				browseTo(t, i, errs)
 			}
 			if code := <-ended; code != c.code || !strings.Contains(errs.String(), c.want) || strings.Contains(out.String()+errs.String(), "\x1b") {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, errs)
+			}
+			if left := loginsIn(t, dir); len(left) != 0 {
+				t.Errorf("the logins are %v", left)
+			}
+			if _, err := os.Stat(w.kubeconfig); err == nil {
+				t.Error("a kubeconfig was written")
+			}
+		})
+	}
+}
+
+// A machine without a browser is logged in on another one, and its kubeconfig has the same plugin afterwards.
+func TestLoginOnAnotherDevice(t *testing.T) {
+	i := openidtest.New(t)
+	k := &workspacetest.Workspace{}
+	w, dir := personal(t, k, i)
+	args := withDevice(loginWith(w, i, dir, "root:alice"))
+	_, errs, ended := w.begin(t.Context(), strings.NewReader(""), args...)
+	await(t, errs, "Allow it only if")
+	i.Answer("")
+	if code := <-ended; code != 0 {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	want := "Log in on any device, within 5m0s:\n  page  PROVIDER/page\n  code  WDJB-MJHT\n  both  PROVIDER/page?user_code=WDJB-MJHT\n" +
+		"Allow it only if the page shows this code. Do not send it to anybody, and enter no code that somebody sent you.\n"
+	if got := strings.ReplaceAll(errs.String(), i.Server.URL, "PROVIDER"); !strings.HasPrefix(got, want) || !strings.Contains(got, "You are alice in the workspace root:alice") {
+		t.Errorf("it says\n%s", got)
+	}
+	names := loginsIn(t, dir)
+	if len(names) != 1 {
+		t.Fatalf("the logins are %v", names)
+	}
+	login, err := (openid.Store{Dir: filepath.Join(dir, "config", "logins")}).Load(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Token = login.Tokens.ID
+	if code, _, stderr := w.run(t, "whoami"); code != 0 {
+		t.Errorf("the plugin gives another token: %s", stderr)
+	}
+}
+
+// withDevice is a command line of login on another device.
+func withDevice(args []string) []string {
+	return append(slices.DeleteFunc(args, func(arg string) bool { return arg == "--no-browser" }), "--device")
+}
+
+func TestALoginOnAnotherDeviceThatFailsLeavesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		arrange func(*openidtest.Issuer)
+		problem string
+		args    func([]string) []string
+		code    int
+		want    string
+	}{
+		"the person refuses": {problem: "access_denied", code: exitFailure, want: "the provider denies the login, and nothing has been written"},
+		"the provider has no such login": {
+			arrange: func(i *openidtest.Issuer) { i.Metadata("device_authorization_endpoint", nil) }, code: exitFailure, want: "leave --device out",
+		},
+		"the code acts on terminals": {
+			arrange: func(i *openidtest.Issuer) { i.Invitation("user_code", nasty) }, problem: "access_denied", code: exitFailure, want: `code  \x1b]52`,
+		},
+		"with a browser": {
+			args: func(args []string) []string { return append(args, "--device") }, code: exitUsage, want: "leave --no-browser and --oidc-listen-port out",
+		},
+		"without a provider": {
+			args: func(args []string) []string { return append(args[:2:2], "--token", "a", "--device") }, code: exitUsage, want: "add --oidc-issuer-url",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := openidtest.New(t)
+			if c.arrange != nil {
+				c.arrange(i)
+			}
+			w, dir := personal(t, &workspacetest.Workspace{}, i)
+			if c.args == nil {
+				c.args = withDevice
+			}
+			_, errs, ended := w.begin(t.Context(), strings.NewReader(""), c.args(loginWith(w, i, dir, "root:alice"))...)
+			if c.problem != "" {
+				await(t, errs, "Allow it only if")
+				i.Answer(c.problem)
+			}
+			if code := <-ended; code != c.code || !strings.Contains(errs.String(), c.want) || strings.Contains(errs.String(), "\x1b") {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, errs)
 			}
 			if left := loginsIn(t, dir); len(left) != 0 {

@@ -104,9 +104,9 @@ func suspendable(suspended bool) map[string]any {
 		phase, ready = "Suspended", "False"
 	}
 	return map[string]any{
-		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "generation": 1},
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "generation": int64(1)},
 		"spec":   map[string]any{"suspended": suspended},
-		"status": map[string]any{"phase": phase, "observedGeneration": 1, "conditions": []any{map[string]any{"type": "Ready", "status": ready}}},
+		"status": map[string]any{"phase": phase, "observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "Ready", "status": ready}}},
 	}
 }
 

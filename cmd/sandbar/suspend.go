@@ -5,28 +5,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
-	"github.com/sandbar-dev/sandbar/client/session"
-	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // suspendTimeout is how long suspend and resume wait if --timeout does not say otherwise.
 const suspendTimeout = 5 * time.Minute
-
-// suspendEvery is how often an instance that is waited for is read.
-const suspendEvery = 500 * time.Millisecond
 
 func newSuspendCommand(s *target) *cobra.Command {
 	return s.suspension("suspend", "Suspend a sandbox: its pods go, its volumes stay; returns when it is suspended",
@@ -62,13 +53,13 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 				return err
 			}
 			s.name = args[0]
-			changed, err := k.setSuspended(cmd.Context(), args[0], suspended, version)
+			obj, changed, err := k.setSuspended(cmd.Context(), args[0], suspended, version)
 			if err != nil {
 				return showDiff(cmd.OutOrStdout(), output, err)
 			}
 			state := ""
 			if wait {
-				if state, err = k.awaitSuspension(cmd.Context(), args[0], suspended, timeout); err != nil {
+				if state, err = k.awaitSuspension(cmd.Context(), obj, suspended, timeout); err != nil {
 					return err
 				}
 			}
@@ -109,93 +100,40 @@ func outcomeOf(suspended, changed bool, state string) string {
 	return did + ", and is Ready"
 }
 
-// setSuspended sets spec.suspended of an instance, and reports whether it was different. If a version is named, the
+// setSuspended sets spec.suspended of an instance, and returns it with whether that has changed it. If a version is named, the
 // instance has to have it.
-func (k kind) setSuspended(ctx context.Context, name string, suspended bool, version string) (changed bool, err error) {
-	obj, err := k.instances().Get(ctx, name, metav1.GetOptions{})
+func (k kind) setSuspended(ctx context.Context, name string, suspended bool, version string) (obj *unstructured.Unstructured, changed bool, err error) {
+	c, err := object.New(k.cfg)
 	if err != nil {
-		return false, fmt.Errorf("reading %s %s: %w", k.resource.Resource, name, err)
+		return nil, false, err
 	}
-	if now, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); now == suspended && (version == "" || version == obj.GetResourceVersion()) {
-		return false, nil
-	}
-	objects, err := object.New(k.cfg)
-	if err != nil {
-		return false, err
-	}
-	obj.SetNamespace(k.namespace)
-	same := object.Kind{Resource: k.resource, Name: obj.GetKind(), Namespaced: true}
-	obj, err = objects.Patch(ctx, same, obj, map[string]any{"spec": map[string]any{"suspended": suspended}}, object.WriteOptions{Version: version, DropUnknown: true})
-	if err != nil {
-		return false, err
-	}
-	// A field that the kind does not have is dropped without an error.
-	if now, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended"); now != suspended {
-		return false, fmt.Errorf("a %s cannot be suspended: it has no field spec.suspended", obj.GetKind())
-	}
-	return true, nil
+	return c.SetSuspended(ctx, k.ofObjects(), k.namespace, name, suspended, version)
 }
 
-// errWaited ends the wait for an instance.
-var errWaited = errors.New("the time to wait is over")
+// ofObjects is the kind as package object has it.
+func (k kind) ofObjects() object.Kind { return object.Kind{Resource: k.resource, Namespaced: true} }
 
-// awaitSuspension waits until an instance is suspended, or runs again.
-func (k kind) awaitSuspension(ctx context.Context, name string, suspended bool, timeout time.Duration) (string, error) {
-	// Not a context with a deadline: client-go's rate limiter refuses a request that it expects to end after it,
-	// in words of its own.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer time.AfterFunc(timeout, func() { cancel(errWaited) }).Stop()
-	tick := time.NewTicker(suspendEvery)
-	defer tick.Stop()
-	last := "not read yet"
-	for {
-		obj, err := k.instances().Get(ctx, name, metav1.GetOptions{})
-		if err != nil && errors.Is(context.Cause(ctx), errWaited) {
-			return last, fmt.Errorf("%s is still %s after %s; --timeout gives it longer", name, last, timeout)
-		}
-		if err != nil {
-			return last, fmt.Errorf("waiting for %s (%s): %w", name, last, err)
-		}
-		done, state, err := suspensionReached(obj, suspended)
-		if done || err != nil {
-			return state, err
-		}
-		last = state
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errWaited) {
-				return last, fmt.Errorf("%s is still %s after %s; --timeout gives it longer", name, last, timeout)
-			}
-			return last, ctx.Err()
-		}
+// awaitSuspension waits until an instance that was read is suspended, or awake, and returns its state.
+func (k kind) awaitSuspension(ctx context.Context, obj *unstructured.Unstructured, suspended bool, timeout time.Duration) (string, error) {
+	wanted := object.Suspension(suspended)
+	reached, err := wanted.Reached(obj)
+	if reached || err != nil {
+		return object.StateOf(obj), err
 	}
-}
-
-// suspensionReached reports whether an instance is as suspended, or as awake, as it should be, and the state.
-// The error is for one that will not come there by itself.
-func suspensionReached(obj *unstructured.Unstructured, suspended bool) (done bool, state string, err error) {
-	var status sandbarv1alpha1.InstanceStatus
-	if fields, ok := obj.Object["status"].(map[string]any); ok {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status); err != nil {
-			return false, "", fmt.Errorf("reading the status of %s: %w", obj.GetName(), err)
+	c, err := object.New(k.cfg)
+	if err != nil {
+		return "", err
+	}
+	last := obj
+	err = c.Await(ctx, k.ofObjects(), k.namespace, obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
+		if now == nil || now.GetUID() != obj.GetUID() {
+			return false, fmt.Errorf("the %s %s was deleted meanwhile", obj.GetKind(), obj.GetName())
 		}
+		last = now
+		return wanted.Reached(now)
+	})
+	if err != nil {
+		return "", longer(err, last, timeout)
 	}
-	ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
-	state = termsafe.Line(session.StateText(&status))
-	if status.ObservedGeneration != obj.GetGeneration() {
-		return false, state, nil
-	}
-	if suspended {
-		return status.Phase == sandbarv1alpha1.InstanceSuspended, state, nil
-	}
-	meant := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceSuspendedCondition)
-	switch {
-	case meant != nil && meant.Status == metav1.ConditionTrue && meant.Reason == string(sandbarv1alpha1.SuspendedExpired):
-		return false, state, fmt.Errorf("the shutdown time of %s has passed: set a later spec.lifecycle.shutdownTime to have it back", obj.GetName())
-	case status.Phase == sandbarv1alpha1.InstanceSleeping:
-		return true, state, nil // the next request wakes it
-	}
-	return ready != nil && ready.Status == metav1.ConditionTrue, state, nil
+	return object.StateOf(last), nil
 }

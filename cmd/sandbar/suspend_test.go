@@ -6,12 +6,11 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client"
 )
@@ -19,29 +18,23 @@ import (
 // suspend and resume change spec.suspended once, wait until the status is that of the change, and are idempotent.
 func TestSuspendAndResume(t *testing.T) {
 	w := newWorld(t)
-	var mu sync.Mutex
-	obj, patches, reads := suspendable(false), 0, 0
-	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		rw.Header().Set("Content-Type", "application/json")
+	s := w.withObjects(t)
+	s.Put("sandboxrunners", suspendable(false))
+	patches := 0
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
-			var patch struct{ Spec struct{ Suspended bool } }
-			if err := json.NewDecoder(r.Body).Decode(&patch); err != nil {
-				t.Error(err)
-			}
-			patches, reads = patches+1, 0
-			was := obj
-			obj = suspendable(patch.Spec.Suspended)
-			obj["metadata"].(map[string]any)["generation"] = 2
-			obj["status"] = was["status"] // until the provider has seen it
-		} else if reads++; reads == 2 {
-			obj["status"] = suspendable(obj["spec"].(map[string]any)["suspended"].(bool))["status"]
-			obj["status"].(map[string]any)["observedGeneration"] = 2
+			patches++
 		}
-		_ = json.NewEncoder(rw).Encode(obj)
-		return true
-	}
+		if r.URL.Query().Get("watch") != "" { // only now the provider sees the change
+			obj := s.Object("sandboxrunners", "default", "web")
+			suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
+			status := suspendable(suspended)["status"].(map[string]any)
+			status["observedGeneration"] = obj.GetGeneration()
+			obj.Object["status"] = status
+			s.Put("sandboxrunners", obj.Object)
+		}
+		return false
+	})
 	for _, c := range []struct {
 		verb, says string
 		patches    int
@@ -61,20 +54,37 @@ func TestSuspendAndResume(t *testing.T) {
 // The end of the wait was told in the words of the call that it interrupted: "client rate limiter Wait returned an error".
 func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 	w := newWorld(t)
-	var reads atomic.Int32
-	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodGet && reads.Add(1) > 2 {
-			<-r.Context().Done() // it hangs until the caller leaves
+	s := w.withObjects(t)
+	s.Put("sandboxrunners", suspendable(false))
+	for _, hangs := range []string{"watch", "fieldSelector"} { // the second one already when the wait begins
+		s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Query().Get(hangs) == "" {
+				return false
+			}
+			<-r.Context().Done() // until the caller leaves
 			return true
+		})
+		code, _, stderr := w.run(t, "suspend", "web", "--timeout", "1s")
+		if code != 1 || stderr != "sandbar: web is still Ready after 1s; --timeout gives it longer\n" {
+			t.Errorf("exit code %d, %q", code, stderr)
 		}
-		obj := suspendable(r.Method == http.MethodPatch || reads.Load() > 1)
-		obj["status"] = suspendable(false)["status"]
-		rw.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(rw).Encode(obj)
-		return true
+		if code, _, stderr := w.run(t, "resume", "web", "--wait=false"); code != 0 {
+			t.Fatal(stderr)
+		}
 	}
-	code, _, stderr := w.run(t, "suspend", "web", "--timeout", "1s")
-	if code != 1 || !strings.Contains(stderr, "web is still Ready") || !strings.Contains(stderr, "after 1s; --timeout gives it longer") {
+}
+
+func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
+	w := newWorld(t)
+	s := w.withObjects(t)
+	s.Put("sandboxrunners", suspendable(false))
+	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") != "" {
+			s.Remove("sandboxrunners", "default", "web")
+		}
+		return false
+	})
+	if code, _, stderr := w.run(t, "suspend", "web"); code != 1 || stderr != "sandbar: the SandboxRunner web was deleted meanwhile\n" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/login"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
@@ -30,9 +31,11 @@ import (
 type target struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
-	resource   string
-	component  string
-	trustFile  string
+	// inPath is the workspace that --workspace names.
+	inPath    string
+	resource  string
+	component string
+	trustFile string
 
 	// asArgument reports whether the kind is an argument of the command, and not the flag --resource.
 	asArgument bool
@@ -52,10 +55,35 @@ func (s *target) addFlags(fs *pflag.FlagSet) {
 	flags.CurrentContext.BindStringFlag(fs, &s.overrides.CurrentContext)
 	flags.ContextOverrideFlags.Namespace.BindStringFlag(fs, &s.overrides.Context.Namespace)
 	flags.ClusterOverrideFlags.APIServer.BindStringFlag(fs, &s.overrides.ClusterInfo.Server)
+	fs.StringVar(&s.inPath, "workspace", "", "workspace of the same server to use, such as root:team, instead of the context's; $"+workspaceVariable+" is next")
 	fs.StringVar(&s.resource, "resource", client.SandboxRunners.GroupResource().String(),
 		"resource of the instance, for kinds of other Templates, for example redis.sandbar.dev")
 	fs.StringVar(&s.component, "component", "", "component of the instance whose verb is meant")
 	fs.StringVar(&s.trustFile, "trust-file", "", "file that holds the data planes that may get your token; defaults to sandbar/trust.json in your configuration folder")
+}
+
+// workspaceVariable is the variable of the environment that names the workspace, as --workspace does.
+const workspaceVariable = "SANDBAR_WORKSPACE"
+
+// otherWorkspace is the workspace that is meant instead of the context's, and what names it; empty if nothing does.
+func (s *target) otherWorkspace() (path, from string) {
+	if s.inPath != "" {
+		return s.inPath, "--workspace"
+	}
+	return os.Getenv(workspaceVariable), "$" + workspaceVariable
+}
+
+// address is the one that leads to the workspace, for the server that the kubeconfig names.
+func (s *target) address(server string) (string, error) {
+	path, from := s.otherWorkspace()
+	if path == "" {
+		return server, nil
+	}
+	address, err := login.InWorkspace(server, path)
+	if err != nil {
+		return "", &usageError{fmt.Errorf("%s: %w", from, err)}
+	}
+	return address, nil
 }
 
 // workspace is the configuration that leads to the workspace, and the namespace.
@@ -77,6 +105,9 @@ func (s *target) workspace() (*rest.Config, string, error) {
 	namespace, _, err := loader.Namespace()
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if cfg.Host, err = s.address(cfg.Host); err != nil {
+		return nil, "", err
 	}
 	cfg.UserAgent = "sandbar/" + version
 	return client.WithoutRedirects(cfg), namespace, nil

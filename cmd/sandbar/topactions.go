@@ -36,7 +36,7 @@ func (w *topWorkspace) do(ctx context.Context, action top.Action, row top.Row) (
 		if err != nil {
 			return "", err
 		}
-		changed, err := k.setSuspended(ctx, row.Name, action == top.Suspend, "")
+		_, changed, err := k.setSuspended(ctx, row.Name, action == top.Suspend, "")
 		return row.Name + " " + outcomeOf(action == top.Suspend, changed, ""), err
 	case top.Delete:
 		obj := &unstructured.Unstructured{Object: map[string]any{}}

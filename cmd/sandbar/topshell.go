@@ -26,7 +26,7 @@ func (s *target) shellArgs(row top.Row) []string {
 	args := []string{"exec", row.Name, "-it", "--resource", row.Resource, "--namespace", row.Namespace}
 	for flag, value := range map[string]string{
 		"--kubeconfig": s.kubeconfig, "--trust-file": s.trustFile,
-		"--context": s.overrides.CurrentContext, "--server": s.overrides.ClusterInfo.Server,
+		"--context": s.overrides.CurrentContext, "--server": s.overrides.ClusterInfo.Server, "--workspace": s.inPath,
 	} {
 		if value != "" {
 			args = append(args, flag, value)

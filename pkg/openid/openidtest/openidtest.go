@@ -22,6 +22,9 @@ import (
 	"time"
 )
 
+// DeviceGrant is the grant of a login on another device (RFC 8628, 3.4).
+const DeviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
 // ClientID is that of the issuer's one client.
 const ClientID = "sandbar"
 
@@ -34,6 +37,8 @@ type Issuer struct {
 	before func(http.ResponseWriter, *http.Request) bool
 	// metadata are fields of the discovery document that are others.
 	metadata map[string]any
+	// invitation are fields of the answers to /device that are others.
+	invitation map[string]any
 	// claims are claims of ID tokens that are others; a nil claim is left out.
 	claims map[string]any
 	// noIDToken makes answers have none, foreignKeys makes the keys be others.
@@ -41,6 +46,7 @@ type Issuer struct {
 
 	key      *ecdsa.PrivateKey
 	codes    map[string]url.Values
+	devices  map[string]string
 	refresh  map[string]bool
 	requests []string
 	serial   int
@@ -53,7 +59,7 @@ func New(t testing.TB) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &Issuer{key: key, codes: map[string]url.Values{}, refresh: map[string]bool{}}
+	i := &Issuer{key: key, codes: map[string]url.Values{}, devices: map[string]string{}, refresh: map[string]bool{}}
 	i.Server = httptest.NewTLSServer(i)
 	t.Cleanup(i.Server.Close)
 	return i
@@ -152,6 +158,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		i.authorize(w, r)
 	case "/token":
 		i.token(w, r)
+	case "/device":
+		i.device(w, r)
 	case "/keys":
 		i.keys(w)
 	case "/revoke":
@@ -165,7 +173,7 @@ func (i *Issuer) discovery(w http.ResponseWriter) {
 	base := i.Server.URL
 	doc := map[string]any{
 		"issuer": base, "authorization_endpoint": base + "/auth", "token_endpoint": base + "/token", "jwks_uri": base + "/keys",
-		"revocation_endpoint": base + "/revoke", "id_token_signing_alg_values_supported": []string{"ES256"},
+		"revocation_endpoint": base + "/revoke", "device_authorization_endpoint": base + "/device", "id_token_signing_alg_values_supported": []string{"ES256"},
 		"scopes_supported": []string{"openid", "offline_access"},
 	}
 	maps.Copy(doc, i.metadata)
@@ -185,6 +193,42 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, query.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {query.Get("state")}}.Encode(), http.StatusFound)
 }
 
+// device begins a login on another device, which Answer decides. Its code is asked for once a second.
+func (i *Issuer) device(w http.ResponseWriter, r *http.Request) {
+	if r.PostForm.Get("client_id") != ClientID {
+		send(w, http.StatusBadRequest, map[string]any{"error": "invalid_client"})
+		return
+	}
+	i.serial++
+	code := fmt.Sprintf("device-%d", i.serial)
+	i.devices[code] = "authorization_pending"
+	answer := map[string]any{
+		"device_code": code, "user_code": "WDJB-MJHT", "verification_uri": i.Server.URL + "/page",
+		"verification_uri_complete": i.Server.URL + "/page?user_code=WDJB-MJHT", "expires_in": 300, "interval": 1,
+	}
+	maps.Copy(answer, i.invitation)
+	send(w, http.StatusOK, answer)
+}
+
+// Invitation sets a field of the answers that begin a login on another device.
+func (i *Issuer) Invitation(field string, value any) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.invitation == nil {
+		i.invitation = map[string]any{}
+	}
+	i.invitation[field] = value
+}
+
+// Answer decides all logins on another device that wait: with the error of RFC 8628, 3.5, or none if alice allows them.
+func (i *Issuer) Answer(problem string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for code := range i.devices {
+		i.devices[code] = problem
+	}
+}
+
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	form, nonce := r.PostForm, ""
 	switch form.Get("grant_type") {
@@ -197,6 +241,16 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		nonce = asked.Get("nonce")
+	case DeviceGrant:
+		if state := i.devices[form.Get("device_code")]; state != "" {
+			send(w, http.StatusBadRequest, map[string]any{"error": state})
+			return
+		}
+		if _, known := i.devices[form.Get("device_code")]; !known {
+			send(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "the device code is not known"})
+			return
+		}
+		delete(i.devices, form.Get("device_code"))
 	default:
 		if !i.refresh[form.Get("refresh_token")] {
 			send(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "the refresh token is not known"})

@@ -48,8 +48,8 @@ const (
 	PrewarmNone = "None"
 )
 
-// ResizeField is a field of the same kinds: what becomes of the resources of a sandbox that its set has with others than
-// the template's.
+// ResizeField is a field of the same kinds: whether a sandbox of a set gets the resources of the template, if it has
+// others.
 const ResizeField = "resize"
 
 // Values of ResizeField.

@@ -45,8 +45,11 @@ func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv
 	warm, cold, err := r.adopt(ctx, s)
 	var refused *outcome.RefusalError
 	var waits *outcome.StartError
-	if errors.As(err, &waits) {
+	switch {
+	case errors.As(err, &waits):
 		r.capacity.standAside(s.Placement().Owner, true) // the member that is being prepared for it has a place
+	case err == nil:
+		r.members.EndResize(requestOf(s.Placement()))
 	}
 	switch isRefused := errors.As(err, &refused); {
 	case isRefused && required:

@@ -28,7 +28,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/resize"
 )
 
-// resizeMode is what becomes of other resources of a member that an object takes.
+// resizeMode says whether a member that an object takes gets the resources of its template.
 func resizeMode(s *scope.Scope) string {
 	mode, _, _ := unstructured.NestedString(s.Object().Object, "spec", contract.ResizeField)
 	return cmp.Or(mode, contract.ResizeRequire)

@@ -57,7 +57,7 @@ func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
 	}
 }
 
-// What is under way for an instance is finished, whatever has come up since.
+// What is under way for an instance is finished, even if a better one has come up since.
 func TestTheMemberThatIsBeingPreparedForAnInstanceIsTakenFirst(t *testing.T) {
 	mine := candidateMember{namespace: &corev1.Namespace{}, set: "z", patch: placement.PatchedResourcesDiffer, priority: -9, mine: true}
 	other := candidateMember{namespace: &corev1.Namespace{}, set: "a", patch: placement.Unpatched, priority: 9}

@@ -109,10 +109,10 @@ func (p *preparations) wake(namespace string) {
 	}
 }
 
-func (p *preparations) drop(cluster string, name types.NamespacedName) {
+func (p *preparations) drop(object export.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.byObject, export.Key{Cluster: cluster, NamespacedName: name})
+	delete(p.byObject, object)
 }
 
 // failed counts a member that could not be prepared.

@@ -38,7 +38,7 @@ var ErrResizeTaken = errors.New("the member is being prepared for another instan
 type ResizeError struct {
 	// Outcome is one word for metrics: Refused, Infeasible or Late.
 	Outcome string
-	// Message is why, in the runtime cluster's words, which are no tenant's to read.
+	// Message is why, in the runtime cluster's words. They name its nodes and quotas, and are not for tenants.
 	Message string
 }
 
@@ -90,7 +90,7 @@ func (m *Members) Resize(ctx context.Context, s *scope.Scope, member *corev1.Nam
 		}
 	}
 	now := m.now()
-	mine, begun := m.prepared.begin(keyOf(s), &preparation{namespace: member.Name, pod: pod.UID, from: resize.Of(pod), to: to, began: now, wakes: wake})
+	mine, _ := m.prepared.begin(keyOf(s), &preparation{namespace: member.Name, pod: pod.UID, from: resize.Of(pod), to: to, began: now, wakes: wake})
 	if mine == nil {
 		return p, ErrResizeTaken
 	}
@@ -98,7 +98,7 @@ func (m *Members) Resize(ctx context.Context, s *scope.Scope, member *corev1.Nam
 	if mine.pod != pod.UID {
 		return p, &ResizeError{Outcome: ResizeLate, Message: "its pod was replaced"}
 	}
-	if begun || p.Left > 0 {
+	if p.Left > 0 {
 		if pod, err = m.askResize(ctx, pod, to); err != nil {
 			return p, err
 		}
@@ -169,10 +169,13 @@ func (m *Members) GiveUpResize(ctx context.Context, s *scope.Scope, member *core
 			}
 		}
 	}
-	m.prepared.drop(object.Cluster, object.NamespacedName)
+	m.prepared.drop(object)
 	m.prepared.failed(object, m.now())
 	return nil
 }
+
+// EndResize ends the preparation of a member for an object that has started without it. The member is its set's again.
+func (m *Members) EndResize(object export.Key) { m.prepared.drop(object) }
 
 // ForgetResizes drops what is noted of an object, which takes no member any more. A member that was being prepared for it
 // is its set's again.

@@ -45,12 +45,12 @@ func prewarmSchema() apiextensionsv1.JSONSchemaProps {
 	}
 }
 
-// resizeSchema is that of the field that says what becomes of other resources of a sandbox of a set. It never reaches kro. As
+// resizeSchema is that of the field that says whether a sandbox of a set gets the resources of the template. It never reaches kro. As
 // with prewarm, a change counts while the instance has not started.
 func resizeSchema() apiextensionsv1.JSONSchemaProps {
 	return apiextensionsv1.JSONSchemaProps{
 		Type:        "string",
-		Description: "What becomes of a sandbox that a SandboxSet has with other resources than the template's: Require takes it only if it gets the template's without a restart, BestEffort takes it in any case, Keep leaves it the resources that it has. It counts when the instance starts; status.start.resized says what it had and has.",
+		Description: "Whether the instance may take a sandbox that a SandboxSet has with other resources than the template's: Require takes it only if it gets the template's without a restart, BestEffort takes it in any case, Keep leaves it the resources that it has. It counts when the instance starts; status.start.resized says what it had and has.",
 		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.ResizeRequire + `"`)}, {Raw: []byte(`"` + contract.ResizeBestEffort + `"`)}, {Raw: []byte(`"` + contract.ResizeKeep + `"`)}},
 		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.ResizeRequire + `"`)},
 	}

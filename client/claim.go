@@ -40,6 +40,8 @@ type ClaimOptions struct {
 	Lifecycle *sandbarv1alpha1.Lifecycle
 	// Prewarm is Prefer, Require or None; empty for Prefer.
 	Prewarm string
+	// Resize is Require, BestEffort or Keep; empty for Require.
+	Resize string
 	// Wait is for how long the data plane waits until the Sandbox is Ready: at most 5 minutes. Nil stands for 30 s.
 	Wait *time.Duration
 	// Key is the idempotency key: within a day, a claim with the same key and the same options has the same Sandbox. Empty
@@ -123,8 +125,9 @@ func (o *ClaimOptions) body() ([]byte, error) {
 		Annotations  map[string]string          `json:"annotations,omitempty"`
 		Lifecycle    *sandbarv1alpha1.Lifecycle `json:"lifecycle,omitempty"`
 		Prewarm      string                     `json:"prewarm,omitempty"`
+		Resize       string                     `json:"resize,omitempty"`
 		Wait         string                     `json:"wait,omitempty"`
-	}{o.Name, o.GenerateName, o.Labels, o.Annotations, o.Lifecycle, o.Prewarm, wait})
+	}{o.Name, o.GenerateName, o.Labels, o.Annotations, o.Lifecycle, o.Prewarm, o.Resize, wait})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a claim: %w", err)
 	}

@@ -140,6 +140,14 @@ func (s thief) pod(namespace string, privileged, dryRun bool) attempt {
 	}
 }
 
+// resize gives a pod other resources, where it is let through in a dry run.
+func (s thief) resize(namespace, name string) attempt {
+	return func(ctx context.Context) error {
+		_, err := s.kube.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: inDryRun}, "resize")
+		return err
+	}
+}
+
 func (s thief) namespace(name string, labels map[string]string) attempt {
 	return func(ctx context.Context) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -403,6 +411,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			},
 			"open a placement's network":   s.networkPolicy(at),
 			"try pods in placements":       s.pod(at, false, true),
+			"resize pods in placements":    s.resize(at, pod),
 			"try a network for placements": s.networkPolicy(placement.SystemNamespace),
 			"keep a revision's values":     s.configMap(placement.SystemNamespace, "sandbar-platform-0123abcd-0123abcd"),
 			"have the canary beat":         s.canary(placement.SystemNamespace, "sandbar-canary"),
@@ -424,6 +433,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"try privileged pods in kube-system":                         s.pod("kube-system", true, true),
 			"try pods outside of placements":                             s.pod("default", false, true),
 			"make pods in placements":                                    s.pod(at, false, false),
+			"resize pods elsewhere":                                      s.resize("kube-system", dns),
 			"make privileged pods in placements":                         s.pod(at, true, true),
 			"make privileged pods to try networks":                       s.pod("sandbar-netcheck", true, true),
 			"change a Namespace of the cluster":                          s.patchNamespace("kube-system", `{"metadata":{"labels":{"a":"b"}}}`),

@@ -205,6 +205,9 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 		"nor one of install's":                   {"sandbar-controllers", netpol("UPDATE", "sandbar-netcheck", "shut", "dns"), "in placements only"},
 		"nor in another namespace":               {"sandbar-controllers", netpol("CREATE", "kube-system", "dns", "dns"), "in placements only"},
 		"and it stays":                           {"sandbar-controllers", netpol("DELETE", "sandbar-netcheck", "dns", "dns"), "in placements only"},
+		"a member of a set is resized":           {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", at, "sandbox-0", false, `{}`}, ""},
+		"and no pod elsewhere":                   {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", "kube-system", "coredns", false, `{}`}, "in placements only"},
+		"nor by another subresource":             {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/ephemeralcontainers", at, "sandbox-0", false, `{}`}, "do not write this kind"},
 		"and it deletes them":                    {"sandbar-controllers", write{controllersUser, "DELETE", "/pods", "sandbar-netcheck", "open", false, `{}`}, ""},
 		"nobody deletes a graph by mistake": {
 			"sandbar-deletion", deletion("admin", graph, ours),

@@ -3,7 +3,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // InstanceStatus is what Sandbar adds to the status of every kind of instance. A graph's own
 // status fields stand beside these; a graph must not use these names.
@@ -70,6 +73,9 @@ const (
 	StartVolumesDiffer = "VolumesDiffer"
 	// StartSuspended: the instance was to be suspended from the start.
 	StartSuspended = "Suspended"
+	// StartResizeInfeasible: those that the sets had could not get the resources of their template in place. Of a warm start
+	// with spec.resize BestEffort it says that the instance has kept the resources of the set.
+	StartResizeInfeasible = "ResizeInfeasible"
 	// StartUnknown: the provider could not write why, for example because it ended in between.
 	StartUnknown = "Unknown"
 )
@@ -79,7 +85,7 @@ type InstanceStart struct {
 	// Type is Warm or Cold.
 	Type string `json:"type"`
 
-	// Reason is why the start was cold.
+	// Reason is why the start was cold, or, if that is ResizeInfeasible, why a warm one has not the resources of the template.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`
@@ -89,8 +95,27 @@ type InstanceStart struct {
 	// +optional
 	Set *InstanceStartSet `json:"set,omitempty"`
 
+	// Resized is set if the sandbox had other resources in its set, and got those of its template without a restart.
+	//
+	// +optional
+	Resized *InstanceStartResized `json:"resized,omitempty"`
+
 	// +optional
 	Times InstanceStartTimes `json:"times,omitempty"`
+}
+
+// InstanceStartResized is what the containers of a sandbox had together in its set, and what they have since.
+type InstanceStartResized struct {
+	From InstanceResources `json:"from"`
+	To   InstanceResources `json:"to"`
+}
+
+// InstanceResources are CPU and memory of all containers together.
+type InstanceResources struct {
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+	// +optional
+	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
 // InstanceStartSet names a SandboxSet.

@@ -163,6 +163,8 @@ type PodTemplateFields struct {
 
 	// To is the field of the graph's spec, "object | required=true", that gets the result:
 	// template and volumeClaimTemplates, both of a StatefulSet's form. Tenants do not see it.
+	// updateStrategy is there, and OnDelete, for a pod that was resized to what the template says:
+	// a graph whose instances SandboxSets keep makes it the type of its StatefulSet's.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][a-zA-Z0-9]*$`

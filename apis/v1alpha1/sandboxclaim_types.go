@@ -72,6 +72,14 @@ type SandboxClaimSpec struct {
 	// +optional
 	Prewarm string `json:"prewarm,omitempty"`
 
+	// Resize is that of each Sandbox: Require, BestEffort or Keep.
+	//
+	// +kubebuilder:validation:Enum=Require;BestEffort;Keep
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="does not change; create another SandboxClaim"
+	// +kubebuilder:default=Require
+	// +optional
+	Resize string `json:"resize,omitempty"`
+
 	// ClaimTimeout is how long it may take until all are Ready, from the creation of the claim on, cold starts
 	// included: 1s to 1h.
 	//

@@ -85,7 +85,7 @@ type SandboxSetSpec struct {
 
 	// Patch is a strategic merge patch of the pod template, an object with metadata and spec, at most 64 KiB: it makes
 	// unused sandboxes that differ from those of the template, for example cheaper ones. A Sandbox of the template takes
-	// them when there are none without a patch, and keeps what the patch has changed.
+	// them when there are none without a patch, and keeps what the patch has changed, but for the resources (resizeOnClaim).
 	//
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -101,6 +101,15 @@ type SandboxSetSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	PlacementClass string `json:"placementClass,omitempty"`
+
+	// ResizeOnClaim says which resources a Sandbox gets that takes one of the sandboxes, if the patch gives them others than
+	// the template's: Template, those of the template, without a restart; or Keep, those that the sandbox has. With Template
+	// the set is valid only if the patch can be taken back in a running pod.
+	//
+	// +kubebuilder:validation:Enum=Template;Keep
+	// +kubebuilder:default=Template
+	// +optional
+	ResizeOnClaim string `json:"resizeOnClaim,omitempty"`
 
 	// Priority orders the sets that have what a Sandbox wants: those with a higher one are used first.
 	//
@@ -201,6 +210,18 @@ const SandboxSetNameConflict = "NameConflict"
 // SandboxSetPatchRefused is another one: the set's patch does not apply to the pod template, says what is not a
 // tenant's to say, or makes a pod that the runtime cluster refuses. The set goes on with its former patch.
 const SandboxSetPatchRefused = "PatchRefused"
+
+// SandboxSetQosClassChanges is another one: with the resources of the patch the pod has another QoS class than with those of
+// the template, and Kubernetes never changes that of a running pod.
+const SandboxSetQosClassChanges = "QosClassChanges"
+
+// Values of ResizeOnClaim.
+const (
+	// ResizeOnClaimTemplate: a Sandbox gets the resources of the template.
+	ResizeOnClaimTemplate = "Template"
+	// ResizeOnClaimKeep: it keeps those that the sandbox has in the set.
+	ResizeOnClaimKeep = "Keep"
+)
 
 // SandboxSetStatus is how a set is.
 type SandboxSetStatus struct {

@@ -82,6 +82,7 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 	fs.StringArrayVar(&o.labels, "label", nil, "label KEY=VALUE of the Sandbox; can be repeated")
 	fs.StringArrayVar(&o.annotations, "annotation", nil, "annotation KEY=VALUE of the Sandbox; can be repeated")
 	fs.StringVar(&o.Prewarm, "prewarm", "", "Prefer: warm if it can be; Require: warm or not at all; None: cold")
+	fs.StringVar(&o.Resize, "resize", "", "a warm one with other resources than its template's gets those (Require), gets them if it can (BestEffort), or keeps its own (Keep)")
 	fs.DurationVar(&o.wait, "wait", claimWait, "how long to wait for each until it is Ready, at most 5m; 0s: not at all")
 	fs.IntVar(&o.replicas, "replicas", 1, fmt.Sprintf("how many Sandboxes, at most %d", mostClaims))
 	fs.StringVar(&o.Key, "key", "", "idempotency key of the call")

@@ -35,7 +35,7 @@ const (
 )
 
 // fields are what a body may have, for people.
-const fields = "name, generateName, labels, annotations, lifecycle, prewarm and wait"
+const fields = "name, generateName, labels, annotations, lifecycle, prewarm, resize and wait"
 
 // Request is what a caller asks for.
 type Request struct {
@@ -45,9 +45,10 @@ type Request struct {
 	// Labels and Annotations are those of the Sandbox; none of sandbar.dev, but for the annotation that is the key.
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Lifecycle and Prewarm are those fields of the Sandbox's spec, which kcp checks.
+	// Lifecycle, Prewarm and Resize are those fields of the Sandbox's spec, which kcp checks.
 	Lifecycle map[string]any `json:"lifecycle,omitempty"`
 	Prewarm   string         `json:"prewarm,omitempty"`
+	Resize    string         `json:"resize,omitempty"`
 	// Wait is for how long to wait for the Sandbox to be Ready, such as "30s"; "0s" is not at all.
 	Wait *string `json:"wait,omitempty"`
 

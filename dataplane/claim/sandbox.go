@@ -102,6 +102,9 @@ func (r *Request) object(kind Kind, namespace, template, name string) map[string
 	if r.Prewarm != "" {
 		spec[contract.PrewarmField] = r.Prewarm
 	}
+	if r.Resize != "" {
+		spec[contract.ResizeField] = r.Resize
+	}
 	return map[string]any{"apiVersion": kind.APIVersion, "kind": kind.Kind, "metadata": metadata, "spec": spec}
 }
 

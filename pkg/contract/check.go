@@ -48,6 +48,20 @@ const (
 	PrewarmNone = "None"
 )
 
+// ResizeField is a field of the same kinds: whether a sandbox of a set gets the resources of the template, if it has
+// others.
+const ResizeField = "resize"
+
+// Values of ResizeField.
+const (
+	// ResizeRequire, the default: take one only if it gets the template's without a restart.
+	ResizeRequire = "Require"
+	// ResizeBestEffort: take one in any case.
+	ResizeBestEffort = "BestEffort"
+	// ResizeKeep: leave the sandbox the resources that it has.
+	ResizeKeep = "Keep"
+)
+
 // StartTimeoutField is a field of the same kinds: for how long an instance may take to become Ready at first.
 const StartTimeoutField = "startTimeout"
 
@@ -151,7 +165,7 @@ func checkSchema(schema *graphSchema) []Problem {
 	if declared, _ := schema.Spec["suspended"].(string); normalized(declared) != SuspendedField {
 		add("spec.suspended", "must be %q: every instance can be suspended in the same way", SuspendedField)
 	}
-	for _, name := range []string{LifecycleField, PrewarmField, StartTimeoutField, RevisionField} {
+	for _, name := range []string{LifecycleField, PrewarmField, ResizeField, StartTimeoutField, RevisionField} {
 		if _, ok := schema.Spec[name]; ok {
 			add("spec."+name, "is Sandbar's, for every kind; give the field another name")
 		}

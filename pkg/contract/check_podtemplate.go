@@ -26,7 +26,7 @@ func checkPodTemplate(spec *sandbarv1alpha1.TemplateSpec, schema *graphSchema) [
 		if _, ok := schema.Spec[fields.From]; ok || strings.EqualFold(fields.From, fields.To) {
 			add("podTemplate.from", "the graph's spec has the field %q already; Sandbar adds it to what tenants see, so remove it there or name another", fields.From)
 		}
-		if slices.Contains([]string{"suspended", "mode", LifecycleField, PrewarmField, StartTimeoutField, RevisionField}, fields.From) {
+		if slices.Contains([]string{"suspended", "mode", LifecycleField, PrewarmField, ResizeField, StartTimeoutField, RevisionField}, fields.From) {
 			add("podTemplate.from", "%q means something else; name another field", fields.From)
 		}
 		if declared, _ := schema.Spec[fields.To].(string); normalized(declared) != PodField {

@@ -27,7 +27,9 @@ const (
 	Unpatched MemberPatch = ""
 	// PatchedResourcesEqual: its containers ask for the same resources.
 	PatchedResourcesEqual MemberPatch = "ResourcesEqual"
-	// PatchedResourcesDiffer: they do not.
+	// PatchedResizable: they do not, and its pod gets those of the template in place when it is taken.
+	PatchedResizable MemberPatch = "Resizable"
+	// PatchedResourcesDiffer: they do not, and it keeps its own.
 	PatchedResourcesDiffer MemberPatch = "ResourcesDiffer"
 )
 
@@ -69,7 +71,7 @@ func MemberOf(namespace metav1.Object) (m Member, ok bool) {
 		m.Template = m.Revision
 	}
 	switch m.Patch = MemberPatch(labelOf(namespace, LabelMemberPatch)); m.Patch {
-	case Unpatched, PatchedResourcesEqual, PatchedResourcesDiffer:
+	case Unpatched, PatchedResourcesEqual, PatchedResizable, PatchedResourcesDiffer:
 	default:
 		m.Patch = PatchedResourcesDiffer // the least preferred
 	}

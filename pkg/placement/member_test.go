@@ -70,7 +70,7 @@ func TestANamespaceTellsHowItsMemberIsPatched(t *testing.T) {
 	member := Member{
 		ID: Bear("tenant"), SetUID: "set", Set: types.NamespacedName{Namespace: "team-a", Name: "warm"}, Revision: "patched", Template: "plain", State: MemberWarm,
 	}
-	for _, patch := range []MemberPatch{PatchedResourcesEqual, PatchedResourcesDiffer} {
+	for _, patch := range []MemberPatch{PatchedResourcesEqual, PatchedResizable, PatchedResourcesDiffer} {
 		member.Patch = patch
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: member.Namespace(), Labels: member.Labels("thing"), Annotations: member.Annotations()}}
 		if got, ok := MemberOf(ns); !ok || got != member {

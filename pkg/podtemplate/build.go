@@ -26,6 +26,11 @@ const (
 	MaxGraceSeconds = 300
 	// fieldVolumes is the name of the volumes among Pod.Fields.
 	fieldVolumes = "volumeClaimTemplates"
+	// FieldUpdateStrategy is the name of the way in which the pod is updated, among Pod.Fields as a graph takes them: that of
+	// a StatefulSet, RollingUpdate if it is not there.
+	FieldUpdateStrategy = "updateStrategy"
+	// UpdateOnDelete leaves a pod alone that was resized to what the template says now.
+	UpdateOnDelete = "OnDelete"
 	// maxProblems is how many problems a RefusedError tells of.
 	maxProblems = 8
 )

@@ -53,6 +53,11 @@ package controllers
 // the log of one that a suspension ends (providers/infrastructure/instance/keeplog.go).
 // +kubebuilder:rbac:groups=core,resources=pods/log,verbs=get
 
+// The pod of a member of a SandboxSet gets the resources of its template before a Sandbox takes it
+// (providers/infrastructure/members/prepare.go). The subresource changes CPU and memory and nothing else; the admission
+// policy keeps it to placements.
+// +kubebuilder:rbac:groups=core,resources=pods/resize,verbs=patch
+
 // A Template's graph, and the CRD that kro makes of it (providers/infrastructure/template/graph.go, and retire.go in the
 // same package).
 // +kubebuilder:rbac:groups=kro.run,resources=resourcegraphdefinitions,verbs=get;list;watch;create;update;patch;delete

@@ -4,6 +4,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,19 +35,28 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, 
 		return nil, reason, nil
 	}
 	began := time.Now()
-	revision, err := r.podRevision(ctx, s)
+	pod, err := r.podFacts(ctx, s)
 	if err != nil {
 		return nil, "", err
 	}
 	found := time.Now()
 	workspace := s.Placement().Owner.Cluster
 	object := requestOf(s.Placement())
-	candidates, err := r.members.InLine(ctx, s, revision, requiresMember(s), func() { r.wake(object) })
+	candidates, err := r.members.InLine(ctx, s, pod.Revision, requiresMember(s), func() { r.wake(object) })
 	if err != nil {
 		return nil, "", err
 	}
 	s = s.Protected(s.Object(), r.tenants.WorkspacePath(ctx, workspace))
+	unfit := ""
 	for _, member := range candidates {
+		fit, err := r.fit(ctx, s, member, pod.Resources)
+		if err != nil {
+			return nil, "", err
+		}
+		if fit.no {
+			unfit = cmp.Or(unfit, fit.reason)
+			continue
+		}
 		placed, instance, err := r.members.Take(ctx, s, member)
 		if err != nil {
 			return nil, "", err
@@ -54,10 +64,14 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, 
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
 			r.members.Leave(object)
-			return &adopted{scope: s.In(*placed), instance: instance, began: began, found: found, at: time.Now()}, "", nil
+			return &adopted{scope: s.In(*placed), instance: instance, fit: fit, began: began, found: found, at: time.Now()}, "", nil
 		}
 	}
-	return nil, r.members.WhyCold(workspace, s.Object().GetNamespace(), revision), nil
+	if unfit != "" {
+		r.members.Leave(object) // what it cannot have is for the next
+		return nil, unfit, nil
+	}
+	return nil, r.members.WhyCold(workspace, s.Object().GetNamespace(), pod.Revision), nil
 }
 
 // adopted is an instance that has just taken a member.
@@ -65,6 +79,8 @@ type adopted struct {
 	scope *scope.Scope
 	// instance is the member's kro instance as it was last looked at; nil if that is not remembered.
 	instance *unstructured.Unstructured
+	// fit is how the member was made to be what the instance wants.
+	fit fitting
 	// began is when the revision of its pod was asked for, found when that was known, and at when it was adopted.
 	began, found, at time.Time
 }
@@ -89,35 +105,39 @@ func ineligible(s *scope.Scope) string {
 	return ""
 }
 
-// revisionID stands for every placement in podRevision: a pod has the UID of its placement in a label.
+// revisionID stands for every placement in podFacts: a pod has the UID of its placement in a label.
 var revisionID = placement.ID{Origin: "sandbar-revision", UID: "revision"}
 
-// podRevision is of the pod that would be made for an object now, and of all that the operator says of it:
-// objects with one revision have the same pod. It is computed once for the same words of the same templates under the same
+// podFacts are of the pod that would be made for an object now. Its revision is of all that the operator says of it, too:
+// objects with one revision have the same pod. They are computed once for the same words of the same templates under the same
 // settings. The error is an *outcome.RefusalError if there would be none.
-func (r *reconciler) podRevision(ctx context.Context, s *scope.Scope) (string, error) {
+func (r *reconciler) podFacts(ctx context.Context, s *scope.Scope) (facts scope.PodFacts, err error) {
 	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
 	source, err := podtemplate.NewSource(written)
 	if err != nil {
-		return "", place.SpecRefused(s, err)
+		return facts, place.SpecRefused(s, err)
 	}
 	uids := ""
 	if source.TemplateRef != nil {
 		if uids, err = s.Pod().Offers.UIDs(ctx, source.TemplateRef, r.sandboxTemplates(s)); err != nil {
-			return "", unusable(s, err)
+			return facts, unusable(s, err)
 		}
 	}
-	if known, ok := s.Settings().Computed.Revision(revisionKey(written, uids)); ok {
+	if known, ok := s.Settings().Computed.Pod(revisionKey(written, uids)); ok {
 		return known, nil
 	}
 	podRevisionsTotal.Inc()
 	made, err := r.revisionPod(ctx, s, scope.PodChange{})
 	if err != nil {
-		return "", err
+		return facts, err
+	}
+	facts.Revision = made.revision
+	if facts.Resources, err = completed(s, made.pod); err != nil {
+		return facts, err
 	}
 	// Under what it was made of: a template may have taken the place of another one since.
-	s.Settings().Computed.SetRevision(revisionKey(written, made.of), made.revision)
-	return made.revision, nil
+	s.Settings().Computed.SetPod(revisionKey(written, made.of), facts)
+	return facts, nil
 }
 
 func revisionKey(written map[string]any, uids string) string { return hashOf(written) + "|" + uids }
@@ -148,7 +168,8 @@ func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change sco
 func (r *reconciler) serveWarm(ctx context.Context, req request, warm *adopted) error {
 	s := warm.scope
 	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
-	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)}
+	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, warm.fit.reason, s.Placement().Adopted.At)}
+	o.Start.Resized = warm.fit.resized
 	o.Plan.Used = inuse.Record{}.Since(s.Placement().Adopted.At)
 	o.Instance, o.Composing = r.runtime.unchanged(ctx, s, warm.instance)
 	if o.Composing == nil && o.Instance == nil {

@@ -44,6 +44,13 @@ func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv
 	}
 	warm, cold, err := r.adopt(ctx, s)
 	var refused *outcome.RefusalError
+	var waits *outcome.StartError
+	switch {
+	case errors.As(err, &waits):
+		r.capacity.standAside(s.Placement().Owner, true) // the member that is being prepared for it has a place
+	case err == nil:
+		r.members.EndResize(requestOf(s.Placement()))
+	}
 	switch isRefused := errors.As(err, &refused); {
 	case isRefused && required:
 		return nil, nil, r.unstarted(s, refused.Reason, refused.Message)
@@ -97,6 +104,9 @@ func (r *reconciler) withoutMember(s *scope.Scope, cold string) error {
 		return r.unstarted(s, outcome.ReasonWaitsForMember, "no SandboxSet of this namespace keeps sandboxes of its template; create one, or set spec.prewarm to Prefer")
 	case sandbarv1alpha1.StartSetEmpty:
 		return r.unstarted(s, outcome.ReasonWaitsForMember, "the SandboxSet has no sandbox that is ready; it takes the next one, in the order of creation")
+	case sandbarv1alpha1.StartResizeInfeasible:
+		return r.unstarted(s, outcome.ReasonWaitsForMember, "the sandboxes of the SandboxSet cannot get the resources of their template where they run; "+
+			"it waits for one that has them, or set spec.resize to BestEffort, or spec.prewarm to Prefer")
 	}
 	r.members.Leave(requestOf(s.Placement()))
 	return &outcome.StartError{

@@ -109,11 +109,11 @@ func TestARevisionIsComputedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := w.reconciler().podRevision(t.Context(), s)
+		got, err := w.reconciler().podFacts(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return got
+		return got.Revision
 	}
 	first := revision()
 	for range 1000 {

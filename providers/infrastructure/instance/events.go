@@ -5,8 +5,11 @@ package instance
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -18,6 +21,7 @@ import (
 const (
 	eventStartedWarm = "StartedWarm"
 	eventStartedCold = "StartedCold"
+	eventResized     = "Resized"
 )
 
 // tell writes an event about an instance.
@@ -58,8 +62,32 @@ func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope,
 	case start.Type == sandbarv1alpha1.StartCold:
 		r.tell(ctx, req, s, eventStartedCold, start.Reason+": its sandbox is made for it")
 	}
+	if old.Start == nil {
+		r.tellResize(ctx, req, s, status.Start)
+	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
 	if ready != nil && ready.Reason == outcome.ReasonStartTimedOut && outcome.ConditionReason(old, sandbarv1alpha1.InstanceReadyCondition) != outcome.ReasonStartTimedOut {
 		r.tell(ctx, req, s, outcome.ReasonStartTimedOut, ready.Message)
 	}
+}
+
+// tellResize tells whether the sandbox that an instance has taken got the resources of the template.
+func (r *reconciler) tellResize(ctx context.Context, req request, s *scope.Scope, start *sandbarv1alpha1.InstanceStart) {
+	switch {
+	case start == nil || start.Type != sandbarv1alpha1.StartWarm:
+	case start.Resized != nil:
+		r.tell(ctx, req, s, eventResized, fmt.Sprintf("without a restart, from %s to %s", inWords(start.Resized.From), inWords(start.Resized.To)))
+	case start.Reason == sandbarv1alpha1.StartResizeInfeasible:
+		r.tell(ctx, req, s, sandbarv1alpha1.StartResizeInfeasible, "it has the resources of its SandboxSet, since its node could not give it those of its template; spec.resize is BestEffort")
+	}
+}
+
+// inWords are resources for people: requests, and limits after them.
+func inWords(of sandbarv1alpha1.InstanceResources) string {
+	var words []string
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := of.Requests[name], of.Limits[name]
+		words = append(words, fmt.Sprintf("%s %s (limit %s)", name, request.String(), limit.String()))
+	}
+	return strings.Join(words, ", ")
 }

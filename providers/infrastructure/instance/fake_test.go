@@ -179,6 +179,15 @@ func (w *world) interceptors() interceptor.Funcs {
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			return write("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write("patch "+subresource, obj, func() error {
+				if err := c.SubResource(subresource).Patch(ctx, obj, patch, opts...); err != nil {
+					return err
+				}
+				obj.SetGeneration(obj.GetGeneration() + 1) // as the API server does for another spec
+				return c.Update(ctx, obj)
+			})
+		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},

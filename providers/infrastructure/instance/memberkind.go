@@ -85,7 +85,14 @@ func (k memberKind) Made(ctx context.Context, set members.Set) (made members.Mad
 	if err != nil {
 		return made, nil, err
 	}
-	made.Revision, made.Differs = patched.revision, patchOf(plain.pod, patched.pod)
+	differs := patchOf(plain.pod, patched.pod)
+	if differs == placement.PatchedResourcesDiffer && !set.Keep {
+		if err := resizable(s, plain.pod, patched.pod); err != nil {
+			return made, nil, err
+		}
+		differs = placement.PatchedResizable
+	}
+	made.Revision, made.Differs = patched.revision, differs
 	return made, patched.pod, nil
 }
 

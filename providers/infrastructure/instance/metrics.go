@@ -56,6 +56,10 @@ var (
 		Name: "sandbar_patch_computations_total",
 		Help: "How often the patch of a SandboxSet was applied to a pod template. It stands still while Sandboxes start.",
 	})
+	resizesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_resizes_total",
+		Help: "Members of SandboxSets that were to get the resources of their template before a Sandbox took them, by outcome (Done, Refused by the API server, Infeasible: the node never has the room, Late: not within 10 s).",
+	}, []string{"outcome"})
 	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lifecycle_total",
 		Help: "What the lifecycle did with instances, by Template and change (slept, woke, deleted).",
@@ -75,7 +79,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, resizesTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
 }
 
 func init() {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/resize"
 )
 
 // maxPatched bounds the patched pod templates that are kept; beyond it the least used are computed again.
@@ -43,6 +43,17 @@ func newPatchedBases() *patchedBases {
 // of returns the base with what a set changes in it. The error is a *podtemplate.RefusedError if the patch does not
 // apply.
 func (p *patchedBases) of(base *podtemplate.Base, change scope.PodChange) (*podtemplate.Base, error) {
+	patched, err := p.patch(base, change)
+	if err != nil || !change.Resized {
+		return patched, err
+	}
+	resized := *patched
+	resized.Template = *patched.Template.DeepCopy()
+	resize.Written(&base.Template.Spec).Put(&resized.Template.Spec)
+	return &resized, nil
+}
+
+func (p *patchedBases) patch(base *podtemplate.Base, change scope.PodChange) (*podtemplate.Base, error) {
 	if change.PlacementClass != "" {
 		placed := *base
 		placed.PlacementClass = change.PlacementClass
@@ -81,15 +92,7 @@ func (r *reconciler) patchedPod(ctx context.Context, s *scope.Scope, change scop
 
 // patchOf says how the pod of a member differs from that of its set's template.
 func patchOf(plain, patched *podtemplate.Pod) placement.MemberPatch {
-	resources := func(pod *podtemplate.Pod) map[string]corev1.ResourceRequirements {
-		all := map[string]corev1.ResourceRequirements{}
-		for _, containers := range [][]corev1.Container{pod.Template.Spec.InitContainers, pod.Template.Spec.Containers} {
-			for i := range containers {
-				all[containers[i].Name] = containers[i].Resources
-			}
-		}
-		return all
-	}
+	resources := func(pod *podtemplate.Pod) resize.Wish { return resize.Written(&pod.Template.Spec) }
 	switch {
 	case equality.Semantic.DeepEqual(plain.Template, patched.Template):
 		return placement.Unpatched

@@ -19,10 +19,10 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 )
 
-// cheapSet is a set whose members ask for less than its template says.
+// cheapSet is a set whose members ask for other resources than its template says, which Sandboxes keep.
 func cheapSet() members.Set {
 	set := testSet
-	set.UID, set.Key.Name = "set-cheap", "cheap"
+	set.UID, set.Key.Name, set.Keep = "set-cheap", "cheap", true
 	set.Change.Patch = `{"spec":{"containers":[{"name":"main","workingDir":"/patched","resources":{"requests":{"cpu":"100m"}}}]}}`
 	return set
 }

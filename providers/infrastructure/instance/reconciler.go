@@ -123,6 +123,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if !r.tenants.Known(req) && len(placements) == 0 {
 		// One that waited for a place, or for a member, may have gone, and the next in line comes up.
 		r.members.Leave(req)
+		r.members.ForgetResizes(req)
 		r.capacity.freed(req.Cluster)
 		return result, nil // gone, and nothing of it is left
 	}
@@ -131,6 +132,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	switch {
 	case export.IsGone(err):
 		r.members.Leave(req)
+		r.members.ForgetResizes(req)
 		r.capacity.lost(r.kind.Template, req)
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:

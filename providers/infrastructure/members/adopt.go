@@ -41,6 +41,9 @@ func (m *Members) InLine(ctx context.Context, s *scope.Scope, revision string, r
 	if err != nil {
 		return nil, err
 	}
+	if len(candidates) > 0 && m.prepared.isFor(object, candidates[0].Name) {
+		return candidates, nil // it was its turn when that began
+	}
 	return candidates[min(m.waiters.ahead(key, me), len(candidates)):], nil
 }
 
@@ -68,8 +71,9 @@ func (m *Members) WhyCold(cluster, namespace, revision string) string {
 }
 
 // candidates are the members beside an object that it can adopt now, with that revision, in the order in
-// which to try them: unpatched ones first, then those whose resources are the object's own; then sets with a higher
-// priority, then those with more, then by name; of one set the oldest member first.
+// which to try them: the one that is being prepared for it; unpatched ones, those whose resources are the object's own, those
+// that can get these in place, and others; then sets with a higher priority, then those with more, then by name; of one set
+// the oldest member first.
 func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision string) ([]*corev1.Namespace, error) {
 	var list corev1.NamespaceList
 	// What is listed is only read: a copy of each member would be made for each claim.
@@ -78,12 +82,13 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 	if err != nil {
 		return nil, fmt.Errorf("listing the members: %w", err)
 	}
+	object := keyOf(s)
 	var all []candidateMember
 	available := map[types.UID]int{}
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider() {
+		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || m.prepared.isForOther(object, ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider() {
 			continue
 		}
 		ready, started, err := m.usable(ctx, ns.Name)
@@ -93,7 +98,9 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 		age := Member{Member: member, Created: ns.CreationTimestamp.Time, Started: started}.Age(m.now())
 		if ready && !m.tooOld(member.SetUID, age) {
 			available[member.SetUID]++
-			all = append(all, candidateMember{namespace: ns, set: member.Set.Name, uid: member.SetUID, patch: member.Patch, priority: m.priority(member.SetUID)})
+			all = append(all, candidateMember{
+				namespace: ns, set: member.Set.Name, uid: member.SetUID, patch: m.patchOf(member), priority: m.priority(member.SetUID), mine: m.prepared.isFor(object, ns.Name),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b candidateMember) int { return order(a, b, available) })
@@ -111,15 +118,21 @@ type candidateMember struct {
 	uid       types.UID
 	patch     placement.MemberPatch
 	priority  int32
+	// mine is set if it is being prepared for the object.
+	mine bool
 }
 
-// byPatch is the order of preference among members: what the object itself would get comes first, and what only
-// differs in other fields than its resources before the rest.
-var byPatch = map[placement.MemberPatch]int{placement.Unpatched: 0, placement.PatchedResourcesEqual: 1, placement.PatchedResourcesDiffer: 2}
+// byPatch is the order of preference among members: what the object itself would get comes first, then what only
+// differs in other fields than its resources, then what can get those in place, and then the rest.
+var byPatch = map[placement.MemberPatch]int{
+	placement.Unpatched: 0, placement.PatchedResourcesEqual: 1, placement.PatchedResizable: 2, placement.PatchedResourcesDiffer: 3,
+}
 
 // order compares two candidates; the one to try first is the lesser.
 func order(a, b candidateMember, available map[types.UID]int) int {
+	last := map[bool]int{true: 0, false: 1}
 	return cmp.Or(
+		cmp.Compare(last[a.mine], last[b.mine]),
 		cmp.Compare(byPatch[a.patch], byPatch[b.patch]),
 		cmp.Compare(b.priority, a.priority),
 		cmp.Compare(available[b.uid], available[a.uid]),
@@ -136,6 +149,22 @@ func (m *Members) tooOld(set types.UID, age time.Duration) bool {
 	defer m.mu.Unlock()
 	most := m.sets[set].MaxAge
 	return most > 0 && age >= most
+}
+
+// PatchOf says how the pod of a member differs from that of its set's template, by what the set says now.
+func (m *Members) PatchOf(namespace *corev1.Namespace) placement.MemberPatch {
+	member, _ := placement.MemberOf(namespace)
+	return m.patchOf(member)
+}
+
+// patchOf believes the member's own word of a set that this process has not looked at yet, or that has another revision now.
+func (m *Members) patchOf(member placement.Member) placement.MemberPatch {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if set, known := m.sets[member.SetUID]; known && set.Revision == member.Revision {
+		return set.Differs
+	}
+	return member.Patch
 }
 
 func (m *Members) priority(set types.UID) int32 {
@@ -229,6 +258,7 @@ func (m *Members) took(member *corev1.Namespace, placed placement.Placed) {
 	claims := m.claimed[was.SetUID]
 	m.claimed[was.SetUID] = Claims{Count: claims.Count + 1, Last: placed.Adopted.At}
 	delete(m.troubles, member.Name)
+	m.prepared.forget(export.Key{Cluster: placed.Owner.Cluster, NamespacedName: placed.Object})
 }
 
 // Adopted is the placement that an owner has adopted and that the cache does not show yet.

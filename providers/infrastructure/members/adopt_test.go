@@ -31,16 +31,20 @@ func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
 		age       int
 	}
 	for name, pair := range map[string][2]side{
-		"unpatched before resources that are equal": {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesEqual, 9, 9, "a", 9}},
-		"unpatched before resources that differ":    {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
-		"equal resources before others":             {{placement.PatchedResourcesEqual, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
-		"a higher priority, unpatched":              {{placement.Unpatched, 1, 1, "z", 0}, {placement.Unpatched, 0, 9, "a", 9}},
-		"a higher priority, equal resources":        {{placement.PatchedResourcesEqual, 1, 1, "z", 0}, {placement.PatchedResourcesEqual, 0, 9, "a", 9}},
-		"a higher priority, other resources":        {{placement.PatchedResourcesDiffer, 1, 1, "z", 0}, {placement.PatchedResourcesDiffer, 0, 9, "a", 9}},
-		"a negative priority last":                  {{placement.Unpatched, 0, 1, "z", 0}, {placement.Unpatched, -1, 9, "a", 9}},
-		"more that are ready":                       {{placement.Unpatched, 0, 2, "z", 0}, {placement.Unpatched, 0, 1, "a", 9}},
-		"the first by name":                         {{placement.Unpatched, 0, 1, "a", 0}, {placement.Unpatched, 0, 1, "z", 9}},
-		"of one set the oldest":                     {{placement.Unpatched, 0, 2, "a", 9}, {placement.Unpatched, 0, 2, "a", 0}},
+		"unpatched before resources that are equal":  {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesEqual, 9, 9, "a", 9}},
+		"unpatched before resources that differ":     {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
+		"unpatched before those to be resized":       {{placement.Unpatched, -9, 1, "z", 0}, {placement.PatchedResizable, 9, 9, "a", 9}},
+		"equal resources before those to be resized": {{placement.PatchedResourcesEqual, -9, 1, "z", 0}, {placement.PatchedResizable, 9, 9, "a", 9}},
+		"those to be resized before the rest":        {{placement.PatchedResizable, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
+		"a higher priority, to be resized":           {{placement.PatchedResizable, 1, 1, "z", 0}, {placement.PatchedResizable, 0, 9, "a", 9}},
+		"equal resources before others":              {{placement.PatchedResourcesEqual, -9, 1, "z", 0}, {placement.PatchedResourcesDiffer, 9, 9, "a", 9}},
+		"a higher priority, unpatched":               {{placement.Unpatched, 1, 1, "z", 0}, {placement.Unpatched, 0, 9, "a", 9}},
+		"a higher priority, equal resources":         {{placement.PatchedResourcesEqual, 1, 1, "z", 0}, {placement.PatchedResourcesEqual, 0, 9, "a", 9}},
+		"a higher priority, other resources":         {{placement.PatchedResourcesDiffer, 1, 1, "z", 0}, {placement.PatchedResourcesDiffer, 0, 9, "a", 9}},
+		"a negative priority last":                   {{placement.Unpatched, 0, 1, "z", 0}, {placement.Unpatched, -1, 9, "a", 9}},
+		"more that are ready":                        {{placement.Unpatched, 0, 2, "z", 0}, {placement.Unpatched, 0, 1, "a", 9}},
+		"the first by name":                          {{placement.Unpatched, 0, 1, "a", 0}, {placement.Unpatched, 0, 1, "z", 9}},
+		"of one set the oldest":                      {{placement.Unpatched, 0, 2, "a", 9}, {placement.Unpatched, 0, 2, "a", 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, n := member(pair[0].patch, pair[0].priority, pair[0].available, pair[0].set, pair[0].age)
@@ -50,6 +54,15 @@ func TestTheOrderOfPreferenceForEveryPair(t *testing.T) {
 				t.Errorf("%+v does not go before %+v", pair[0], pair[1])
 			}
 		})
+	}
+}
+
+// What is under way for an instance is finished, even if a better one has come up since.
+func TestTheMemberThatIsBeingPreparedForAnInstanceIsTakenFirst(t *testing.T) {
+	mine := candidateMember{namespace: &corev1.Namespace{}, set: "z", patch: placement.PatchedResourcesDiffer, priority: -9, mine: true}
+	other := candidateMember{namespace: &corev1.Namespace{}, set: "a", patch: placement.Unpatched, priority: 9}
+	if order(mine, other, nil) >= 0 || order(other, mine, nil) <= 0 {
+		t.Error("another one goes first")
 	}
 }
 

@@ -193,6 +193,7 @@ func memberOf(obj any) (placement.Member, bool) {
 
 // Reconcile makes one member complete, and notes how it is.
 func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer m.prepared.wake(req.Name) // what has changed is noted by then
 	ns := &corev1.Namespace{}
 	if err := m.opts.Client.Get(ctx, req.NamespacedName, ns); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -14,6 +14,8 @@
 //	kind.go         what is needed of the controller of their kind
 //	controller.go   one look at one member
 //	adopt.go        which members an instance may take, and taking one
+//	prepare.go      members that get other resources before an instance takes them
+//	preparations.go which are being prepared, and for which instance
 //	waiters.go      the instances that wait for a member
 //	claimsfirst.go  claims go before new members
 package members

@@ -64,6 +64,8 @@ type Members struct {
 	claimed  map[types.UID]Claims
 	// instances are the kro instances of warm members as they were last looked at, by namespace.
 	instances map[string]*unstructured.Unstructured
+	// prepared are the members that are being given other resources for one instance each.
+	prepared *preparations
 	// wake has a member looked at.
 	wake func(namespace string)
 }
@@ -93,7 +95,7 @@ func New(opts Options) *Members {
 		opts: opts, now: opts.Now, claims: newClaimsFirst(), waiters: newWaiters(),
 		sets: map[types.UID]Set{}, held: map[string]bool{}, adopted: map[placement.Owner]placement.Placed{}, unsure: map[placement.Owner]bool{},
 		made: map[string]Member{}, left: map[string]bool{}, troubles: map[string]Trouble{}, claimed: map[types.UID]Claims{},
-		instances: map[string]*unstructured.Unstructured{}, wake: func(string) {},
+		instances: map[string]*unstructured.Unstructured{}, wake: func(string) {}, prepared: newPreparations(),
 	}
 }
 
@@ -154,7 +156,7 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || m.isHeld(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
+		if !ok || m.isHeld(ns.Name) || m.prepared.has(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
 			continue
 		}
 		ready, started, err := m.usable(ctx, ns.Name)

@@ -25,6 +25,8 @@ type Set struct {
 	Field string
 	// Change is what the set makes different in the pods of its template.
 	Change scope.PodChange
+	// Keep is set if a Sandbox that takes a member keeps the resources that the change gives it.
+	Keep bool
 	Made
 	Priority int32
 	// MaxAge is how long after its pod's start a member may be taken; zero: for ever.

@@ -8,6 +8,7 @@ package runtimecluster
 
 import (
 	"fmt"
+	"slices"
 
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -152,15 +153,21 @@ func keepOfPod(obj any) (any, error) {
 	}
 	kept.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, StartTime: pod.Status.StartTime,
+		ObservedGeneration:    pod.Status.ObservedGeneration,
 		InitContainerStatuses: keepOfContainers(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     keepOfContainers(pod.Status.ContainerStatuses),
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
+		if slices.Contains(keptConditions, condition.Type) {
 			kept.Status.Conditions = append(kept.Status.Conditions, condition)
 		}
 	}
 	return kept, nil
+}
+
+// keptConditions say whether a pod serves, goes on doing so, and how far its resize is.
+var keptConditions = []corev1.PodConditionType{
+	corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
 // aProbe stands for any readiness probe: that there is one is all that is kept of it.

@@ -303,7 +303,7 @@ func TestAClaimIsBoundWhenAllItsSandboxesAreReady(t *testing.T) {
 	}
 	spec := box.Object["spec"].(map[string]any)
 	if diff := cmp.Diff(map[string]any{
-		"template": map[string]any{"templateRef": map[string]any{"kind": "SandboxTemplate", "name": "own"}}, "prewarm": "Prefer", "startTimeout": "1m",
+		"template": map[string]any{"templateRef": map[string]any{"kind": "SandboxTemplate", "name": "own"}}, "prewarm": "Prefer", "resize": "Require", "startTimeout": "1m",
 	}, spec); diff != "" {
 		t.Errorf("its spec (-want +got):\n%s", diff)
 	}

@@ -4,6 +4,7 @@
 package sandboxclaim
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,6 +70,7 @@ func (r *reconciler) build(key export.Key, claim *sandbarv1alpha1.SandboxClaim, 
 	obj.Object["spec"] = map[string]any{
 		field:                      map[string]any{"templateRef": map[string]any{"kind": ref.Kind, "name": ref.Name}},
 		contract.PrewarmField:      claim.Spec.Prewarm,
+		contract.ResizeField:       cmp.Or(claim.Spec.Resize, contract.ResizeRequire), // of before the field was there
 		contract.StartTimeoutField: claim.Spec.ClaimTimeout,
 	}
 	return obj, nil

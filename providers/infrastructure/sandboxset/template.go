@@ -37,6 +37,7 @@ func setOf(key export.Key, set *sandbarv1alpha1.SandboxSet) members.Set {
 		field = "spec.templateRef"
 	}
 	says := members.Set{Key: key, UID: set.UID, Template: ref, Field: field, Priority: set.Spec.Priority}
+	says.Keep = set.Spec.ResizeOnClaim == sandbarv1alpha1.ResizeOnClaimKeep
 	if set.Spec.Patch != nil {
 		says.Change.Patch = string(set.Spec.Patch.Raw)
 	}

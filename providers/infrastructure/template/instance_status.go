@@ -50,10 +50,14 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 			Type: "object", Description: "How an instance came to be that a SandboxSet might have kept ready.", Required: []string{"type"},
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{
 				"type":   {Type: "string", Description: "Warm: it took a sandbox that a set had ready. Cold: all of it was made for it."},
-				"reason": {Type: "string", Description: "Why the start was cold."},
+				"reason": {Type: "string", Description: "Why the start was cold, or, if it is ResizeInfeasible, why a warm one has not the resources of the template."},
 				"set": {
 					Type: "object", Description: "The SandboxSet that it took a sandbox of.", Required: []string{"name"},
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{"name": str},
+				},
+				"resized": {
+					Type: "object", Description: "Set if the sandbox had other resources in its set, and got those of its template without a restart.",
+					Properties: map[string]apiextensionsv1.JSONSchemaProps{"from": resourcesSchema(), "to": resourcesSchema()},
 				},
 				"times": {
 					Type: "object", Description: "The moments of the start.",
@@ -71,6 +75,17 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 				"lastActiveTime": {Type: "string", Format: "date-time", Description: "When a data-plane request last reached the instance."},
 			},
 		},
+	}
+}
+
+// resourcesSchema is the schema of InstanceResources.
+func resourcesSchema() apiextensionsv1.JSONSchemaProps {
+	list := apiextensionsv1.JSONSchemaProps{
+		Type: "object", AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Allows: true, Schema: &apiextensionsv1.JSONSchemaProps{Type: "string"}},
+	}
+	return apiextensionsv1.JSONSchemaProps{
+		Type: "object", Description: "CPU and memory of all containers together.",
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{"requests": list, "limits": list},
 	}
 }
 

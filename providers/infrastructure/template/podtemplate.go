@@ -25,6 +25,7 @@ func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alp
 	delete(spec.Properties, fields.To)
 	spec.Properties[fields.From] = *podtemplate.Schema()
 	spec.Properties[contract.PrewarmField] = prewarmSchema()
+	spec.Properties[contract.ResizeField] = resizeSchema()
 	spec.Properties[contract.StartTimeoutField] = startTimeoutSchema()
 	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == fields.To })
 	spec.Required = append(spec.Required, fields.From)
@@ -41,6 +42,17 @@ func prewarmSchema() apiextensionsv1.JSONSchemaProps {
 		Description: "Whether the instance may take a sandbox that a SandboxSet has ready: Prefer takes one with the same pod if there is one, Require waits for one and never starts without, None never takes one. It counts when the instance starts; status.start says how it did.",
 		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)}, {Raw: []byte(`"` + contract.PrewarmRequire + `"`)}, {Raw: []byte(`"` + contract.PrewarmNone + `"`)}},
 		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.PrewarmPrefer + `"`)},
+	}
+}
+
+// resizeSchema is that of the field that says whether a sandbox of a set gets the resources of the template. It never reaches kro. As
+// with prewarm, a change counts while the instance has not started.
+func resizeSchema() apiextensionsv1.JSONSchemaProps {
+	return apiextensionsv1.JSONSchemaProps{
+		Type:        "string",
+		Description: "Whether the instance may take a sandbox that a SandboxSet has with other resources than the template's: Require takes it only if it gets the template's without a restart, BestEffort takes it in any case, Keep leaves it the resources that it has. It counts when the instance starts; status.start.resized says what it had and has.",
+		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.ResizeRequire + `"`)}, {Raw: []byte(`"` + contract.ResizeBestEffort + `"`)}, {Raw: []byte(`"` + contract.ResizeKeep + `"`)}},
+		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.ResizeRequire + `"`)},
 	}
 }
 

@@ -28,9 +28,11 @@ const (
 	ReasonWaitsForMember = "WaitingForMember"
 	ReasonWarmImpossible = "WarmImpossible"
 	ReasonStartTimedOut  = "StartTimedOut"
+	// ReasonResizing: the sandbox that it takes is being given the resources of its template.
+	ReasonResizing = "Resizing"
 )
 
-// StartError says why an instance that starts with a sandbox of a set (prewarm: Require) has not started.
+// StartError says why an instance has not started that starts with a sandbox of a set, or not at all (prewarm: Require).
 type StartError struct {
 	Reason, Message string
 	// Failed: nothing but a change of the spec, or of its template, makes it start.

@@ -27,7 +27,8 @@ func BuildEvent(s *scope.Scope, reason, message string, now time.Time) *corev1.E
 		APIVersion: s.Kind().GVK.GroupVersion().String(), Kind: s.Kind().GVK.Kind,
 		Namespace: s.Object().GetNamespace(), Name: s.Object().GetName(), UID: s.Placement().Owner.UID,
 	}, corev1.EventTypeNormal, reason, Shortened(toTenant(message), MaxMessage), now)
-	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || reason == ReasonStartTimedOut {
+	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || reason == ReasonStartTimedOut ||
+		reason == sandbarv1alpha1.StartResizeInfeasible {
 		event.Type = corev1.EventTypeWarning
 	}
 	return event

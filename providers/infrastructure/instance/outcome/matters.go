@@ -6,6 +6,7 @@ package outcome
 import (
 	"fmt"
 	"maps"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -31,6 +32,12 @@ func gist(pod *corev1.Pod) map[string]string {
 		condition := podCondition(pod, name)
 		said[string(name)] = string(condition.Status)
 	}
+	for _, name := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
+		if condition := podCondition(pod, name); condition.Status == corev1.ConditionTrue {
+			said[string(name)] = condition.Reason
+		}
+	}
+	said["seen"] = strconv.FormatInt(pod.Status.ObservedGeneration, 10) // a pod's spec changes by a resize alone
 	if c := unscheduled(pod); c != nil {
 		said["unscheduled"] = c.Reason // the scheduler's first verdict need not be its last
 	}

@@ -64,7 +64,7 @@ type verdicts struct {
 func judge(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) verdicts {
 	v := verdicts{placed: stillLost(PlacedVerdict(o), old), suspended: suspendedVerdict(s, o)}
 	v.composed = ComposedVerdict(s, v.placed, o)
-	v.ready = inTime(o, old, v, readyVerdict(s, o, old, v))
+	v.ready = withLess(o, old, inTime(o, old, v, readyVerdict(s, o, old, v)))
 	return forOperators(s, o, v)
 }
 
@@ -203,6 +203,14 @@ func inTime(o Outcome, old sandbarv1alpha1.InstanceStatus, v verdicts, ready Ver
 		return ready
 	}
 	return Verdict{Reason: ReasonStartTimedOut, message: "it has not become Ready within spec.startTimeout: " + ready.message}
+}
+
+// withLess says of an instance that can be used that it has not the resources of its template.
+func withLess(o Outcome, old sandbarv1alpha1.InstanceStatus, ready Verdict) Verdict {
+	if start := cmp.Or(o.Start, old.Start); ready.OK && start != nil && start.Type == sandbarv1alpha1.StartWarm && start.Reason == sandbarv1alpha1.StartResizeInfeasible {
+		ready.message += "; it has the resources of its SandboxSet, since its node could not give it those of its template"
+	}
+	return ready
 }
 
 // outputsThere tells whether everything that the contract refers to is there.

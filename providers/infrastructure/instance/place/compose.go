@@ -51,6 +51,7 @@ func buildSpec(s *scope.Scope, d lifecycle.Decision) map[string]any {
 	delete(spec, contract.LifecycleField)
 	if s.Pod() != nil {
 		delete(spec, contract.PrewarmField)
+		delete(spec, contract.ResizeField)
 		delete(spec, contract.StartTimeoutField)
 	}
 	spec["suspended"] = d.Suspended != ""

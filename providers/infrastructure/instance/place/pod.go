@@ -5,7 +5,10 @@ package place
 
 import (
 	"errors"
+	"maps"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -19,13 +22,21 @@ const triedAgain = 10 * time.Second
 
 // PodFields are the pod as the graph takes it. A pod that runs is not replaced for bounds that
 // came after it: they hold from its next start on.
+//
+// A pod that was resized keeps its way of being updated for as long as it is the same: its StatefulSet would replace it.
 func PodFields(pod *podtemplate.Pod, former map[string]any, runs bool) (map[string]any, error) {
+	plain := maps.Clone(former)
+	delete(plain, podtemplate.FieldUpdateStrategy)
 	if runs {
-		if same, err := pod.Completes(former); err != nil || same {
+		if same, err := pod.Completes(plain); err != nil || same {
 			return former, err
 		}
 	}
-	return pod.Fields()
+	fields, err := pod.Fields()
+	if err == nil && former != nil && equality.Semantic.DeepEqual(fields, plain) {
+		return former, nil
+	}
+	return fields, err
 }
 
 // BuildPod makes the pod of what the tenant wrote; base is that of the source's reference, nil if it has

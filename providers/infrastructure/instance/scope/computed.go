@@ -3,35 +3,47 @@
 
 package scope
 
-import lru "github.com/hashicorp/golang-lru/v2"
+import (
+	lru "github.com/hashicorp/golang-lru/v2"
 
-// maxComputed bounds the pod revisions that are remembered for one kind; beyond it the least used are computed again.
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/resize"
+)
+
+// maxComputed bounds the pods that are remembered for one kind; beyond it the least used are computed again.
 const maxComputed = 4096
 
-// Computed remembers the revisions of pods that were computed under one state of the operator's settings, by the words of
+// PodFacts are what is to be known of the pod that an instance would have.
+type PodFacts struct {
+	// Revision is the same for pods that are the same.
+	Revision string
+	// Resources are those of its containers, completed as the API server does. They must not be changed.
+	Resources resize.Wish
+}
+
+// Computed remembers the facts of pods that were computed under one state of the operator's settings, by the words of
 // the pod and the identity of the templates that it is made of. It belongs to those settings: others begin with none. It is
 // safe for concurrent use, and nil remembers nothing.
 type Computed struct {
-	revisions *lru.Cache[string, string]
+	pods *lru.Cache[string, PodFacts]
 }
 
 // NewComputed returns a Computed that remembers nothing yet.
 func NewComputed() *Computed {
-	revisions, _ := lru.New[string, string](maxComputed) // fails only for a size below one
-	return &Computed{revisions: revisions}
+	pods, _ := lru.New[string, PodFacts](maxComputed) // fails only for a size below one
+	return &Computed{pods: pods}
 }
 
-// Revision returns the revision of a key, and reports whether it is known.
-func (c *Computed) Revision(key string) (string, bool) {
+// Pod returns the facts of a key, and reports whether they are known.
+func (c *Computed) Pod(key string) (PodFacts, bool) {
 	if c == nil {
-		return "", false
+		return PodFacts{}, false
 	}
-	return c.revisions.Get(key)
+	return c.pods.Get(key)
 }
 
-// SetRevision notes the revision of a key.
-func (c *Computed) SetRevision(key, revision string) {
+// SetPod notes the facts of a key.
+func (c *Computed) SetPod(key string, facts PodFacts) {
 	if c != nil {
-		c.revisions.Add(key, revision)
+		c.pods.Add(key, facts)
 	}
 }

@@ -221,6 +221,8 @@ type PodChange struct {
 	Patch string `json:"patch,omitempty"`
 	// PlacementClass takes the place of the template's.
 	PlacementClass string `json:"placementClass,omitempty"`
+	// Resized: the containers have the resources of the template, and not those that the patch gives them.
+	Resized bool `json:"resized,omitempty"`
 }
 
 // Field names the field that holds the pod template, for messages.

@@ -180,6 +180,39 @@ func TestARecreatedInstanceIsNeverRoutedToTheOldOne(t *testing.T) {
 	}
 }
 
+// Two providers may share a runtime cluster, and offer one kind. A tenant of the other one is nobody's here: the caller
+// may use the instance, which the other provider has placed on this very cluster, and this data plane must not serve it.
+func TestAnotherProvidersPlacementDoesNotExist(t *testing.T) {
+	w := newWorld(t, recorder())
+	if res, body := w.do("GET", demo+"proxy", adminToken, nil); res.StatusCode != http.StatusOK {
+		t.Fatalf("it is not served: %d %s", res.StatusCode, body)
+	}
+	ns, err := w.runtime.CoreV1().Namespaces().Get(t.Context(), demoID.Namespace(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Annotations[placement.AnnotationProvider] = "another"
+	if ns, err = w.runtime.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the placement is another provider's", func() bool {
+		res, _ := w.do("GET", demo+"proxy", adminToken, nil)
+		return res.StatusCode == http.StatusNotFound
+	})
+	for _, verb := range []string{"proxy", "log", "podlog", "echo"} {
+		res, body := w.do("GET", demo+verb, adminToken, nil)
+		wantStatus(t, res, body, http.StatusNotFound)
+	}
+	delete(ns.Annotations, placement.AnnotationProvider)
+	if _, err = w.runtime.CoreV1().Namespaces().Update(t.Context(), ns, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is served again", func() bool {
+		res, _ := w.do("GET", demo+"proxy", adminToken, nil)
+		return res.StatusCode == http.StatusOK
+	})
+}
+
 func TestAnInstanceThatIsNotReadyIs409WithHowFarItIs(t *testing.T) {
 	const materializing = "the instance is not ready: wait for its condition Ready, which says why"
 	for name, c := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -69,9 +70,18 @@ func newCapacity() *capacity {
 	}
 }
 
-// watch follows the Namespaces of placements, and returns when all that exist are counted.
-func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
-	registration, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+// watch follows the Namespaces of placements, and returns when all that exist are counted. Those of another provider on
+// the runtime cluster take no place of this one's.
+func (c *capacity) watch(ctx context.Context, namespaces cache.Informer, provider func(context.Context) (string, error)) error {
+	ours := func(obj any) bool {
+		ns, ok := obj.(*corev1.Namespace)
+		if !ok {
+			return true // a tombstone, which is looked at by whose it was
+		}
+		ofProvider, err := provider(ctx)
+		return err != nil || ofProvider == "" || placement.ProviderOf(ns) == ofProvider
+	}
+	registration, err := namespaces.AddEventHandler(toolscache.FilteringResourceEventHandler{FilterFunc: ours, Handler: toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.seen(obj) },
 		UpdateFunc: func(before, after any) {
 			if was, ok := countedPlacement(before); ok {
@@ -86,7 +96,7 @@ func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
 			}
 			c.gone(obj)
 		},
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("watching the placements: %w", err)
 	}

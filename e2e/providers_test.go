@@ -183,7 +183,7 @@ func believesNoPreview(t *testing.T, blue *local.Provider, alice, bob *tenant) {
 	}
 }
 
-// getAt gets an address of a provider's data plane, under whatever host name. A redirect is not followed.
+// getAt gets an address at a provider's data plane, under any host name. A redirect is not followed.
 func getAt(t *testing.T, p *local.Provider, address string) (int, string) {
 	t.Helper()
 	c := &http.Client{

@@ -19,7 +19,7 @@ import (
 const MaxProviderName = 20
 
 // ErrProviderName is the error of NamesOf.
-var ErrProviderName = errors.New("is no name of a provider on a runtime cluster")
+var ErrProviderName = errors.New("cannot be the name of a provider on a runtime cluster")
 
 // Regular expressions, as the admission policies of the runtime cluster have them that all providers there share.
 const (

@@ -73,13 +73,13 @@ func TestWhatIsNoNameOfAProvider(t *testing.T) {
 func TestAGraphIsOfOneProvider(t *testing.T) {
 	for _, owner := range []string{"", "blue", "green"} {
 		graph := &metav1.ObjectMeta{Labels: namesOf(t, owner).GraphLabels("sandbox")}
-		for _, asker := range []string{"", "blue", "green"} {
+		for _, caller := range []string{"", "blue", "green"} {
 			want := ""
-			if asker == owner {
+			if caller == owner {
 				want = "sandbox"
 			}
-			if got := namesOf(t, asker).TemplateOf(graph); got != want {
-				t.Errorf("to %q the graph of %q is of Template %q", asker, owner, got)
+			if got := namesOf(t, caller).TemplateOf(graph); got != want {
+				t.Errorf("to %q the graph of %q is of Template %q", caller, owner, got)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func graph(names placement.Names) *unstructured.Unstructured {
 	rgd.SetGroupVersionKind(krov1alpha1.GroupVersion.WithKind("ResourceGraphDefinition"))
 	rgd.SetName(names.Graph(Name))
 	labels := names.GraphLabels("")
-	delete(labels, placement.LabelTemplate) // it is no Template's
+	delete(labels, placement.LabelTemplate) // there is no Template of it
 	rgd.SetLabels(labels)
 	rgd.SetAnnotations(map[string]string{annotationVersion: version})
 	return rgd

@@ -43,7 +43,7 @@ func TestAKindIsFollowedFromItsExportOn(t *testing.T) {
 	}
 }
 
-// Tenants have one kind, whoever provides it, and kro one of each provider.
+// Tenants have one kind with every provider, and kro one of each provider.
 func TestAKindIsComposedInTheProvidersOwnGroup(t *testing.T) {
 	blue, err := placement.NamesOf("blue")
 	if err != nil {

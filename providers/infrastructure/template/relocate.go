@@ -10,8 +10,8 @@ import (
 )
 
 // relocated is a graph as kro gets it from a provider that has a name on the runtime cluster: its kind is of the
-// provider's own group, and it reads the values that this provider's operator has set. Authors write sandbar.dev and
-// sandbar-system whatever the name is, so that a Template serves any provider. Without this, two providers with a
+// provider's own group, and it reads the values that this provider's operator has set. Authors always write sandbar.dev
+// and sandbar-system, so that a Template serves any provider. Without this, two providers with a
 // Template of one kind would take the kind from each other, and each would compose with the other's images.
 func relocated(names placement.Names, graph map[string]any) map[string]any {
 	if names == (placement.Names{}) {

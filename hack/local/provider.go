@@ -210,7 +210,7 @@ func (p *Provider) Doctor(ctx context.Context, args ...string) ([]byte, error) {
 		"doctor",
 		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
 		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
-		"--workspace", p.Workspace, "--identities", p.Dir,
+		"--workspace", p.Workspace, "--runtime-name", p.opts.Name, "--identities", p.Dir,
 	}, args...)...).Output()
 }
 

@@ -89,7 +89,7 @@ func (e *examination) checkKro(ctx context.Context) []Finding {
 // that another version of Sandbar installed.
 func (e *examination) checkInstalled(ctx context.Context) []Finding {
 	report, err := install.Init(ctx, install.Options{
-		KCP: e.KCP, Runtime: e.Runtime, Workspace: e.Workspace, ExportName: e.ExportName,
+		KCP: e.KCP, Runtime: e.Runtime, Workspace: e.Workspace, ExportName: e.ExportName, RuntimeName: e.RuntimeName,
 		Provider: e.provider.Spec, KroServiceAccount: e.KroServiceAccount, DryRun: true, Timeout: e.Timeout,
 	})
 	if errors.Is(err, platform.ErrKroMissing) || errors.Is(err, platform.ErrKroTooOld) {

@@ -130,6 +130,7 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		return err
 	}
 	placements := newDispatcher(k.wake, opts.Members.Wake)
+	placements.ours = madeBy(context.Background(), members.ProviderOf(k.client))
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),

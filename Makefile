@@ -30,6 +30,10 @@ demo: deps ## Do what a newcomer would, on a real kcp, a real Kubernetes node an
 	@hack/deps.sh slirp4netns:slirp4netns || echo "without slirp4netns sandboxes reach no registry" >&2
 	@$(GO) run ./hack/demo --stack $(STACK)
 
+.PHONY: demo-byo
+demo-byo: deps ## Two providers in one kcp, two tenants and one program (STACK=dev)
+	@$(GO) run ./hack/demo --byo --stack $(STACK)
+
 .PHONY: install
 install: ## Put sandbar and kubectl-sandbar on the PATH (BINDIR=/usr/local/bin for root, else Go's own)
 	@GO=$(GO) hack/install.sh $(BINDIR)

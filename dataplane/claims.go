@@ -109,7 +109,7 @@ func (h *handler) admitClaim(x *exchange, cluster string) *refusal.Error {
 // their bound waits for its place.
 func (h *handler) room(cluster, namespace string) *refusal.Error {
 	most := h.settings.now().instancesPerWorkspace
-	if placed, ready := h.placer.Cache.Places(cluster, namespace); placed >= most && ready == 0 {
+	if placed, ready := h.placer.Cache.Places(h.kinds.Provider(), cluster, namespace); placed >= most && ready == 0 {
 		return refusal.TooMany(refusal.CauseQuota, fmt.Sprintf("the workspace has %d instances, those that its SandboxSets keep ready among them, and may have %d: delete some, or ask the operator for more (spec.limits.instancesPerWorkspace)", placed, most), quotaRetry)
 	}
 	return nil

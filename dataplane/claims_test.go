@@ -436,8 +436,8 @@ func TestAFullWorkspaceGetsNoSandboxButThoseThatAreReadyToBeTaken(t *testing.T) 
 	if _, err := w.runtime.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the member is known", func() bool { _, ready := w.server.cache.Places("cluster1", "default"); return ready == 1 })
-	if _, elsewhere := w.server.cache.Places("cluster1", "other"); elsewhere != 0 {
+	eventually(t, "the member is known", func() bool { _, ready := w.server.cache.Places("", "cluster1", "default"); return ready == 1 })
+	if _, elsewhere := w.server.cache.Places("", "cluster1", "other"); elsewhere != 0 {
 		t.Errorf("%d are ready for another namespace", elsewhere)
 	}
 	w.claimed(http.StatusCreated, `{}`)

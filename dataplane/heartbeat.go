@@ -31,11 +31,13 @@ const (
 // put nothing to sleep for being unused while nobody could use it (ADR 9). What each single replica
 // has to say is in a Lease of its own; see registration.
 type heartbeat struct {
-	client  kubernetes.Interface
-	serves  func() bool
-	clock   *inuse.Clock
-	metrics *record.Metrics
-	log     *slog.Logger
+	client kubernetes.Interface
+	// namespace is where the Lease is.
+	namespace string
+	serves    func() bool
+	clock     *inuse.Clock
+	metrics   *record.Metrics
+	log       *slog.Logger
 }
 
 // run beats until ctx ends.
@@ -66,12 +68,12 @@ func (b *heartbeat) run(ctx context.Context) {
 func (b *heartbeat) beat(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, lifecycle.LeaseTimeout)
 	defer cancel()
-	leases := b.client.CoordinationV1().Leases(placement.SystemNamespace)
+	leases := b.client.CoordinationV1().Leases(b.namespace)
 	lease, err := leases.Get(ctx, placement.DataPlaneLease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		lease = &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: placement.DataPlaneLease, Namespace: placement.SystemNamespace,
+				Name: placement.DataPlaneLease, Namespace: b.namespace,
 				Labels: map[string]string{placement.LabelManagedBy: placement.ManagedBy},
 			},
 			Spec: coordinationv1.LeaseSpec{AcquireTime: &metav1.MicroTime{Time: now}, RenewTime: &metav1.MicroTime{Time: now}},

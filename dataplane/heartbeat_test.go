@@ -47,7 +47,7 @@ func TestTheHeartbeatTellsSinceWhenTheDataPlaneServes(t *testing.T) {
 					}
 					client = fake.NewClientset(lease)
 				}
-				b := &heartbeat{client: client}
+				b := &heartbeat{client: client, namespace: placement.SystemNamespace}
 				if err := b.beat(t.Context(), now); err != nil {
 					t.Fatal(err)
 				}
@@ -74,7 +74,7 @@ func TestOnlyAReplicaThatServesBeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		var serves atomic.Bool
-		b := &heartbeat{client: client, serves: serves.Load, metrics: record.NewMetrics("test"), log: slog.New(slog.DiscardHandler)}
+		b := &heartbeat{client: client, namespace: placement.SystemNamespace, serves: serves.Load, metrics: record.NewMetrics("test"), log: slog.New(slog.DiscardHandler)}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); b.run(ctx) }()

@@ -51,6 +51,7 @@ func newSiege(t *testing.T, pod http.Handler, changes ...func(*setup)) *siege {
 	w := newWorld(t, pod, append([]func(*setup){fast}, changes...)...)
 	w.kcp.set(func() { w.kcp.clusters["root:beta:dev"], w.kcp.clusters["cluster2"] = "cluster2", "cluster2" })
 	w.kcp.grant(victimToken, "*")
+	w.kcp.bind("cluster2", fakeBinding{path: "root:beta:dev", phase: "Bound", accepted: true})
 	id := placement.ID{Origin: "cluster2", UID: "uid-victim"}
 	w.kcp.addInstance("cluster2", "default", "victim", id.UID)
 	own := httptest.NewServer(recorder())

@@ -25,6 +25,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/record"
 	"github.com/sandbar-dev/sandbar/dataplane/upstream"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // GarbageHeadroom is what a process that serves should let its heap grow by before Go collects
@@ -62,6 +63,9 @@ type Options struct {
 	// ExportName is the name of the APIExport in the provider workspace. Defaults to
 	// "sandbar.dev".
 	ExportName string
+	// Names are those of what the provider has on the runtime cluster. Defaults to those of the provider without a
+	// name there.
+	Names placement.Names
 	// RequestHeader says whose word on a caller's identity counts. Defaults to nobody's.
 	RequestHeader access.RequestHeader
 	// Transport says how requests reach pods. Defaults to upstream.Auto.

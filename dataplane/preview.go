@@ -168,7 +168,7 @@ func (p *previews) open(purpose preview.Purpose, name preview.Name, sealed, page
 func (p *previews) seal(purpose preview.Purpose, host string, claims *preview.Claims) (string, *refusal.Error) {
 	sealed, err := p.keys.current().Seal(purpose, host, claims)
 	if err != nil {
-		return "", refusal.Unavailable(refusal.CausePreviewKeys, "there is no key to seal preview links with: the operator makes one with sandbar-provider init, or adds an entry to the Secret "+previewKeysName, 0, err)
+		return "", refusal.Unavailable(refusal.CausePreviewKeys, "there is no key to seal preview links with: the operator makes one with sandbar-provider init, or adds an entry to the Secret "+p.keys.name, 0, err)
 	}
 	return sealed, nil
 }

@@ -23,9 +23,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// previewKeysName names the Secret for people.
-const previewKeysName = placement.SystemNamespace + "/" + placement.PreviewKeysSecret
-
 // previews is what there is to know for previews: the domain, which the operator sets, and the
 // keys, which all replicas share. Nothing of a single preview is kept.
 type previews struct {
@@ -38,7 +35,7 @@ type previews struct {
 	reloads  *reloads
 }
 
-func newPreviews(s *settings, client kubernetes.Interface, m *record.Metrics, log *slog.Logger) (*previews, error) {
+func newPreviews(s *settings, client kubernetes.Interface, namespace string, m *record.Metrics, log *slog.Logger) (*previews, error) {
 	p := &previews{
 		settings: s, now: time.Now, log: log, reloads: newReloads(),
 		shared: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -50,7 +47,7 @@ func newPreviews(s *settings, client kubernetes.Interface, m *record.Metrics, lo
 		return nil, fmt.Errorf("registering the metric of the preview domain: %w", err)
 	}
 	var err error
-	if p.keys, err = newPreviewKeys(client, log); err != nil {
+	if p.keys, err = newPreviewKeys(client, namespace, log); err != nil {
 		return nil, err
 	}
 	p.domain.Store(&preview.Domain{})
@@ -91,13 +88,16 @@ type previewKeys struct {
 	informer cache.SharedIndexInformer
 	held     atomic.Pointer[preview.Keys]
 	log      *slog.Logger
+	// name is the Secret's, for people.
+	name string
 }
 
-func newPreviewKeys(client kubernetes.Interface, log *slog.Logger) (*previewKeys, error) {
-	k := &previewKeys{log: log}
+func newPreviewKeys(client kubernetes.Interface, namespace string, log *slog.Logger) (*previewKeys, error) {
+	name := namespace + "/" + placement.PreviewKeysSecret
+	k := &previewKeys{log: log.With("secret", name), name: name}
 	// One object, and not the cache of placements, whose Secrets lose what is no control token.
 	k.informer = informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithNamespace(placement.SystemNamespace),
+		informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, placement.PreviewKeysSecret).String()
 		})).Core().V1().Secrets().Informer()
@@ -126,10 +126,10 @@ func (k *previewKeys) take(obj any) {
 	}
 	keys, err := preview.NewKeys(secret.Data)
 	if err != nil {
-		k.log.Error("some keys of preview links cannot be used", "secret", previewKeysName, "error", err)
+		k.log.Error("some keys of preview links cannot be used", "error", err)
 	}
 	if keys.Empty() {
-		k.log.Error("there is no key of preview links: add an entry of 32 random bytes", "secret", previewKeysName)
+		k.log.Error("there is no key of preview links: add an entry of 32 random bytes")
 	}
 	k.held.Store(keys)
 }
@@ -139,6 +139,6 @@ func (k *previewKeys) drop(obj any) {
 	if secret, ok := obj.(*corev1.Secret); ok && secret.Name != placement.PreviewKeysSecret {
 		return
 	}
-	k.log.Error("the keys of preview links are gone: no preview can be opened", "secret", previewKeysName)
+	k.log.Error("the keys of preview links are gone: no preview can be opened")
 	k.held.Store(&preview.Keys{})
 }

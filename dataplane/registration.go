@@ -45,8 +45,10 @@ const (
 // to pods that are gone.
 type registration struct {
 	client kubernetes.Interface
-	fence  *inuse.Fence
-	clock  *inuse.Clock
+	// namespace is where the Lease is.
+	namespace string
+	fence     *inuse.Fence
+	clock     *inuse.Clock
 	// filled reports whether the replica could serve but for the fence. It is asked before the first
 	// renewal.
 	filled  func() bool
@@ -70,16 +72,16 @@ type registration struct {
 	sent   map[int64]time.Time
 }
 
-func newRegistration(client kubernetes.Interface, clock *inuse.Clock, m *record.Metrics, log *slog.Logger) (*registration, error) {
+func newRegistration(client kubernetes.Interface, namespace string, clock *inuse.Clock, m *record.Metrics, log *slog.Logger) (*registration, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("reading the machine's name: %w", err)
 	}
 	r := &registration{
-		client: client, fence: &inuse.Fence{}, clock: clock, metrics: m, log: log,
+		client: client, namespace: namespace, fence: &inuse.Fence{}, clock: clock, metrics: m, log: log,
 		id: string(uuid.NewUUID()), host: host, sent: map[int64]time.Time{},
 	}
-	r.own = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(placement.SystemNamespace),
+	r.own = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = placement.LabelReplica + "=" + r.id }),
 	).Coordination().V1().Leases().Informer()
 	if _, err := r.own.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -162,7 +164,7 @@ func (r *registration) beat(ctx context.Context) error {
 	if r.ended {
 		return nil
 	}
-	leases := r.client.CoordinationV1().Leases(placement.SystemNamespace)
+	leases := r.client.CoordinationV1().Leases(r.namespace)
 	lease, err := leases.Get(ctx, r.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -197,7 +199,7 @@ func (r *registration) fill(lease *coordinationv1.Lease) *coordinationv1.Lease {
 		}
 		lease.Spec.AcquireTime = &now
 	}
-	lease.Namespace, lease.Name = placement.SystemNamespace, r.name
+	lease.Namespace, lease.Name = r.namespace, r.name
 	lease.Labels = map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelReplica: r.id}
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &holder, &now, &limit
 	r.sentMu.Lock()
@@ -236,7 +238,7 @@ func (r *registration) release(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	err := r.client.CoordinationV1().Leases(placement.SystemNamespace).Delete(ctx, r.name, metav1.DeleteOptions{})
+	err := r.client.CoordinationV1().Leases(r.namespace).Delete(ctx, r.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.log.Warn("the replica's Lease could not be deleted: nothing is deleted for being unused until the controllers give the replica up", "lease", r.name, "after", inuse.GivenUpAfter, "error", err)
 	}

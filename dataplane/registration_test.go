@@ -55,7 +55,7 @@ func newRegistered(t *testing.T, client *fake.Clientset, address string) *regist
 		return true, watch.Filter(from, func(e watch.Event) (watch.Event, bool) { return e, !r.deaf.Load() }), nil
 	})
 	var err error
-	if r.registration, err = newRegistration(client, nil, record.NewMetrics("test"), slog.New(slog.DiscardHandler)); err != nil {
+	if r.registration, err = newRegistration(client, placement.SystemNamespace, nil, record.NewMetrics("test"), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	r.registration.filled = r.filled.Load
@@ -117,7 +117,7 @@ func TestAReplicaWhoseCachesAreEmptyHasNoLease(t *testing.T) {
 			t.Error("it makes one")
 			return false, nil, nil
 		})
-		r, err := newRegistration(client, nil, record.NewMetrics("test"), slog.New(slog.DiscardHandler))
+		r, err := newRegistration(client, placement.SystemNamespace, nil, record.NewMetrics("test"), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

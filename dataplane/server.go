@@ -103,7 +103,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := locate.NewKinds(provider, dynamicRuntime, opts.Logger)
+	kinds, err := locate.NewKinds(provider, dynamicRuntime, opts.Names, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -162,11 +162,11 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
-	previews, err := newPreviews(settings, typed, m, opts.Logger)
+	previews, err := newPreviews(settings, typed, opts.Names.SystemNamespace(), m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
-	registered, err := newRegistration(typed, opts.clock, m, opts.Logger)
+	registered, err := newRegistration(typed, opts.Names.SystemNamespace(), opts.clock, m, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 		},
 	}
 	s.registration, registered.filled = registered, s.filled
-	s.heartbeat = &heartbeat{client: typed, serves: func() bool { return s.notReady() == "" }, clock: opts.clock, metrics: m, log: opts.Logger}
+	s.heartbeat = &heartbeat{client: typed, namespace: opts.Names.SystemNamespace(), serves: func() bool { return s.notReady() == "" }, clock: opts.clock, metrics: m, log: opts.Logger}
 	return s, nil
 }
 

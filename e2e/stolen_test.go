@@ -47,6 +47,8 @@ var (
 type thief struct {
 	kube kubernetes.Interface
 	dyn  dynamic.Interface
+	// provider is the one in whose name the thief makes Namespaces.
+	provider string
 }
 
 func steal(t *testing.T, kubeconfig string) thief {
@@ -150,7 +152,9 @@ func (s thief) resize(namespace, name string) attempt {
 
 func (s thief) namespace(name string, labels map[string]string) attempt {
 	return func(ctx context.Context) error {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: labels, Annotations: map[string]string{placement.AnnotationProvider: s.provider},
+		}}
 		_, err := s.kube.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{DryRun: inDryRun})
 		return err
 	}
@@ -360,7 +364,24 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 	pod, dns := podIn(at), podIn("kube-system")
 	valid := placement.ID{Origin: "stolen", UID: "stolen"}.Namespace()
 	restricted := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
-	stolen := func(file string) thief { return steal(t, filepath.Join(world.Dir, file)) }
+	ours, err := admin.CoreV1().Namespaces().Get(t.Context(), at, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stolen := func(file string) thief {
+		s := steal(t, filepath.Join(world.Dir, file))
+		s.provider = placement.ProviderOf(ours)
+		return s
+	}
+	// What another provider has on the cluster.
+	theirs := placement.ID{Origin: "another", UID: types.UID(randomHex(4))}.Namespace()
+	_, err = admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: theirs, Labels: restricted, Annotations: map[string]string{placement.AnnotationProvider: "another"},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.CoreV1().Namespaces().Delete(context.Background(), theirs, metav1.DeleteOptions{}) })
 
 	t.Run("serve on the runtime cluster", func(t *testing.T) {
 		s := stolen(install.ServeKubeconfig)
@@ -388,6 +409,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"forward ports elsewhere":                  s.connect("pods", "kube-system", dns, "portforward"),
 			"reach pods elsewhere":                     s.connect("pods", "kube-system", dns, "proxy"),
 			"reach Services elsewhere":                 s.connect("services", "kube-system", "kube-dns", "proxy"),
+			"run commands in another provider's":       s.connect("pods", theirs, "web", "exec"),
 			"make pods":                                s.pod(at, false, true),
 			"make privileged pods":                     s.pod("kube-system", true, true),
 			"take the controllers' identity":           s.token("sandbar-system/sandbar-controllers", authenticationv1.TokenRequestSpec{}),
@@ -445,6 +467,11 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"make a Namespace that is no placement":                      s.namespace("stolen", restricted),
 			"make one that looks like a placement":                       s.namespace("sb-stolen", restricted),
 			"delete a Namespace of the cluster":                          s.deleteNamespace("kube-system"),
+			"delete a placement of another provider":                     s.deleteNamespace(theirs),
+			"take it over":                                               s.patchNamespace(theirs, `{"metadata":{"annotations":{"`+placement.AnnotationProvider+`":"`+s.provider+`"}}}`),
+			"open its network":                                           s.networkPolicy(theirs),
+			"make its control token":                                     s.secret(theirs, placement.ControlSecret),
+			"make a placement in another's name":                         thief{kube: s.kube, dyn: s.dyn, provider: "another"}.namespace(valid, restricted),
 			"open another network":                                       s.networkPolicy("kube-system"),
 			"open the data plane's network":                              s.openForGood(placement.SystemNamespace),
 			"change a revision's values":                                 s.patchConfigMap(placement.SystemNamespace, revisionOf(t, admin)),

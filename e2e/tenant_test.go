@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/hack/local"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -180,12 +181,18 @@ func (tn *tenant) bind() {
 
 func (tn *tenant) bindWith(claims ...any) {
 	tn.t.Helper()
+	tn.bindTo(world, claims...)
+}
+
+// bindTo is bindWith for the API of a provider.
+func (tn *tenant) bindTo(provider *local.Provider, claims ...any) {
+	tn.t.Helper()
 	ctx := tn.t.Context()
 	binding := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
 		"metadata": map[string]any{"name": "sandbar.dev"},
 		"spec": map[string]any{"reference": map[string]any{"export": map[string]any{
-			"path": world.Workspace, "name": "sandbar.dev",
+			"path": provider.Workspace, "name": "sandbar.dev",
 		}}, "permissionClaims": claims},
 	}}
 	eventually(tn.t, "binding the API", func() error {

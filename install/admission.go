@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // kroPolicy is the name of the admission policy that bounds kro, and of its binding.
@@ -40,6 +41,9 @@ func admissionValues(opts Options, level string) map[string]string {
 		"PodSecurityLevels": string(levels),
 		"TokenSeconds":      strconv.FormatInt(int64(opts.TokenLifetime.Seconds()), 10),
 		"KroNamespace":      namespace, "KroName": name,
+		"Prefix": opts.names.Prefix(), "System": opts.names.SystemNamespace(), "NetworkCheck": opts.names.NetworkCheckNamespace(),
+		"Group": opts.names.Group(), "Provider": opts.provider,
+		"SystemNamespaces": placement.SystemNamespaces, "Groups": placement.Groups,
 		"APIVersions": contract.APIVersions, "KubernetesKinds": contract.KubernetesKinds,
 		"OwnGroups": contract.OwnGroups, "ReservedGroups": contract.ReservedGroups,
 	}

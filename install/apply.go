@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // fieldOwner is the manager of the fields that init applies. Fields of others in the same
@@ -26,8 +28,10 @@ const fieldOwner = client.FieldOwner("sandbar-init")
 
 // applier applies objects to one side and reports what became of them.
 type applier struct {
-	where  string
-	cfg    *rest.Config
+	where string
+	cfg   *rest.Config
+	// system is the provider's own namespace there.
+	system string
 	client client.WithWatch
 	opts   Options
 	report *Report
@@ -42,7 +46,11 @@ func newApplier(where string, cfg *rest.Config, opts Options, report *Report) (*
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", where, err)
 	}
-	return &applier{where: where, cfg: cfg, client: c, opts: opts, report: report}, nil
+	system := placement.SystemNamespace
+	if where == "runtime" {
+		system = opts.names.SystemNamespace()
+	}
+	return &applier{where: where, cfg: cfg, system: system, client: c, opts: opts, report: report}, nil
 }
 
 func (a *applier) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {

@@ -25,14 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sandbar-dev/sandbar/pkg/credential"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // Identity is a ServiceAccount that a part of the provider runs as.
 type Identity struct {
 	// KCP reports whether it is in the provider workspace, and not on the runtime cluster.
 	KCP bool
-	// Account is its name, in the namespace sandbar-system.
+	// Account is its name, in the provider's own namespace.
 	Account string
 	// File is the name of its kubeconfig in Options.OutDir.
 	File string
@@ -69,7 +68,7 @@ func writeIdentities(ctx context.Context, opts Options, kcp, rt *applier, report
 			return err
 		}
 		report.add("file", "token", token, action)
-		content, err := kubeconfig(side.cfg, id.Account, filepath.Base(token))
+		content, err := kubeconfig(side, id.Account, filepath.Base(token))
 		if err != nil {
 			return fmt.Errorf("of %s: %w", id.Account, err)
 		}
@@ -93,7 +92,7 @@ func (a *applier) writeToken(ctx context.Context, name, path string, lifetime ti
 	if err != nil {
 		return "", fmt.Errorf("connecting to %s: %w", a.where, err)
 	}
-	accounts := client.CoreV1().ServiceAccounts(placement.SystemNamespace)
+	accounts := client.CoreV1().ServiceAccounts(a.system)
 	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", fmt.Errorf("reading ServiceAccount %s: %w", name, err)
@@ -123,7 +122,7 @@ func (a *applier) removeLegacyTokens(ctx context.Context) error {
 	for _, name := range legacyTokens[a.where] {
 		secret := &unstructured.Unstructured{}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := a.client.Get(ctx, client.ObjectKey{Namespace: placement.SystemNamespace, Name: name}, secret)
+		err := a.client.Get(ctx, client.ObjectKey{Namespace: a.system, Name: name}, secret)
 		if notThere(err) {
 			continue
 		}
@@ -144,10 +143,11 @@ func (a *applier) removeLegacyTokens(ctx context.Context) error {
 	return nil
 }
 
-// kubeconfig reaches the same server in the same way as cfg, as another.
-func kubeconfig(cfg *rest.Config, account, tokenFile string) ([]byte, error) {
+// kubeconfig reaches the same server in the same way as a side, as another. Its namespace is the provider's own, by
+// which the process that uses it knows the provider's names on the runtime cluster (placement.NamesIn).
+func kubeconfig(side *applier, account, tokenFile string) ([]byte, error) {
 	// Copies only the server and how it is trusted: nothing of the administrator.
-	cfg = rest.AnonymousClientConfig(cfg)
+	cfg := rest.AnonymousClientConfig(side.cfg)
 	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return nil, fmt.Errorf("reading the certificate authority: %w", err)
 	}
@@ -157,7 +157,7 @@ func kubeconfig(cfg *rest.Config, account, tokenFile string) ([]byte, error) {
 		InsecureSkipTLSVerify: cfg.Insecure, TLSServerName: cfg.ServerName,
 	}
 	out.AuthInfos[account] = &clientcmdapi.AuthInfo{TokenFile: tokenFile}
-	out.Contexts["sandbar"] = &clientcmdapi.Context{Cluster: "sandbar", AuthInfo: account}
+	out.Contexts["sandbar"] = &clientcmdapi.Context{Cluster: "sandbar", AuthInfo: account, Namespace: side.system}
 	out.CurrentContext = "sandbar"
 	return clientcmd.Write(*out)
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/templates"
 )
@@ -37,6 +38,9 @@ type Options struct {
 	Workspace string
 	// ExportName is the name of the APIExport.
 	ExportName string
+	// RuntimeName is the provider's name on the runtime cluster, which it needs where another provider is there
+	// already: placement.NamesOf says which names there are. Empty, the default, is for the only one.
+	RuntimeName string
 	// Provider is the spec of the InfrastructureProvider.
 	Provider sandbarv1alpha1.InfrastructureProviderSpec
 	// Templates are the names of the built-in Templates to apply.
@@ -55,6 +59,11 @@ type Options struct {
 	Timeout time.Duration
 	// Progress is told, in a line of prose, what is being done. Nil means nobody.
 	Progress func(line string)
+
+	// names are those of RuntimeName.
+	names placement.Names
+	// provider is the logical cluster of the provider workspace; empty in a dry run without one.
+	provider string
 }
 
 // Names of the files in Options.OutDir.
@@ -102,6 +111,9 @@ func Init(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return report, err
 	}
+	if opts.provider, err = kcp.logicalCluster(ctx); err != nil {
+		return report, err
+	}
 	rt, err := prepareRuntime(ctx, opts, level, &report)
 	if err != nil {
 		return report, fmt.Errorf("preparing the runtime cluster: %w", err)
@@ -133,6 +145,10 @@ func (o *Options) complete() error {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.ExportName); len(problems) > 0 {
 		return fmt.Errorf("the export's name %q is not valid: %s", o.ExportName, strings.Join(problems, ", "))
+	}
+	var err error
+	if o.names, err = placement.NamesOf(o.RuntimeName); err != nil {
+		return fmt.Errorf("the provider's name on the runtime cluster: %w", err)
 	}
 	if o.TokenLifetime < MinTokenLifetime {
 		return fmt.Errorf("the lifetime of tokens, %s, must be %s at least: API servers give no less", o.TokenLifetime, MinTokenLifetime)
@@ -223,6 +239,9 @@ func prepareKCP(ctx context.Context, opts Options, found foundRuntime, report *R
 func prepareRuntime(ctx context.Context, opts Options, level string, report *Report) (*applier, error) {
 	a, err := newApplier("runtime", opts.Runtime, opts, report)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.checkOwner(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.checkKro(ctx); err != nil {

@@ -29,6 +29,9 @@ import (
 	"github.com/sandbar-dev/sandbar/templates"
 )
 
+// testProvider is the logical cluster of the provider workspace.
+const testProvider = "2hx1zq5kq0a8v3mw"
+
 func testOptions() Options {
 	return Options{
 		KCP: &rest.Config{Host: "https://kcp.test/clusters/root"}, Runtime: &rest.Config{Host: "https://runtime.test"},
@@ -41,7 +44,7 @@ func testOptions() Options {
 			},
 		},
 		KroServiceAccount: DefaultKroServiceAccount, TokenLifetime: DefaultTokenLifetime,
-		Progress: func(string) {},
+		Progress: func(string) {}, provider: testProvider,
 	}
 }
 
@@ -312,7 +315,7 @@ func TestAKubeconfigHasTheServerAndNothingOfTheAdministrator(t *testing.T) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: []byte("CA"), CertData: []byte("admin-secret"), KeyData: []byte("admin-secret")},
 		Impersonate:     rest.ImpersonationConfig{UserName: "admin-user"},
 	}
-	raw, err := kubeconfig(admin, "sandbar-provider", "narrow.token")
+	raw, err := kubeconfig(&applier{cfg: admin, system: "sandbar-blue-system"}, "sandbar-provider", "narrow.token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,6 +336,10 @@ func TestAKubeconfigHasTheServerAndNothingOfTheAdministrator(t *testing.T) {
 	// The file beside it, wherever the folder is.
 	if cfg.Host != admin.Host || string(cfg.CAData) != "CA" || cfg.BearerToken != "narrow-token" || cfg.BearerTokenFile != filepath.Join(dir, "narrow.token") {
 		t.Errorf("the kubeconfig leads to %s with CA %q and token %q of %s", cfg.Host, cfg.CAData, cfg.BearerToken, cfg.BearerTokenFile)
+	}
+	loaded, err := clientcmd.LoadFromFile(path)
+	if err != nil || loaded.Contexts[loaded.CurrentContext].Namespace != "sandbar-blue-system" {
+		t.Errorf("the kubeconfig does not say the provider's own namespace: %v", err)
 	}
 }
 

@@ -50,9 +50,9 @@ func stackOptions(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	workspace := fmt.Sprintf("root:sandbar-init-%d", time.Now().UnixNano()%1e9)
-	t.Cleanup(func() { deleteWorkspace(t, kcp, workspace) })
+	t.Cleanup(func() { deleteWorkspace(t, kcp, workspace); letGo(t, rt) })
 	return Options{
-		KCP: kcp, Runtime: rt, Workspace: workspace, ExportName: "sandbar.dev",
+		KCP: kcp, Runtime: rt, Workspace: workspace, ExportName: "sandbar.dev", RuntimeName: testRuntimeName,
 		// Those of the stack, which other tests on the same runtime cluster rely on.
 		Provider: sandbarv1alpha1.InfrastructureProviderSpec{
 			DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: "https://dataplane.test"},
@@ -62,6 +62,24 @@ func stackOptions(t *testing.T) Options {
 		},
 		OutDir:   t.TempDir(),
 		Progress: func(line string) { t.Log(line) },
+	}
+}
+
+// testRuntimeName keeps what the tests install apart from the provider of the stack.
+const testRuntimeName = "inittest"
+
+// letGo lets go of the name, for the next test.
+func letGo(t *testing.T, runtimeCluster *rest.Config) {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(runtimeCluster)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	patch := []byte(`{"metadata":{"annotations":{"` + placement.AnnotationProvider + `":null}}}`)
+	_, err = c.CoreV1().Namespaces().Patch(context.Background(), "sandbar-"+testRuntimeName+"-system", types.MergePatchType, patch, metav1.PatchOptions{})
+	if client.IgnoreNotFound(err) != nil {
+		t.Error(err)
 	}
 }
 
@@ -120,10 +138,11 @@ func TestInitVoidsTheTokensOfEarlierVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	sides := map[string]kubernetes.Interface{"kcp": kcp, "runtime": rt}
+	namespaces := map[string]string{"kcp": placement.SystemNamespace, "runtime": "sandbar-" + testRuntimeName + "-system"}
 	for side, kube := range sides {
 		for _, name := range legacyTokens[side] {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: map[string]string{"token": "without an end"}}
-			if _, err := kube.CoreV1().Secrets(placement.SystemNamespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+			if _, err := kube.CoreV1().Secrets(namespaces[side]).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -148,7 +167,7 @@ func TestInitVoidsTheTokensOfEarlierVersions(t *testing.T) {
 	}
 	for side, kube := range sides {
 		for _, name := range legacyTokens[side] {
-			if _, err := kube.CoreV1().Secrets(placement.SystemNamespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := kube.CoreV1().Secrets(namespaces[side]).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("%s: Secret %s is still there (%v)", side, name, err)
 			}
 		}

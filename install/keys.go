@@ -42,7 +42,7 @@ func (a *applier) ensureKey(ctx context.Context, name string, bytes int) error {
 		"data": map[string]any{time.Now().UTC().Format(keyNameForm): base64.StdEncoding.EncodeToString(key)},
 	}}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	secret.SetNamespace(placement.SystemNamespace)
+	secret.SetNamespace(a.system)
 	secret.SetName(name)
 	secret.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy})
 
@@ -60,6 +60,6 @@ func (a *applier) ensureKey(ctx context.Context, name string, bytes int) error {
 	case err != nil:
 		return fmt.Errorf("creating Secret %s: %w", qualified(secret), err)
 	}
-	a.report.add(a.where, "Secret", placement.SystemNamespace+"/"+name, action)
+	a.report.add(a.where, "Secret", a.system+"/"+name, action)
 	return nil
 }

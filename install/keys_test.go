@@ -48,7 +48,7 @@ func keysAreMadeOnce(t *testing.T, name string, usable func(map[string][]byte) b
 	ensure := func(c client.WithWatch) (Action, map[string][]byte) {
 		t.Helper()
 		var report Report
-		a := &applier{where: "runtime", client: c, report: &report}
+		a := &applier{where: "runtime", system: at.Namespace, client: c, report: &report}
 		if err := a.ensureKeys(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,9 @@ func TestTheTableOfLimitsHasTheQuotaOfTheNetworkCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, err = fill("15-netcheck.yaml", text, admissionValues(testOptions(), "restricted")); err != nil {
+		t.Fatal(err)
+	}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
 	for {
 		var quota corev1.ResourceQuota

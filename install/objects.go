@@ -20,6 +20,7 @@ import (
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/apis/crds"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/templates"
 )
@@ -33,7 +34,7 @@ func kcpObjects(opts Options, gateway bool) ([]*unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
-	rest, err := read(manifests, "manifests/kcp/*.yaml", names(opts))
+	rest, err := read(manifests, "manifests/kcp/*.yaml", leftOpen(opts))
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func kcpObjects(opts Options, gateway bool) ([]*unstructured.Unstructured, error
 		return nil, err
 	}
 	rest = append(rest, policies...)
-	if err := giveRules(rest, opts); err != nil {
+	if err := giveRules(rest, opts, placement.Names{}); err != nil {
 		return nil, err
 	}
 	for _, object := range rest {
@@ -111,7 +112,7 @@ func runtimeObjects(opts Options, level string) ([]*unstructured.Unstructured, e
 		// The role of that name stays: it is what kro may, and the policy where.
 		objects = slices.DeleteFunc(objects, isKroPolicy)
 	}
-	if err := giveRules(objects, opts); err != nil {
+	if err := giveRules(objects, opts, opts.names); err != nil {
 		return nil, err
 	}
 	return objects, nil
@@ -130,8 +131,8 @@ func annotate(object *unstructured.Unstructured, annotations map[string]string) 
 	object.SetAnnotations(all)
 }
 
-// names are those that manifests leave open.
-func names(opts Options) map[string]string {
+// leftOpen are the names that manifests for kcp leave open.
+func leftOpen(opts Options) map[string]string {
 	return map[string]string{"Export": opts.ExportName}
 }
 

@@ -21,6 +21,7 @@ import (
 
 const (
 	controllersUser = "system:serviceaccount:sandbar-system:sandbar-controllers"
+	serveUser       = "system:serviceaccount:sandbar-system:sandbar-serve"
 	kroUser         = "system:serviceaccount:kro-system:kro"
 )
 
@@ -30,16 +31,21 @@ type write struct {
 	// what is group/resource, and the subresource after another slash.
 	what, namespace, name string
 	dryRun                bool
-	// object is the new one, or with DELETE the old one, as YAML.
+	// object is the new one, or with DELETE the old one, as YAML. One that is updated was the same.
 	object string
 }
+
+// providers are the logical clusters of the providers of the namespaces that have one.
+var providers = map[string]string{ourPlacement: testProvider, otherPlacement: "another"}
+
+const ourPlacement, otherPlacement = "sb-aaaaaaaaaaaaaaaaaaaaaaaaaa", "sb-bbbbbbbbbbbbbbbbbbbbbbbbbb"
 
 // refusal has the API server's own CEL environment evaluate a policy as the API server does. The reason is
 // empty if the policy lets the write through.
 func refusal(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, w write) string {
 	t.Helper()
 	var options []cel.EnvOption
-	for _, name := range []string{"request", "object", "oldObject", "variables"} {
+	for _, name := range []string{"request", "object", "oldObject", "namespaceObject", "variables"} {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
@@ -58,8 +64,14 @@ func refusal(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPo
 		"userInfo": map[string]any{"username": w.user}, "operation": w.operation, "dryRun": w.dryRun, "namespace": w.namespace, "name": w.name,
 		"resource": map[string]any{"group": group, "resource": resource}, "subResource": subresource,
 	}}
-	if w.operation == "DELETE" {
+	switch w.operation {
+	case "DELETE":
 		input["object"], input["oldObject"] = nil, object
+	case "UPDATE":
+		input["oldObject"] = object
+	}
+	if resource != "namespaces" { // of a Namespace the API server gives none
+		input["namespaceObject"] = map[string]any{"metadata": map[string]any{"annotations": map[string]any{placement.AnnotationProvider: providers[w.namespace]}}}
 	}
 	eval := func(expression string) (any, error) {
 		compiled, issues := set.NewExpressionsEnv().Compile(expression)
@@ -133,7 +145,7 @@ func policies(t *testing.T, edit func(*Options)) map[string]*admissionregistrati
 // TestAStolenCredentialIsWorthNoMoreThanItsWork tries them on an API server.
 func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 	all := policies(t, func(*Options) {})
-	const at, graph, crd = "sb-aaaaaaaaaaaaaaaaaaaaaaaaaa", "kro.run/resourcegraphdefinitions", "apiextensions.k8s.io/customresourcedefinitions"
+	const at, theirPlacement, graph, crd = ourPlacement, otherPlacement, "kro.run/resourcegraphdefinitions", "apiextensions.k8s.io/customresourcedefinitions"
 	graphOf := func(resource string) write {
 		return write{controllersUser, "CREATE", graph, "", "a", false, `{metadata: {name: a}, spec: {schema: {group: sandbar.dev}, resources: [{id: a, ` + resource + `}]}}`}
 	}
@@ -151,6 +163,16 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 	}
 	service := func(what, spec string) write {
 		return write{kroUser, "UPDATE", what, at, "web", false, `{metadata: {name: web}, spec: {` + spec + `}}`}
+	}
+	placementOf := func(operation, name, provider string) write {
+		annotations := ""
+		if provider != "" {
+			annotations = `, annotations: {` + placement.AnnotationProvider + `: ` + provider + `}`
+		}
+		return write{
+			controllersUser, operation, "/namespaces", name, name, false,
+			`{metadata: {name: ` + name + `, labels: {pod-security.kubernetes.io/enforce: restricted}` + annotations + `}}`,
+		}
 	}
 	deletion := func(user, what, object string) write { return write{user, "DELETE", what, "", "a", false, object} }
 	const (
@@ -209,6 +231,23 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 		"and no pod elsewhere":                   {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", "kube-system", "coredns", false, `{}`}, "in placements only"},
 		"nor by another subresource":             {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/ephemeralcontainers", at, "sandbox-0", false, `{}`}, "do not write this kind"},
 		"and it deletes them":                    {"sandbar-controllers", write{controllersUser, "DELETE", "/pods", "sandbar-netcheck", "open", false, `{}`}, ""},
+		"the controllers write in placements":    {"sandbar-controllers", write{controllersUser, "CREATE", "/secrets", at, "sandbar-control", false, `{}`}, ""},
+		"but not in another provider's":          {"sandbar-controllers", write{controllersUser, "CREATE", "/secrets", theirPlacement, "sandbar-control", false, `{}`}, "in placements only"},
+		"nor end a kro instance there":           {"sandbar-controllers", write{controllersUser, "DELETE", "sandbar.dev/sandboxes", theirPlacement, "web", false, `{}`}, "in placements only"},
+		"nor say there that one was used":        {"sandbar-controllers", write{controllersUser, "UPDATE", "coordination.k8s.io/leases", theirPlacement, "sandbar-activity", false, `{}`}, "in placements and their own only"},
+		"they make placements":                   {"sandbar-controllers", placementOf("CREATE", at, testProvider), ""},
+		"and delete them":                        {"sandbar-controllers", placementOf("DELETE", at, testProvider), ""},
+		"in their own name":                      {"sandbar-controllers", placementOf("CREATE", at, "another"), "their own placements only"},
+		"and in one at all":                      {"sandbar-controllers", placementOf("CREATE", at, ""), "their own placements only"},
+		"they sweep none of another provider":    {"sandbar-controllers", placementOf("DELETE", theirPlacement, "another"), "their own placements only"},
+		"and change none":                        {"sandbar-controllers", placementOf("UPDATE", theirPlacement, "another"), "their own placements only"},
+		"nor the graph of another provider":      {"sandbar-controllers", write{controllersUser, "DELETE", graph, "", "a", false, `{spec: {schema: {group: blue.sandbar.dev}}}`}, "of their own provider only"},
+		"serve connects to placements":           {"sandbar-serve", write{serveUser, "CONNECT", "/pods/exec", at, "web", false, `{}`}, ""},
+		"but not to another provider's":          {"sandbar-serve", write{serveUser, "CONNECT", "/pods/exec", theirPlacement, "web", false, `{}`}, "in placements only"},
+		"kro has each provider's canary":         {"sandbar-kro", write{kroUser, "CREATE", "blue.sandbar.dev/sandbarcanaries/status", "sandbar-blue-system", "sandbar-canary", false, `{}`}, ""},
+		"where providers are":                    {"sandbar-kro", write{kroUser, "CREATE", "blue.sandbar.dev/sandbarcanaries", "kube-system", "sandbar-canary", false, `{}`}, "in placements of Sandbar only"},
+		"and nothing else there":                 {"sandbar-kro", write{kroUser, "CREATE", "/secrets", "sandbar-blue-system", "sandbar-control-keys", false, `{}`}, "in placements of Sandbar only"},
+		"nor leads callers to its data plane":    {"sandbar-kro", write{kroUser, "CREATE", "/services", "sandbar-blue-system", "sandbar-canary", false, `{spec: {clusterIP: None, selector: {a: b}}}`}, "neither pods nor an address"},
 		"nobody deletes a graph by mistake": {
 			"sandbar-deletion", deletion("admin", graph, ours),
 			"the kind of the graph sandbox, with their data. To take a kind out of service, delete its Template in the provider workspace: that waits until no instance is left. " +
@@ -222,6 +261,9 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 		"nor the controllers":           {"sandbar-deletion", deletion(controllersUser, crd, kind), "the kinds of sandboxes.sandbar.dev"},
 		"nor that of all graphs":        {"sandbar-deletion", deletion("admin", crd, kroKind), "the kinds of resourcegraphdefinitions.kro.run"},
 		"kro deletes kinds":             {"sandbar-deletion", deletion(kroUser, crd, kind), ""},
+		"those of another provider too": {"sandbar-deletion", deletion("admin", crd, `{metadata: {name: sandboxes.blue.sandbar.dev}, spec: {group: blue.sandbar.dev}}`), "the kinds of sandboxes.blue.sandbar.dev"},
+		"whose controllers may":         {"sandbar-deletion", deletion("system:serviceaccount:sandbar-blue-system:sandbar-controllers", graph, ours), ""},
+		"and nobody who is called so":   {"sandbar-deletion", deletion("system:serviceaccount:default:sandbar-controllers", graph, ours), "the kind of the graph"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := refusal(t, all[tc.policy], tc.write)

@@ -5,8 +5,12 @@ package install
 
 import (
 	"embed"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // generated are the roles that make generate makes of the markers in the packages below rbac/,
@@ -17,14 +21,16 @@ var generated embed.FS
 
 // giveRules completes the roles among objects. A manifest has everything of a role but its
 // rules: its labels, which the generator does not know, and its place in the order of applying,
-// before its binding. A role for which nothing is generated has rules that init must not own.
-func giveRules(objects []*unstructured.Unstructured, opts Options) error {
-	roles, err := read(generated, "rbac/*/*.yaml", names(opts))
+// before its binding. A role for which nothing is generated has rules that init must not own. names are those of
+// the provider where the objects are: the markers say those of a provider without a name.
+func giveRules(objects []*unstructured.Unstructured, opts Options, names placement.Names) error {
+	roles, err := read(generated, "rbac/*/*.yaml", leftOpen(opts))
 	if err != nil {
 		return err
 	}
 	rules := map[string]any{}
 	for _, role := range roles {
+		rename(role, names)
 		rules[roleKey(role)] = role.Object["rules"]
 	}
 	for _, object := range objects {
@@ -33,6 +39,28 @@ func giveRules(objects []*unstructured.Unstructured, opts Options) error {
 		}
 	}
 	return nil
+}
+
+// rename gives a generated role the names and the group of a provider.
+func rename(role *unstructured.Unstructured, names placement.Names) {
+	switch role.GetNamespace() {
+	case "":
+		role.SetName(names.Prefix() + strings.TrimPrefix(role.GetName(), placement.ManagedBy))
+	case placement.SystemNamespace:
+		role.SetNamespace(names.SystemNamespace())
+	case placement.NetworkCheckNamespace:
+		role.SetNamespace(names.NetworkCheckNamespace())
+	}
+	rules, _ := role.Object["rules"].([]any)
+	for _, r := range rules {
+		rule, _ := r.(map[string]any)
+		groups, _ := rule["apiGroups"].([]any)
+		for i, group := range groups {
+			if group == sandbarv1alpha1.GroupName {
+				groups[i] = names.Group()
+			}
+		}
+	}
 }
 
 func roleKey(role *unstructured.Unstructured) string {

@@ -104,7 +104,7 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err != nil {
 		return fmt.Errorf("connecting to the provider workspace: %w", err)
 	}
-	cluster, err := runtimecluster.New(deadline.Config(clock.Watch(inuse.Runtime, found.runtime, "/apis/coordination.k8s.io/"), deadline.Default()))
+	cluster, err := runtimecluster.New(deadline.Config(clock.Watch(inuse.Runtime, found.runtime, "/apis/coordination.k8s.io/"), deadline.Default()), found.names)
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
@@ -124,7 +124,7 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 		return fmt.Errorf("registering the watch of the data plane's replicas: %w", err)
 	}
 	if err := platform.Register(mgr, cluster, platform.Options{
-		ExportName: exportName, Replicas: replicas, Try: instance.Try(cluster.GetClient()), Egress: place.EgressOf, Canary: bird,
+		ExportName: exportName, Replicas: replicas, Try: instance.Try(cluster.GetClient(), found.names), Egress: place.EgressOf, Canary: bird,
 	}); err != nil {
 		return fmt.Errorf("registering the platform controller: %w", err)
 	}

@@ -34,6 +34,7 @@ func (o *doctorOptions) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.runtimeKubeconfig, "runtime-kubeconfig", "", "kubeconfig of an administrator of the runtime cluster (required)")
 	fs.StringVar(&o.Workspace, "workspace", "root:sandbar", "path of the provider workspace")
 	fs.StringVar(&o.ExportName, "export-name", "sandbar.dev", "name of the APIExport that tenants bind")
+	fs.StringVar(&o.RuntimeName, "runtime-name", "", "name of the provider on the runtime cluster, as for init")
 	fs.StringVar(&o.KroServiceAccount, "kro-service-account", install.DefaultKroServiceAccount, "NAMESPACE/NAME of the ServiceAccount that kro runs as, or empty, as for init")
 	fs.StringVar(&o.IdentityDir, "identities", "", "folder that init --out wrote, to have the tokens in it looked at")
 	fs.DurationVar(&o.Timeout, "timeout", 30*time.Second, "how long each check may take")

@@ -26,6 +26,7 @@ type initOptions struct {
 	runtimeKubeconfig string
 	workspace         string
 	exportName        string
+	runtimeName       string
 	dataPlaneURL      string
 	dataPlaneCAFile   string
 	previewDomain     string
@@ -49,6 +50,8 @@ func (o *initOptions) addFlags(fs *pflag.FlagSet) {
 		"kubeconfig of an administrator of the runtime cluster (required)")
 	fs.StringVar(&o.workspace, "workspace", "root:sandbar", "path of the provider workspace; made when it is missing")
 	fs.StringVar(&o.exportName, "export-name", "sandbar.dev", "name of the APIExport that tenants bind")
+	fs.StringVar(&o.runtimeName, "runtime-name", "",
+		"name of this provider on the runtime cluster, for example blue; needed where another provider is there already")
 	fs.StringVar(&o.dataPlaneURL, "dataplane-url", "", "public base URL of the data plane, https://… (required)")
 	fs.StringVar(&o.dataPlaneCAFile, "dataplane-ca-file", "",
 		"PEM bundle with which clients verify the data plane; empty when its certificate is publicly trusted")
@@ -99,7 +102,7 @@ func newInitCommand() *cobra.Command {
 
 func (o *initOptions) config(progress io.Writer) (install.Options, error) {
 	config := install.Options{
-		Workspace: o.workspace, ExportName: o.exportName, OutDir: o.outDir, KroServiceAccount: o.kroServiceAccount, TokenLifetime: o.tokenLifetime, DryRun: o.dryRun, Timeout: o.timeout,
+		Workspace: o.workspace, ExportName: o.exportName, RuntimeName: o.runtimeName, OutDir: o.outDir, KroServiceAccount: o.kroServiceAccount, TokenLifetime: o.tokenLifetime, DryRun: o.dryRun, Timeout: o.timeout,
 		Progress: func(line string) { fmt.Fprintln(progress, line) },
 	}
 	if o.kcpKubeconfig == "" || o.runtimeKubeconfig == "" {

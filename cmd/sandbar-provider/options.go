@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sandbar-dev/sandbar/pkg/credential"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 var userAgent = "sandbar-provider/" + version
@@ -59,6 +61,9 @@ func (c *connections) validate() error {
 // clusters are the configurations with which a part of the provider reaches both.
 type clusters struct {
 	kcp, runtime *rest.Config
+	// names are those of what the provider has on the runtime cluster. The credential says them: it is of the
+	// provider's own namespace there.
+	names placement.Names
 	// credentials are the tokens that this process keeps from expiring.
 	credentials credential.Collector
 }
@@ -74,14 +79,39 @@ func (c *connections) configs(part string, log *slog.Logger) (clusters, error) {
 		return found, err
 	}
 	if c.runtimeKubeconfig != "" {
-		found.runtime, err = found.load("--runtime-kubeconfig", part+"-runtime", c.runtimeKubeconfig, log)
+		if found.runtime, err = found.load("--runtime-kubeconfig", part+"-runtime", c.runtimeKubeconfig, log); err != nil {
+			return found, err
+		}
+		found.names, err = namesIn(c.runtimeKubeconfig)
 		return found, err
 	}
 	if found.runtime, err = rest.InClusterConfig(); err != nil {
 		return found, fmt.Errorf("finding the runtime cluster (--runtime-kubeconfig): %w", err)
 	}
+	namespace, err := os.ReadFile(podNamespace)
+	if err != nil {
+		return found, fmt.Errorf("finding the provider's own namespace: %w", err)
+	}
+	found.names = placement.NamesIn(strings.TrimSpace(string(namespace)))
 	found.runtime.QPS, found.runtime.UserAgent = -1, userAgent
 	return found, nil
+}
+
+// podNamespace is where Kubernetes tells a pod its namespace, which is the provider's own.
+const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// namesIn are the names that a kubeconfig for the runtime cluster says, as init writes it: its namespace is the
+// provider's own. One without a namespace is of a provider without a name.
+func namesIn(kubeconfig string) (placement.Names, error) {
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return placement.Names{}, fmt.Errorf("reading --runtime-kubeconfig: %w", err)
+	}
+	namespace, _, err := clientcmd.NewDefaultClientConfig(*config, nil).Namespace()
+	if err != nil {
+		return placement.Names{}, fmt.Errorf("reading the namespace in --runtime-kubeconfig: %w", err)
+	}
+	return placement.NamesIn(namespace), nil
 }
 
 func (c *clusters) load(flag, name, kubeconfig string, log *slog.Logger) (*rest.Config, error) {

@@ -52,6 +52,7 @@ func prepareServe(conn *connections, opts *dataplane.Options) error {
 
 func serve(ctx context.Context, opts dataplane.Options, found clusters) error {
 	defer headroom.Keep(dataplane.GarbageHeadroom)()
+	opts.Names = found.names
 	server, err := dataplane.New(opts, found.kcp, found.runtime)
 	if err != nil {
 		return err

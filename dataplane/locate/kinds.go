@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,17 @@ type Kind struct {
 	Verbs     []string // as in status.dataPlane.verbs
 	Instances *Instances
 }
+
+// Provider is the logical cluster of the provider workspace; empty while no kind is known.
+func (k *Kinds) Provider() string {
+	for _, kind := range *k.index.Load() {
+		return kind.Provider()
+	}
+	return ""
+}
+
+// Provider is the logical cluster of the provider whose kind it is.
+func (k *Kind) Provider() string { return logicalcluster.From(k.Template).String() }
 
 // DataPlane is the kind's contract.
 func (k *Kind) DataPlane() *sandbarv1alpha1.DataPlane { return &k.Template.Spec.DataPlane }
@@ -91,7 +103,9 @@ type Kinds struct {
 	// source is what templates lists by.
 	source  *relist.ListerWatcher
 	runtime dynamic.Interface
-	log     *slog.Logger
+	// names are those of what the provider has on the runtime cluster.
+	names placement.Names
+	log   *slog.Logger
 	// Watchers are told of the instances of all kinds; set them before run.
 	Watchers []cache.ResourceEventHandler
 	index    atomic.Pointer[map[schema.GroupResource]*Kind]
@@ -104,8 +118,8 @@ type Kinds struct {
 }
 
 // NewKinds returns the kinds of the Templates in the provider workspace. Nothing is read until Run.
-func NewKinds(provider, runtimeCluster dynamic.Interface, log *slog.Logger) (*Kinds, error) {
-	k := &Kinds{runtime: runtimeCluster, log: log, running: map[schema.GroupVersionResource]*Instances{}}
+func NewKinds(provider, runtimeCluster dynamic.Interface, names placement.Names, log *slog.Logger) (*Kinds, error) {
+	k := &Kinds{runtime: runtimeCluster, names: names, log: log, running: map[schema.GroupVersionResource]*Instances{}}
 	k.index.Store(&map[schema.GroupResource]*Kind{})
 	k.templates, k.source = relist.NewInformer(provider, templatesResource, nil)
 	if err := k.templates.SetTransform(decodeTemplate); err != nil {
@@ -221,7 +235,7 @@ func (k *Kinds) start(ctx context.Context, gvr schema.GroupVersionResource, runt
 		return running
 	}
 	ctx, stop := context.WithCancel(ctx)
-	i := newInstances(k.runtime, gvr, stop)
+	i := newInstances(k.runtime, schema.GroupVersionResource{Group: k.names.Group(), Version: gvr.Version, Resource: gvr.Resource}, stop)
 	for _, watcher := range k.Watchers {
 		_, _ = i.informer.AddEventHandler(watcher) // fails only once the informer has stopped
 	}

@@ -68,7 +68,7 @@ func (p *Placer) Find(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error)
 // Locate tells which placement stands for an object, if this provider made one, without its kro instance.
 // What it does not find does not exist here, even if another provider has an instance of that name.
 func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
-	claim, claims := p.Cache.claims(claimKey(g.Owner.Cluster, k.Template.Name, r.Namespace, r.Name))
+	claim, claims := p.Cache.claims(claimKey(k.Provider(), g.Owner.Cluster, k.Template.Name, r.Namespace, r.Name))
 	if claims > 1 && g.Cached {
 		// The object was perhaps deleted and made again: a cached UID may be the old one's.
 		return nil, refusal.NotFound(refusal.CauseAmbiguous)
@@ -80,7 +80,7 @@ func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Erro
 		}
 		owner, _ = placement.OwnerOf(claim)
 	}
-	namespace, id := p.Cache.placementOf(owner)
+	namespace, id := p.Cache.placementOf(k.Provider(), owner)
 	if namespace == nil {
 		return nil, refusal.NotFound(refusal.CauseNotPlaced)
 	}

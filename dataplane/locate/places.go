@@ -13,10 +13,10 @@ import (
 // among them.
 const indexWorkspace = "workspace"
 
-// Places counts the placements of a workspace, and which of these a Sandbox of a namespace may take. The controllers,
+// Places counts a provider's placements of a workspace, and which of these a Sandbox of a namespace may take. The controllers,
 // which bound the former, may know of some more.
-func (c *RuntimeCache) Places(cluster, namespace string) (placed, ready int) {
-	objs, _ := c.Namespaces.GetIndexer().ByIndex(indexWorkspace, cluster) // fails only without the index
+func (c *RuntimeCache) Places(provider, cluster, namespace string) (placed, ready int) {
+	objs, _ := c.Namespaces.GetIndexer().ByIndex(indexWorkspace, provider+"/"+cluster) // fails only without the index
 	for _, obj := range objs {
 		if ns, ok := obj.(*corev1.Namespace); ok {
 			m, isMember := placement.MemberOf(ns)
@@ -34,10 +34,10 @@ func workspaceOf(obj any) ([]string, error) {
 		return nil, nil
 	}
 	if m, ok := placement.MemberOf(ns); ok {
-		return []string{m.Origin}, nil
+		return []string{placement.ProviderOf(ns) + "/" + m.Origin}, nil
 	}
 	if p, ok := placement.Of(ns); ok {
-		return []string{p.Owner.Cluster}, nil
+		return []string{placement.ProviderOf(ns) + "/" + p.Owner.Cluster}, nil
 	}
 	return nil, nil
 }

@@ -135,9 +135,9 @@ func (c *RuntimeCache) claims(claim string) (one *corev1.Namespace, n int) {
 // placementOf returns the namespace of an owner's placement, and which one it is; nil if there is none.
 // Most placements were made for their owner, and their namespace's name follows from it. Of an owner with
 // several others, none is known to be the right one before the controllers have removed the rest.
-func (c *RuntimeCache) placementOf(owner placement.Owner) (*corev1.Namespace, placement.Located) {
+func (c *RuntimeCache) placementOf(provider string, owner placement.Owner) (*corev1.Namespace, placement.Located) {
 	cold := owner.Cold().Locate()
-	if namespace := Lookup[corev1.Namespace](c.Namespaces, cold.Namespace()); namespace != nil && owns(owner, namespace) {
+	if namespace := Lookup[corev1.Namespace](c.Namespaces, cold.Namespace()); namespace != nil && owns(provider, owner, namespace) {
 		return namespace, cold
 	}
 	objs, _ := c.Namespaces.GetIndexer().ByIndex(indexOwner, ownerKey(owner)) // fails only without the index
@@ -146,7 +146,7 @@ func (c *RuntimeCache) placementOf(owner placement.Owner) (*corev1.Namespace, pl
 	}
 	namespace, _ := objs[0].(*corev1.Namespace)
 	id, ok := placement.IDOf(namespace)
-	if !ok {
+	if !ok || !owns(provider, owner, namespace) {
 		return nil, placement.Located{}
 	}
 	return namespace, id.Locate()
@@ -154,9 +154,9 @@ func (c *RuntimeCache) placementOf(owner placement.Owner) (*corev1.Namespace, pl
 
 // owns reports whether a namespace is labelled as an owner's placement. One that somebody made under the
 // computed name, without the labels, is not.
-func owns(owner placement.Owner, namespace *corev1.Namespace) bool {
+func owns(provider string, owner placement.Owner, namespace *corev1.Namespace) bool {
 	labelled, ok := placement.OwnerOf(namespace)
-	return ok && labelled == owner
+	return ok && labelled == owner && placement.ProviderOf(namespace) == provider
 }
 
 // OwnerOf tells whose the placement is that an object lies in, or is; ok is false if it lies in none that
@@ -186,8 +186,8 @@ func (c *RuntimeCache) EndpointSlices(namespace, service string) iter.Seq[*disco
 
 // claimKey is what two placements must not share: cluster, Template, namespace and name. None
 // of these can hold a slash.
-func claimKey(cluster, template, namespace, name string) string {
-	return cluster + "/" + template + "/" + namespace + "/" + name
+func claimKey(provider, cluster, template, namespace, name string) string {
+	return provider + "/" + cluster + "/" + template + "/" + namespace + "/" + name
 }
 
 func claimOf(obj any) ([]string, error) {
@@ -199,7 +199,7 @@ func claimOf(obj any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	return []string{claimKey(p.Owner.Cluster, ns.Labels[placement.LabelTemplate], p.Object.Namespace, p.Object.Name)}, nil
+	return []string{claimKey(placement.ProviderOf(ns), p.Owner.Cluster, ns.Labels[placement.LabelTemplate], p.Object.Namespace, p.Object.Name)}, nil
 }
 
 func ownerKey(owner placement.Owner) string { return owner.Cluster + "/" + string(owner.UID) }

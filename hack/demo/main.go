@@ -26,10 +26,15 @@ import (
 
 func main() {
 	stack := flag.String("stack", "dev", "name of the local stack")
+	byo := flag.Bool("byo", false, "show two providers in one kcp (docs/byo.md) in the place of the whole")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *stack); err != nil {
+	show := run
+	if *byo {
+		show = runBYO
+	}
+	if err := show(ctx, *stack); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 		os.Exit(1)
 	}

@@ -85,8 +85,13 @@ func (s *shell) output(ctx context.Context, command string) (string, error) {
 // insist is run, and tries again for a while without a word: a workspace, a new API and an app
 // that starts serve a moment after they are said to be there.
 func (s *shell) insist(ctx context.Context, command string) error {
+	return s.insistFor(ctx, 30*time.Second, command)
+}
+
+// insistFor is insist for a command that may take some time.
+func (s *shell) insistFor(ctx context.Context, limit time.Duration, command string) error {
 	s.say.command(command)
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()

@@ -46,10 +46,7 @@ func writeIdentity(path string, pid int) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// StopProvider ends the stack's provider if one runs: it is asked first and killed when it
-// does not drain in time.
-func (s *Stack) StopProvider() error { return s.stop("provider") }
-
+// stop ends a process of the stack if it runs: it is asked first and killed when it does not drain in time.
 func (s *Stack) stop(name string) error {
 	file := s.identityFile(name)
 	data, err := os.ReadFile(file)
@@ -78,7 +75,7 @@ func (s *Stack) stop(name string) error {
 }
 
 // Stop ends the provider.
-func (p *Provider) Stop() error { return p.Stack.StopProvider() }
+func (p *Provider) Stop() error { return p.Stack.stop(p.unit()) }
 
 func (id identity) alive() bool {
 	ticks, err := startTicks(id.PID)

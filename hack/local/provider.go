@@ -6,6 +6,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +25,11 @@ import (
 
 // ProviderOptions says how the provider runs.
 type ProviderOptions struct {
+	// Name is that of a further provider on the stack: of its workspace below root, on the runtime cluster, and of its
+	// folder. Empty, the default, is the stack's own, in the workspace root:sandbar.
+	Name string
+	// Templates are the names of the built-in Templates; nil for all.
+	Templates []string
 	// Verbosity of the provider's log, 0 to 7.
 	Verbosity int
 	// DrainDelay is how long the provider and its replicas go on accepting requests after they have
@@ -58,18 +64,18 @@ type Provider struct {
 const readyTimeout = 2 * time.Minute
 
 // StartProvider builds the provider, prepares workspace and runtime with init, starts it and
-// waits until the data plane is ready. A provider of the same stack that runs already is
-// stopped first.
+// waits until the data plane is ready. One of the same name that runs already is stopped first.
 func (s *Stack) StartProvider(ctx context.Context, opts ProviderOptions) (*Provider, error) {
 	if opts.Log == nil {
 		opts.Log = io.Discard
 	}
-	dir := filepath.Join(s.Dir, "provider")
+	p := &Provider{Stack: s, Workspace: "root:" + cmp.Or(opts.Name, "sandbar"), opts: opts}
+	dir := filepath.Join(s.Dir, p.unit())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the provider's folder: %w", err)
 	}
-	p := &Provider{Stack: s, Workspace: "root:sandbar", Dir: dir, LogDir: dir, opts: opts}
-	if err := s.StopProvider(); err != nil {
+	p.Dir, p.LogDir = dir, dir
+	if err := p.Stop(); err != nil {
 		return nil, err
 	}
 	if err := p.prepare(ctx); err != nil {
@@ -149,6 +155,14 @@ func (p *Provider) ports(ctx context.Context) ([]string, error) {
 	return ports, os.WriteFile(file, []byte(strings.Join(ports, " ")+"\n"), 0o600)
 }
 
+// unit names the provider's process among those of the stack, and its folder.
+func (p *Provider) unit() string {
+	if p.opts.Name == "" {
+		return "provider"
+	}
+	return "provider-" + p.opts.Name
+}
+
 func (p *Provider) binary() string { return filepath.Join(p.Dir, "sandbar-provider") }
 
 func (p *Provider) build(ctx context.Context) error {
@@ -164,8 +178,9 @@ func (p *Provider) build(ctx context.Context) error {
 
 // InitArgs are the arguments of sandbar-provider init for this stack.
 func (p *Provider) InitArgs() []string {
-	return []string{
+	args := []string{
 		"init",
+		"--runtime-name", p.opts.Name,
 		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
 		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
 		"--workspace", p.Workspace,
@@ -182,6 +197,10 @@ func (p *Provider) InitArgs() []string {
 		"--provider-cidr", "10.99.0.0/16",
 		"--out", p.Dir,
 	}
+	if p.opts.Templates != nil {
+		args = append(args, "--templates", strings.Join(p.opts.Templates, ","))
+	}
+	return args
 }
 
 // Doctor runs sandbar-provider doctor on the provider and returns what it prints. The error is an *exec.ExitError if a
@@ -191,7 +210,7 @@ func (p *Provider) Doctor(ctx context.Context, args ...string) ([]byte, error) {
 		"doctor",
 		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
 		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
-		"--workspace", p.Workspace, "--identities", p.Dir,
+		"--workspace", p.Workspace, "--runtime-name", p.opts.Name, "--identities", p.Dir,
 	}, args...)...).Output()
 }
 
@@ -209,7 +228,7 @@ func (p *Provider) init(ctx context.Context) error {
 // Start starts the provider's process and waits until the data plane says that it is ready.
 func (p *Provider) Start(ctx context.Context) error {
 	fmt.Fprintln(p.opts.Log, "starting sandbar-provider run")
-	started, err := p.start(ctx, "provider", p.URL, p.binary(), p.args)
+	started, err := p.start(ctx, p.unit(), p.URL, p.binary(), p.args)
 	p.process = started
 	return err
 }
@@ -242,7 +261,7 @@ func (p *Provider) start(ctx context.Context, name, url, binary string, args []s
 }
 
 // LogFile is the provider's log.
-func (p *Provider) LogFile() string { return filepath.Join(p.LogDir, "provider.log") }
+func (p *Provider) LogFile() string { return filepath.Join(p.LogDir, p.unit()+".log") }
 
 // AuditLog is the provider's audit log.
 func (p *Provider) AuditLog() string { return filepath.Join(p.LogDir, "audit.log") }

@@ -30,7 +30,7 @@ const startControllers = "start sandbar-provider controllers, or run, and look a
 // checkControllers looks at the beat that the controllers write through kro, so that it tells of both sides of their
 // work: they reach the runtime cluster, and they do not wait for kcp.
 func (e *examination) checkControllers(ctx context.Context) []Finding {
-	beat, err := canary.ReadBeat(ctx, e.Runtime)
+	beat, err := canary.ReadBeat(ctx, e.Runtime, e.names)
 	switch {
 	case apierrors.IsNotFound(err):
 		return one(failure(startControllers, "the controllers have not run on this runtime cluster yet"))
@@ -75,7 +75,7 @@ func (e *examination) checkConditions(context.Context) []Finding {
 // checkReplicas looks at the Leases of the data plane's replicas.
 func (e *examination) checkReplicas(ctx context.Context) []Finding {
 	var leases coordinationv1.LeaseList
-	if err := e.runtime.List(ctx, &leases, client.InNamespace(placement.SystemNamespace), client.HasLabels{placement.LabelReplica}); err != nil {
+	if err := e.runtime.List(ctx, &leases, client.InNamespace(e.names.SystemNamespace()), client.HasLabels{placement.LabelReplica}); err != nil {
 		return one(failure("", "their Leases cannot be listed: %v", err))
 	}
 	var serving, silent []string

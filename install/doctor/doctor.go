@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/install"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // checkTimeout bounds each check, unless the options have another bound.
@@ -54,6 +55,8 @@ type Options struct {
 	Runtime *rest.Config
 	// Workspace is the path of the provider workspace, and ExportName the name of its APIExport.
 	Workspace, ExportName string
+	// RuntimeName is the provider's name on the runtime cluster, as for init; empty for the one without.
+	RuntimeName string
 	// KroServiceAccount is the ServiceAccount that kro runs as, as namespace/name; empty as for init.
 	KroServiceAccount string
 	// IdentityDir is the folder with the kubeconfigs that init wrote; empty if they are not here.
@@ -66,7 +69,9 @@ type Options struct {
 type examination struct {
 	Options
 	kcp, runtime client.Client
-	provider     *sandbarv1alpha1.InfrastructureProvider
+	// names are those of RuntimeName.
+	names    placement.Names
+	provider *sandbarv1alpha1.InfrastructureProvider
 	// kro is what is wrong with kro on the runtime cluster, and kroVersion its version as far as it tells.
 	kro        error
 	kroVersion string
@@ -116,6 +121,10 @@ func Checks() []string {
 func Examine(ctx context.Context, opts Options) ([]Finding, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, checkTimeout)
 	e := &examination{Options: opts}
+	var err error
+	if e.names, err = placement.NamesOf(opts.RuntimeName); err != nil {
+		return nil, fmt.Errorf("the provider's name on the runtime cluster: %w", err)
+	}
 	e.KCP, e.Runtime = unlimited(install.WorkspaceConfig(opts.KCP, opts.Workspace)), unlimited(opts.Runtime)
 	scheme, err := kinds()
 	if err != nil {

@@ -26,15 +26,15 @@ const runInitOut = "run sandbar-provider init with --out and the same folder, an
 func (e *examination) checkIdentities(ctx context.Context) []Finding {
 	var found []Finding
 	for _, id := range install.Identities() {
-		reader := e.runtime
+		reader, namespace := e.runtime, e.names.SystemNamespace()
 		if id.KCP {
-			reader = e.kcp
+			reader, namespace = e.kcp, placement.SystemNamespace
 		}
 		account := &corev1.ServiceAccount{}
-		err := reader.Get(ctx, client.ObjectKey{Namespace: placement.SystemNamespace, Name: id.Account}, account)
+		err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: id.Account}, account)
 		switch {
 		case apierrors.IsNotFound(err):
-			found = append(found, failure(runInit, "there is no ServiceAccount %s/%s", placement.SystemNamespace, id.Account))
+			found = append(found, failure(runInit, "there is no ServiceAccount %s/%s", namespace, id.Account))
 		case err != nil:
 			found = append(found, failure("", "the ServiceAccount %s cannot be read: %v", id.Account, err))
 		case e.IdentityDir != "":

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +32,7 @@ func TestWhatSomebodyChangedIsFound(t *testing.T) {
 	kcp, rt := configOf(t, "KCP_KUBECONFIG"), configOf(t, "STACK_RUNTIME_KUBECONFIG")
 	name := fmt.Sprintf("sandbar-doctor-%d", time.Now().UnixNano()%1e9)
 	opts := install.Options{
-		KCP: kcp, Runtime: rt, Workspace: "root:" + name, ExportName: "sandbar.dev", OutDir: t.TempDir(),
+		KCP: kcp, Runtime: rt, Workspace: "root:" + name, ExportName: "sandbar.dev", OutDir: t.TempDir(), RuntimeName: "doctortest",
 		Provider: sandbarv1alpha1.InfrastructureProviderSpec{
 			DataPlane: sandbarv1alpha1.DataPlaneAddress{URL: "https://dataplane.test"},
 			// Those of the stack, which other tests on the same runtime cluster rely on.
@@ -40,14 +41,14 @@ func TestWhatSomebodyChangedIsFound(t *testing.T) {
 			},
 		},
 	}
-	t.Cleanup(func() { deleteWorkspace(t, kcp, name) })
+	t.Cleanup(func() { deleteWorkspace(t, kcp, name); letGo(t, rt, "sandbar-doctortest-system") })
 	if _, err := install.Init(t.Context(), opts); err != nil {
 		t.Fatal(err)
 	}
 	look := func() map[string][]Finding {
 		t.Helper()
 		findings, err := Examine(t.Context(), Options{
-			KCP: kcp, Runtime: rt, Workspace: opts.Workspace, ExportName: opts.ExportName, IdentityDir: opts.OutDir,
+			KCP: kcp, Runtime: rt, Workspace: opts.Workspace, ExportName: opts.ExportName, RuntimeName: opts.RuntimeName, IdentityDir: opts.OutDir,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +96,21 @@ func TestWhatSomebodyChangedIsFound(t *testing.T) {
 		if f.State != OK {
 			t.Errorf("after init: %s", f.Detail)
 		}
+	}
+}
+
+// letGo lets go of a provider's name on the runtime cluster, for the next run.
+func letGo(t *testing.T, runtime *rest.Config, namespace string) {
+	t.Helper()
+	c, err := client.New(runtime, client.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+placement.AnnotationProvider+`":null}}}`))
+	if err := c.Patch(context.Background(), system, patch); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
 	}
 }
 

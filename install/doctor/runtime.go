@@ -111,7 +111,7 @@ func (e *examination) checkInstalled(ctx context.Context) []Finding {
 // differences are what init would do, and of how many objects.
 func (e *examination) differences(ctx context.Context) (differ []string, all int, err error) {
 	report, err := install.Init(ctx, install.Options{
-		KCP: e.KCP, Runtime: e.Runtime, Workspace: e.Workspace, ExportName: e.ExportName,
+		KCP: e.KCP, Runtime: e.Runtime, Workspace: e.Workspace, ExportName: e.ExportName, RuntimeName: e.RuntimeName,
 		Provider: e.provider.Spec, KroServiceAccount: e.KroServiceAccount, DryRun: true, Timeout: e.Timeout,
 	})
 	for _, entry := range report.Entries {

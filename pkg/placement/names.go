@@ -79,10 +79,12 @@ const (
 	// LabelReplica is on the Lease of each replica of the data plane and holds the id of its
 	// process, which is another after each start.
 	LabelReplica = "sandbar.dev/replica"
-	// AnnotationProvider holds the logical cluster of the provider workspace that made a placement.
-	// Two providers that share a runtime cluster against all advice would otherwise sweep away each
-	// other's placements.
+	// AnnotationProvider holds the logical cluster of the provider workspace that made a placement, and on the
+	// provider's own namespace that of the provider. Two providers that share a runtime cluster would otherwise
+	// sweep away each other's placements, and serve each other's tenants.
 	AnnotationProvider = "sandbar.dev/provider"
+	// LabelProviderName is on the graphs of a provider that has a name on the runtime cluster (Names), and holds it.
+	LabelProviderName = "sandbar.dev/provider-name"
 
 	// AnnotationAllowDeletion, with the value "true" on a ResourceGraphDefinition or on a
 	// CustomResourceDefinition of the group of instances, lets an administrator delete it, and with it
@@ -111,9 +113,10 @@ const (
 
 // Names of objects that every placement or the provider has.
 const (
-	// SystemNamespace is the provider's own namespace on the runtime cluster.
+	// SystemNamespace is the provider's own namespace in its workspace, and on the runtime cluster unless it has a
+	// name there (Names). Authors of graphs always write this one.
 	SystemNamespace = "sandbar-system"
-	// NetworkCheckNamespace is where the controllers try whether network policies hold.
+	// NetworkCheckNamespace is where the controllers of a provider without a name try whether network policies hold.
 	NetworkCheckNamespace = "sandbar-netcheck"
 	// PlatformConfigMap holds the operator's values for graphs, in SystemNamespace.
 	PlatformConfigMap = "sandbar-platform"

@@ -25,14 +25,14 @@ type Beat struct {
 	CameBack bool
 }
 
-// ReadBeat reads the last beat on a runtime cluster. The error satisfies apierrors.IsNotFound if the controllers have
+// ReadBeat reads the last beat of the provider with some names on a runtime cluster. The error satisfies apierrors.IsNotFound if the controllers have
 // never run there, or kro has not made the canary's kind.
-func ReadBeat(ctx context.Context, runtime *rest.Config) (Beat, error) {
+func ReadBeat(ctx context.Context, runtime *rest.Config, names placement.Names) (Beat, error) {
 	objects, err := dynamic.NewForConfig(runtime)
 	if err != nil {
 		return Beat{}, fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
-	obj, err := objects.Resource(gvr).Namespace(placement.SystemNamespace).Get(ctx, Name, metav1.GetOptions{})
+	obj, err := objects.Resource(versionOf(names).WithResource(resource)).Namespace(names.SystemNamespace()).Get(ctx, Name, metav1.GetOptions{})
 	if err != nil {
 		return Beat{}, fmt.Errorf("reading the canary's instance: %w", err)
 	}

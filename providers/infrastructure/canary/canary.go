@@ -22,12 +22,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 const (
@@ -78,12 +78,15 @@ type Canary struct {
 }
 
 // Register adds a Canary to the manager. The runtime cluster must be part of the same manager.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) (*Canary, error) {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) (*Canary, error) {
 	objects, err := dynamic.NewForConfig(runtime.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
-	k := &kro{client: runtime.GetClient(), objects: objects.Resource(gvr).Namespace(placement.SystemNamespace)}
+	k := &kro{
+		client: runtime.GetClient(), names: runtime.Names,
+		objects: objects.Resource(versionOf(runtime.Names).WithResource(resource)).Namespace(runtime.Names.SystemNamespace()),
+	}
 	c := newCanary(opts, mgr.GetLogger().WithName("canary"), k.beat)
 	if err := mgr.Add(c); err != nil {
 		return nil, fmt.Errorf("adding the canary: %w", err)
@@ -161,7 +164,9 @@ func (c *Canary) round(ctx context.Context) (news bool) {
 
 // kro is the kro of the runtime cluster.
 type kro struct {
-	client  client.Client
+	client client.Client
+	// names are those of what the provider has on the runtime cluster.
+	names   placement.Names
 	objects dynamic.ResourceInterface
 }
 
@@ -196,7 +201,7 @@ func (k *kro) beat(ctx context.Context, text string) error {
 func (k *kro) write(ctx context.Context, text string) (written *unstructured.Unstructured, err error) {
 	options := metav1.ApplyOptions{FieldManager: fieldOwner, Force: true}
 	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		written, err = k.objects.Apply(ctx, Name, instance(text), options)
+		written, err = k.objects.Apply(ctx, Name, instance(k.names, text), options)
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
@@ -253,20 +258,21 @@ func cameBack(obj *unstructured.Unstructured) bool {
 
 // ensureGraph makes the canary's graph. A Sandbar of another version may have another.
 func (k *kro) ensureGraph(ctx context.Context) error {
-	current, desired := &krov1alpha1.ResourceGraphDefinition{}, graph()
-	err := k.client.Get(ctx, types.NamespacedName{Name: Name}, current)
+	current, desired := &krov1alpha1.ResourceGraphDefinition{}, graph(k.names)
+	name := desired.GetName()
+	err := k.client.Get(ctx, types.NamespacedName{Name: name}, current)
 	switch {
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("kro is not installed: %w", err)
 	case apierrors.IsNotFound(err):
 		if err := k.client.Create(ctx, desired, client.FieldOwner(fieldOwner)); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("making ResourceGraphDefinition %s: %w", Name, err)
+			return fmt.Errorf("making ResourceGraphDefinition %s: %w", name, err)
 		}
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading ResourceGraphDefinition %s: %w", Name, err)
-	case current.Labels[placement.LabelManagedBy] != placement.ManagedBy:
-		return fmt.Errorf("ResourceGraphDefinition %s is not the provider's", Name)
+		return fmt.Errorf("reading ResourceGraphDefinition %s: %w", name, err)
+	case current.Labels[placement.LabelManagedBy] != placement.ManagedBy || current.Labels[placement.LabelProviderName] != k.names.String():
+		return fmt.Errorf("ResourceGraphDefinition %s is not the provider's", name)
 	}
 	if current.Annotations[annotationVersion] == version {
 		return nil
@@ -274,7 +280,7 @@ func (k *kro) ensureGraph(ctx context.Context) error {
 	desired.SetResourceVersion(current.ResourceVersion)
 	desired.SetFinalizers(current.Finalizers)
 	if err := k.client.Update(ctx, desired, client.FieldOwner(fieldOwner)); err != nil {
-		return fmt.Errorf("changing ResourceGraphDefinition %s: %w", Name, err)
+		return fmt.Errorf("changing ResourceGraphDefinition %s: %w", name, err)
 	}
 	return nil
 }

@@ -183,12 +183,13 @@ func TestABeatHasComeBackWhenTheStatusHasWhatWasWrittenLast(t *testing.T) {
 }
 
 func withBeat(spec, status string) *unstructured.Unstructured {
-	obj := instance(spec)
+	obj := instance(placement.Names{}, spec)
 	obj.Object["status"] = map[string]any{"beat": status}
 	return obj
 }
 
 func TestWhoseFaultItIsThatABeatIsMissing(t *testing.T) {
+	gvr := versionOf(placement.Names{}).WithResource(resource)
 	missing := apierrors.NewNotFound(gvr.GroupResource(), Name)
 	for name, c := range map[string]struct {
 		obj    *unstructured.Unstructured
@@ -208,7 +209,7 @@ func TestWhoseFaultItIsThatABeatIsMissing(t *testing.T) {
 				objects = append(objects, c.obj)
 			}
 			fake := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-				map[schema.GroupVersionResource]string{gvr: gvk.Kind + "List"}, objects...)
+				map[schema.GroupVersionResource]string{gvr: kind + "List"}, objects...)
 			if c.err != nil {
 				fake.PrependReactor("*", gvr.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, c.err })
 			}

@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
-// Name is that of the ResourceGraphDefinition, of its instance and of the Service that kro makes.
+// Name is that of the canary's instance, and of the Service that kro makes. Its ResourceGraphDefinition has it too, unless the
+// provider has a name on the runtime cluster (placement.Names).
 const Name = "sandbar-canary"
 
 const (
@@ -24,17 +24,22 @@ const (
 	version           = "1"
 )
 
-var (
-	gvk = schema.GroupVersionKind{Group: sandbarv1alpha1.GroupName, Version: "v1alpha1", Kind: "SandbarCanary"}
-	gvr = gvk.GroupVersion().WithResource("sandbarcanaries")
+const (
+	kind     = "SandbarCanary"
+	resource = "sandbarcanaries"
 )
+
+// versionOf is the group and version of a provider's canary: each has one of its own, with a graph of its own.
+func versionOf(names placement.Names) schema.GroupVersion {
+	return schema.GroupVersion{Group: names.Group(), Version: "v1alpha1"}
+}
 
 // graph is the canary's ResourceGraphDefinition. A Service without an address and without pods is
 // the least that kro's rights for the built-in Templates let it make.
-func graph() *unstructured.Unstructured {
+func graph(names placement.Names) *unstructured.Unstructured {
 	rgd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"schema": map[string]any{
-			"apiVersion": gvk.Version, "kind": gvk.Kind, "group": gvk.Group,
+			"apiVersion": versionOf(names).Version, "kind": kind, "group": versionOf(names).Group,
 			"spec":   map[string]any{"beat": `string | default=""`},
 			"status": map[string]any{"beat": `${echo.metadata.?annotations["` + annotationBeat + `"].orValue("")}`},
 		},
@@ -48,17 +53,19 @@ func graph() *unstructured.Unstructured {
 		}},
 	}}}
 	rgd.SetGroupVersionKind(krov1alpha1.GroupVersion.WithKind("ResourceGraphDefinition"))
-	rgd.SetName(Name)
-	rgd.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy})
+	rgd.SetName(names.Graph(Name))
+	labels := names.GraphLabels("")
+	delete(labels, placement.LabelTemplate) // there is no Template of it
+	rgd.SetLabels(labels)
 	rgd.SetAnnotations(map[string]string{annotationVersion: version})
 	return rgd
 }
 
 // instance is the canary's instance with a beat.
-func instance(beat string) *unstructured.Unstructured {
+func instance(names placement.Names, beat string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"beat": beat}}}
-	obj.SetGroupVersionKind(gvk)
-	obj.SetNamespace(placement.SystemNamespace)
+	obj.SetGroupVersionKind(versionOf(names).WithKind(kind))
+	obj.SetNamespace(names.SystemNamespace())
 	obj.SetName(Name)
 	obj.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy})
 	return obj

@@ -473,7 +473,7 @@ func TestTheMetricsTellHowFarARotationIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collector{w.client})
+	registry.MustRegister(collector{runtime: w.client})
 	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	for _, line := range []string{

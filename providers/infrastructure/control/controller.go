@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +22,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 const controllerName = "control-tokens"
@@ -43,12 +43,12 @@ func (o Options) withDefaults() Options {
 
 // Register adds to a manager what keeps the control Secrets of all placements. The runtime cluster
 // (package runtimecluster) must be part of the same manager.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
-	p := placements{writer: Writer{Client: runtime.GetClient(), Live: runtime.GetAPIReader()}, kcp: mgr.GetClient()}
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
+	p := placements{writer: Writer{Client: runtime.GetClient(), Live: runtime.GetAPIReader(), Names: runtime.Names}, kcp: mgr.GetClient()}
 	if err := mgr.Add(newRotation(p, runtime.GetCache(), opts.withDefaults(), mgr.GetLogger().WithName(controllerName))); err != nil {
 		return fmt.Errorf("adding the rotation of control tokens: %w", err)
 	}
-	if err := registerMetrics(runtime.GetClient()); err != nil {
+	if err := registerMetrics(runtime.GetClient(), runtime.Names); err != nil {
 		return fmt.Errorf("registering the metrics of control tokens: %w", err)
 	}
 	ofPlacement := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, s *corev1.Secret) []reconcile.Request {
@@ -86,7 +86,7 @@ func (p placements) ours(ctx context.Context, ns *corev1.Namespace) (placement.I
 	if err != nil {
 		return id, false, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 	}
-	return id, ns.Annotations[placement.AnnotationProvider] == logicalcluster.From(provider).String(), nil
+	return id, placement.ProviderOf(ns) == logicalcluster.From(provider).String(), nil
 }
 
 // reconciler mends the Secret of one placement.

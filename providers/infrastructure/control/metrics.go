@@ -43,7 +43,10 @@ func init() {
 }
 
 // collector tells what is in the cache when it is asked.
-type collector struct{ runtime client.Reader }
+type collector struct {
+	runtime client.Reader
+	names   placement.Names
+}
 
 var (
 	keysDesc   = prometheus.NewDesc("sandbar_control_keys", "Keys of control tokens that the provider has. Without one, a deleted token cannot be made again.", nil, nil)
@@ -61,7 +64,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) {
 // operator's, and few.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	ctx, secret := context.Background(), &corev1.Secret{}
-	name := types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.ControlKeysSecret}
+	name := types.NamespacedName{Namespace: c.names.SystemNamespace(), Name: placement.ControlKeysSecret}
 	if err := c.runtime.Get(ctx, name, secret); client.IgnoreNotFound(err) != nil {
 		return
 	}
@@ -94,8 +97,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // registerMetrics replaces the collector of a former registration, as tests make them.
-func registerMetrics(runtime client.Reader) error {
-	c := collector{runtime: runtime}
+func registerMetrics(runtime client.Reader, names placement.Names) error {
+	c := collector{runtime: runtime, names: names}
 	err := metrics.Registry.Register(c)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {

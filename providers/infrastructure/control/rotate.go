@@ -55,7 +55,7 @@ func (r *rotation) Start(ctx context.Context) error {
 		return fmt.Errorf("watching the keys of control tokens: %w", err)
 	}
 	registration, err := informer.AddEventHandler(toolscache.FilteringResourceEventHandler{
-		FilterFunc: isKeys,
+		FilterFunc: r.isKeys,
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { r.signal() }, UpdateFunc: func(any, any) { r.signal() }, DeleteFunc: func(any) { r.signal() },
 		},
@@ -87,12 +87,12 @@ func (r *rotation) follow(ctx context.Context) {
 	}
 }
 
-func isKeys(obj any) bool {
+func (r *rotation) isKeys(obj any) bool {
 	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
 	secret, ok := obj.(*corev1.Secret)
-	return ok && secret.Namespace == placement.SystemNamespace && secret.Name == placement.ControlKeysSecret
+	return ok && secret.Namespace == r.writer.Names.SystemNamespace() && secret.Name == placement.ControlKeysSecret
 }
 
 func (r *rotation) signal() {
@@ -136,7 +136,7 @@ func (r *rotation) round(ctx context.Context) error {
 // look reads the keys, and says what is wrong with them.
 func (r *rotation) look(ctx context.Context) (keys, error) {
 	secret := &corev1.Secret{}
-	name := types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.ControlKeysSecret}
+	name := types.NamespacedName{Namespace: r.writer.Names.SystemNamespace(), Name: placement.ControlKeysSecret}
 	err := r.writer.Client.Get(ctx, name, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)

@@ -83,12 +83,14 @@ type Writer struct {
 	// Client reads from the runtime cluster's cache and writes; Live reads from its API server.
 	Client client.Client
 	Live   client.Reader
+	// Names say where the keys are.
+	Names placement.Names
 }
 
 // keys reads the provider's keys.
 func (w Writer) keys(ctx context.Context) (keys, error) {
 	secret := &corev1.Secret{}
-	name := types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.ControlKeysSecret}
+	name := types.NamespacedName{Namespace: w.Names.SystemNamespace(), Name: placement.ControlKeysSecret}
 	if err := w.Client.Get(ctx, name, secret); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}

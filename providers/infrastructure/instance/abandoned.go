@@ -46,7 +46,7 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 	provider := r.settings().Provider
 	var ours []corev1.Namespace
 	for _, ns := range list.Items {
-		if ns.Labels[placement.LabelTemplate] == r.kind.Template && ns.Annotations[placement.AnnotationProvider] == provider {
+		if ns.Labels[placement.LabelTemplate] == r.kind.Template && placement.ProviderOf(&ns) == provider {
 			ours = append(ours, ns)
 		}
 	}

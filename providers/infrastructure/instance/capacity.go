@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -69,9 +70,10 @@ func newCapacity() *capacity {
 	}
 }
 
-// watch follows the Namespaces of placements, and returns when all that exist are counted.
-func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
-	registration, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+// watch follows the Namespaces of placements, and returns when all that exist are counted. Those of another provider on
+// the runtime cluster take no place of this one's.
+func (c *capacity) watch(ctx context.Context, namespaces cache.Informer, provider func(context.Context) (string, error)) error {
+	registration, err := namespaces.AddEventHandler(toolscache.FilteringResourceEventHandler{FilterFunc: madeBy(ctx, provider), Handler: toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.seen(obj) },
 		UpdateFunc: func(before, after any) {
 			if was, ok := countedPlacement(before); ok {
@@ -86,12 +88,25 @@ func (c *capacity) watch(ctx context.Context, namespaces cache.Informer) error {
 			}
 			c.gone(obj)
 		},
-	})
+	}})
 	if err != nil {
 		return fmt.Errorf("watching the placements: %w", err)
 	}
 	toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
 	return nil
+}
+
+// madeBy reports whether a Namespace may be one that a provider has made: of a tombstone, and while the provider is not
+// known, that cannot be told, and a place too few is given rather than one too many.
+func madeBy(ctx context.Context, provider func(context.Context) (string, error)) func(obj any) bool {
+	return func(obj any) bool {
+		ns, ok := obj.(*corev1.Namespace)
+		if !ok {
+			return true
+		}
+		name, err := provider(ctx)
+		return err != nil || name == "" || placement.ProviderOf(ns) == name
+	}
 }
 
 // changed counts a Namespace for whose it is now.

@@ -4,6 +4,7 @@
 package instance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -335,5 +336,27 @@ func TestAnInstanceWithoutAPlaceSaysWhatToDoAndMakesNothing(t *testing.T) {
 	w.settle()
 	if status, _ := outcome.ReadStatus(w.inKCP); status.Conditions[0].Reason != outcome.ReasonPlaced {
 		t.Errorf("after the limit was raised: %+v", status.Conditions[0])
+	}
+}
+
+// Another provider on the runtime cluster must not use up the places that this one's limits give.
+func TestPlacementsOfAnotherProviderTakeNoPlace(t *testing.T) {
+	of := func(provider string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{placement.AnnotationProvider: provider}}}
+	}
+	for name, tc := range map[string]struct {
+		provider func(context.Context) (string, error)
+		obj      any
+		counts   bool
+	}{
+		"one of this provider":             {providerIs("this"), of("this"), true},
+		"one of another provider":          {providerIs("this"), of("another"), false},
+		"while the provider is not known":  {providerIs(""), of("another"), true},
+		"while the workspace is not there": {func(context.Context) (string, error) { return "", errors.New("away") }, of("another"), true},
+		"one that is gone, and was unseen": {providerIs("this"), struct{}{}, true},
+	} {
+		if got := madeBy(t.Context(), tc.provider)(tc.obj); got != tc.counts {
+			t.Errorf("%s counts: %v, want %v", name, got, tc.counts)
+		}
 	}
 }

@@ -37,6 +37,9 @@ type dispatcher struct {
 	// wake is told of the instance, with its Template, and wakeMember of the namespace of a member.
 	wake       func(template string, req request, mayWait bool)
 	wakeMember func(namespace string)
+	// ours reports whether a namespace may be a placement of this provider: kcp would be asked about the instances of
+	// another one on the runtime cluster with each of their events. Nil takes all for ours.
+	ours func(namespace any) bool
 
 	mu sync.RWMutex
 	// owners are the instances that placements stand for, by namespace: nothing else says whose it is.
@@ -132,6 +135,7 @@ func (d *dispatcher) namespaceChanged(namespace metav1.Object, initial, gone boo
 // ownerOfNamespace is ownerOfPlacement, and remembers it for what lies there. One that is gone has none.
 func (d *dispatcher) ownerOfNamespace(obj metav1.Object, gone bool) (owner, bool) {
 	o, ok := ownerOfPlacement(obj)
+	ok = ok && (d.ours == nil || d.ours(obj))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if ok && !gone {

@@ -107,3 +107,20 @@ func TestTheLookAfterAnAdoptionWaitsForClaims(t *testing.T) {
 		}
 	}
 }
+
+// Nothing that happens to a placement of another provider on the runtime cluster is looked at, nor what lies in it.
+func TestAnotherProvidersPlacementWakesNobody(t *testing.T) {
+	for provider, want := range map[string]wakings{fixture.Provider: {"thing web", "thing web"}, "another": nil} {
+		var said wakings
+		d := newDispatcher(said.wake, func(string) {})
+		d.ours = madeBy(t.Context(), providerIs(provider))
+		ns := place.BuildNamespace(fixture.NewScope())
+		d.namespaceChanged(ns, false, false)
+		if o, ok := d.ownerOf(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name}}, false); ok {
+			d.tell(o, false)
+		}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Errorf("as the provider %s (-want +got):\n%s", provider, diff)
+		}
+	}
+}

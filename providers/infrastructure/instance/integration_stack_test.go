@@ -316,7 +316,7 @@ func (p *provider) run(t *testing.T) func() {
 	options.Controller.SkipNameValidation = &skipNameValidation
 	mgr, err := ctrl.NewManager(p.config, options)
 	mustDo(t, err)
-	cluster, err := runtimecluster.New(kubeconfig(t, "STACK_RUNTIME_KUBECONFIG"))
+	cluster, err := runtimecluster.New(kubeconfig(t, "STACK_RUNTIME_KUBECONFIG"), placement.Names{})
 	mustDo(t, err)
 	mustDo(t, mgr.Add(cluster))
 	rollouts, err := rollout.Register(mgr, cluster, &inuse.Clock{})

@@ -78,7 +78,7 @@ func (k *Kinds) Start(ctx context.Context) error {
 	k.base = ctx
 	namespaces, err := k.config.runtime.GetCache().GetInformer(ctx, &corev1.Namespace{})
 	if err == nil {
-		err = k.config.capacity.watch(ctx, namespaces)
+		err = k.config.capacity.watch(ctx, namespaces, members.ProviderOf(k.client))
 	}
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (k *Kinds) TemplateChanged(template export.Key) {
 // A runner goes on although its Template is no longer accepted or is being deleted: instances
 // that exist need their controller until the Template is gone.
 func (k *Kinds) ensure(ctx context.Context, template *sandbarv1alpha1.Template, s scope.Settings) (r *runner, fresh bool, err error) {
-	wanted, exported := kindOf(template)
+	wanted, exported := kindOf(template, k.config.names)
 	k.mu.RLock()
 	r = k.running[template.Name]
 	k.mu.RUnlock()
@@ -224,17 +224,22 @@ func (k *Kinds) failed(template string) {
 }
 
 // kindOf tells which kind a Template has exported, if any.
-func kindOf(template *sandbarv1alpha1.Template) (scope.Kind, bool) {
+func kindOf(template *sandbarv1alpha1.Template, names placement.Names) (scope.Kind, bool) {
 	status := template.Status
 	exported := status.SchemaName != "" || meta.IsStatusConditionTrue(status.Conditions, sandbarv1alpha1.TemplateExported)
 	gvk := schema.GroupVersionKind{Group: status.Group, Version: status.Version, Kind: status.Kind}
 	complete := gvk.Group != "" && gvk.Version != "" && gvk.Kind != "" && status.Resource != ""
-	return scope.Kind{Template: template.Name, Kind: export.Kind{GVK: gvk, Resource: status.Resource}}, exported && complete
+	kind := scope.Kind{Template: template.Name, Kind: export.Kind{GVK: gvk, Resource: status.Resource}}
+	if names != (placement.Names{}) {
+		kind.Group = names.Group()
+	}
+	return kind, exported && complete
 }
 
 func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Template) (scope.Settings, error) {
 	s := scope.Settings{
 		Provider:  logicalcluster.From(template).String(),
+		Names:     k.config.names,
 		DataPlane: *contract.InForce(template),
 		// A Secret in every placement would be one object more for each, used or not.
 		WantsPassword: bytes.Contains(template.Spec.Graph.Raw, []byte(placement.PasswordSecret)) || contract.GivesPassword(&template.Spec.DataPlane),
@@ -251,7 +256,7 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {
-		s.Infrastructure, err = platform.Settings(ctx, k.config.runtime.GetClient(), infrastructure)
+		s.Infrastructure, err = platform.Settings(ctx, k.config.runtime.GetClient(), k.config.names, infrastructure)
 		s.Revisions = revisionsOf(template, infrastructure)
 	}
 	if err == nil {

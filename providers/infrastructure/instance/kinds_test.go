@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
@@ -34,11 +35,28 @@ func TestAKindIsFollowedFromItsExportOn(t *testing.T) {
 			template := &sandbarv1alpha1.Template{Status: *complete.DeepCopy()}
 			template.Name = "thing"
 			test.change(&template.Status)
-			got, ok := kindOf(template)
+			got, ok := kindOf(template, placement.Names{})
 			if ok != test.want || (ok && got != fixture.Thing) {
 				t.Errorf("kindOf = %v, %v", got, ok)
 			}
 		})
+	}
+}
+
+// Tenants have one kind with every provider, and kro one of each provider.
+func TestAKindIsComposedInTheProvidersOwnGroup(t *testing.T) {
+	blue, err := placement.NamesOf("blue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &sandbarv1alpha1.Template{Status: sandbarv1alpha1.TemplateStatus{
+		Kind: "Thing", Group: "sandbar.dev", Version: "v1alpha1", Resource: "things", SchemaName: "v1.things.sandbar.dev",
+	}}
+	for group, names := range map[string]placement.Names{"sandbar.dev": {}, "blue.sandbar.dev": blue} {
+		kind, ok := kindOf(template, names)
+		if !ok || kind.GVK.Group != "sandbar.dev" || kind.Composed().GVK.Group != group || kind.Composed().GVR().Resource != "things" {
+			t.Errorf("tenants have %v, and kro %v, want the group %s", kind.GVK, kind.Composed().GVK, group)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (r *reconciler) resourcesLost(ctx context.Context, s *scope.Scope, current 
 	if current == nil {
 		// While an API server starts it may not know the kind; that says nothing of the kro instance.
 		key := types.NamespacedName{Namespace: s.Placement().Namespace(), Name: s.Placement().InstanceName()}
-		err := r.runtime.live.Get(ctx, key, s.NewObject())
+		err := r.runtime.live.Get(ctx, key, s.NewComposed())
 		switch {
 		case err == nil:
 			return nil

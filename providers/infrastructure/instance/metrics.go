@@ -116,6 +116,9 @@ func countLifecycle(k scope.Kind, p outcome.Plan) {
 // state that could drift.
 type runtimeMetrics struct {
 	runtime client.Reader
+	names   placement.Names
+	// provider is the logical cluster of the provider workspace, whose placements count; empty while it is not known.
+	provider func(context.Context) (string, error)
 }
 
 var (
@@ -137,7 +140,7 @@ func (c runtimeMetrics) Describe(out chan<- *prometheus.Desc) {
 func (c runtimeMetrics) Collect(out chan<- prometheus.Metric) {
 	c.countPlacements(out)
 	lease := &coordinationv1.Lease{}
-	key := types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.DataPlaneLease}
+	key := types.NamespacedName{Namespace: c.names.SystemNamespace(), Name: placement.DataPlaneLease}
 	if err := c.runtime.Get(context.Background(), key, lease); err == nil && lease.Spec.RenewTime != nil {
 		out <- prometheus.MustNewConstMetric(heartbeatAgeDesc, prometheus.GaugeValue, time.Since(lease.Spec.RenewTime.Time).Seconds())
 	}
@@ -148,8 +151,15 @@ func (c runtimeMetrics) countPlacements(out chan<- prometheus.Metric) {
 	if err := c.runtime.List(context.Background(), &list, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
+	provider, err := c.provider(context.Background())
+	if err != nil {
+		return
+	}
 	counts, members := map[string]int{}, map[string]int{}
 	for _, ns := range list.Items {
+		if placement.ProviderOf(&ns) != provider {
+			continue
+		}
 		if member, ok := placement.MemberOf(&ns); ok {
 			members[member.State]++
 		}

@@ -36,7 +36,7 @@ func TestTheAgeOfTheHeartbeatIsToldByTheClockOfTheControllers(t *testing.T) {
 					Spec:       coordinationv1.LeaseSpec{RenewTime: c.renewed(time.Now())},
 				}
 				out := make(chan prometheus.Metric, 10)
-				runtimeMetrics{runtime: fake.NewClientBuilder().WithObjects(lease).Build()}.Collect(out)
+				runtimeMetrics{runtime: fake.NewClientBuilder().WithObjects(lease).Build(), provider: providerIs("")}.Collect(out)
 				close(out)
 				var got []float64
 				for m := range out {

@@ -83,7 +83,7 @@ func (r *reconciler) place(ctx context.Context, s *scope.Scope) (used inuse.Reco
 // composed reads the kro instance from the API server; nil if there is none. A cache would hold it as
 // the schema has it under which the cache's watch began, and that may not be the kind's any more.
 func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstructured.Unstructured, error) {
-	instance := s.NewObject()
+	instance := s.NewComposed()
 	err := c.live.Get(ctx, types.NamespacedName{Namespace: s.Placement().Namespace(), Name: s.Placement().InstanceName()}, instance)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -98,7 +98,7 @@ func (c runtimeCluster) composed(ctx context.Context, s *scope.Scope) (*unstruct
 // it. The watch holds metadata alone, so that a changed one is read.
 func (c runtimeCluster) unchanged(ctx context.Context, s *scope.Scope, before *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if before != nil {
-		shown := s.Kind().Metadata()
+		shown := s.Kind().Composed().Metadata()
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(before), shown)
 		if err == nil && shown.UID == before.GetUID() && shown.ResourceVersion == before.GetResourceVersion() {
 			return before, nil
@@ -198,7 +198,7 @@ func describe(obj client.Object) string {
 
 // ensureControlToken makes the Secret by which the data plane and the placement's pods know each other.
 func (c runtimeCluster) ensureControlToken(ctx context.Context, s *scope.Scope) error {
-	err := control.Writer{Client: c.client, Live: c.live}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.Placement().ID)
+	err := control.Writer{Client: c.client, Live: c.live, Names: s.Names()}.Ensure(ctx, s.ObjectMeta(placement.ControlSecret), s.Placement().ID)
 	if errors.Is(err, control.ErrTerminating) {
 		return fmt.Errorf("%w: %w", outcome.ErrTerminating, err)
 	}

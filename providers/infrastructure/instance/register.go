@@ -19,7 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -31,6 +30,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
@@ -88,7 +88,7 @@ func (o Options) withDefaults(mgr ctrl.Manager) Options {
 
 // Register adds the controllers of all kinds to the manager of the provider
 // workspace. The runtime cluster (package runtimecluster) must be added to the same manager.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
 	opts = opts.withDefaults(mgr)
 	if opts.Replicas == nil {
 		var err error
@@ -113,7 +113,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 			return runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, ownerIndex, indexOwner)
 		},
 		func() error { return registerKinds(mgr, runtime, opts) },
-		func() error { return registerRuntimeMetrics(runtime.GetClient()) },
+		func() error { return registerRuntimeMetrics(mgr.GetClient(), runtime) },
 	} {
 		if err := add(); err != nil {
 			return fmt.Errorf("registering the instance controllers: %w", err)
@@ -122,7 +122,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	return nil
 }
 
-func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
 	k := opts.Kinds
 	k.client, k.exportName = mgr.GetClient(), opts.ExportName
 	logs, err := logsOf(runtime.GetConfig())
@@ -130,11 +130,13 @@ func registerKinds(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) erro
 		return err
 	}
 	placements := newDispatcher(k.wake, opts.Members.Wake)
+	placements.ours = madeBy(context.Background(), members.ProviderOf(k.client))
 	k.config = runnerConfig{
 		logs:        logs,
 		capacity:    newCapacity(),
 		kcp:         opts.KCPConfig,
 		runtime:     runtime,
+		names:       runtime.Names,
 		replicas:    opts.Replicas,
 		concurrency: opts.MaxConcurrentReconciles,
 		rollouts:    opts.Rollouts,
@@ -203,8 +205,8 @@ func (k *Kinds) templates(ctx context.Context, wanted func(*sandbarv1alpha1.Temp
 }
 
 // registerRuntimeMetrics replaces the collector of a former registration, as tests make them.
-func registerRuntimeMetrics(runtime client.Reader) error {
-	collector := runtimeMetrics{runtime: runtime}
+func registerRuntimeMetrics(kcp client.Reader, runtime *runtimecluster.Cluster) error {
+	collector := runtimeMetrics{runtime: runtime.GetClient(), names: runtime.Names, provider: members.ProviderOf(kcp)}
 	err := metrics.Registry.Register(collector)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {

@@ -45,7 +45,7 @@ func (r *reconciler) revise(s *scope.Scope, t outcome.Turn, current, desired *un
 	}
 	exists := current != nil
 	if !exists {
-		current = s.NewObject()
+		current = s.NewComposed()
 	}
 	had, _, _ := unstructured.NestedString(current.Object, "spec", revision.Field)
 	if !t.Asked && (!exists || had != s.Revisions().Revision) {

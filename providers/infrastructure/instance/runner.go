@@ -51,6 +51,7 @@ type runner struct {
 type runnerConfig struct {
 	kcp         *rest.Config
 	runtime     cluster.Cluster
+	names       placement.Names
 	replicas    *serving.Replicas
 	concurrency int
 	rollouts    rollouts
@@ -143,7 +144,7 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 func (r *runner) watchInstances(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, informerTimeout)
 	defer cancel()
-	informer, err := r.runtime.GetCache().GetInformer(ctx, r.kind.Metadata())
+	informer, err := r.runtime.GetCache().GetInformer(ctx, r.kind.Composed().Metadata())
 	if err != nil {
 		return fmt.Errorf("watching %s of the runtime cluster: %w", r.kind.Resource, err)
 	}
@@ -196,7 +197,7 @@ func (r *runner) close(ctx context.Context) {
 // removeInformer stops watching the kro instances. The kind's CRD goes with its Template, and
 // an informer without a CRD would fail for ever.
 func (r *runner) removeInformer(ctx context.Context) {
-	if err := r.runtime.GetCache().RemoveInformer(ctx, r.kind.Metadata()); err != nil {
+	if err := r.runtime.GetCache().RemoveInformer(ctx, r.kind.Composed().Metadata()); err != nil {
 		r.log.Error(err, "could not remove the informer of a kind")
 	}
 }

@@ -25,9 +25,9 @@ import (
 // bounds one as a dry run. What is wrong there is wrong for every instance of every tenant, who can
 // do nothing about it, so the operator is told before it counts. The error is platform.ErrRefused if
 // the settings are at fault.
-func Try(runtime client.Client) func(context.Context, *sandbarv1alpha1.InfrastructureProviderSpec) error {
+func Try(runtime client.Client, names placement.Names) func(context.Context, *sandbarv1alpha1.InfrastructureProviderSpec) error {
 	return func(ctx context.Context, spec *sandbarv1alpha1.InfrastructureProviderSpec) error {
-		s := sample(spec)
+		s := sample(spec, names)
 		ingress, err := place.BuildIngress(s)
 		if err != nil {
 			return refusedSettings(err)
@@ -42,7 +42,7 @@ func Try(runtime client.Client) func(context.Context, *sandbarv1alpha1.Infrastru
 		}
 		for _, object := range []client.Object{place.BuildQuota(s, bounds), place.BuildLimits(s, bounds), ingress, egress} {
 			// Not in a placement, of which there may be none.
-			object.SetNamespace(placement.SystemNamespace)
+			object.SetNamespace(names.SystemNamespace())
 			err := runtime.Create(ctx, object, client.DryRunAll, client.FieldOwner(fieldOwner))
 			switch {
 			case err == nil, apierrors.IsAlreadyExists(err):
@@ -65,10 +65,10 @@ func refusedSettings(err error) error {
 }
 
 // sample is the scope of an instance that there is not.
-func sample(spec *sandbarv1alpha1.InfrastructureProviderSpec) *scope.Scope {
+func sample(spec *sandbarv1alpha1.InfrastructureProviderSpec, names placement.Names) *scope.Scope {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetName("sandbar-try")
 	object.SetNamespace(metav1.NamespaceDefault)
-	return scope.New(scope.Kind{Template: "sandbar-try"}, scope.Settings{Infrastructure: spec}, object, sandbarv1alpha1.InstanceStatus{},
+	return scope.New(scope.Kind{Template: "sandbar-try"}, scope.Settings{Infrastructure: spec, Names: names}, object, sandbarv1alpha1.InstanceStatus{},
 		placement.Placed{ID: placement.ID{Origin: "sandbar-try", UID: "sandbar-try"}})
 }

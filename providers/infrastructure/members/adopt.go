@@ -88,7 +88,7 @@ func (m *Members) candidates(ctx context.Context, s *scope.Scope, revision strin
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || m.prepared.isForOther(object, ns.Name) || ns.Annotations[placement.AnnotationProvider] != s.Provider() {
+		if !ok || ns.DeletionTimestamp != nil || m.isHeld(ns.Name) || m.prepared.isForOther(object, ns.Name) || placement.ProviderOf(ns) != s.Provider() {
 			continue
 		}
 		ready, started, err := m.usable(ctx, ns.Name)

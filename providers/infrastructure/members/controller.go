@@ -63,7 +63,7 @@ func warmKey(cluster, namespace, revision string) string {
 // kept, and changed is told of each set whose members have changed.
 func Register(mgr ctrl.Manager, runtime cluster.Cluster, kinds Kinds, changed func(set export.Key)) (*Members, error) {
 	m := New(Options{
-		Client: runtime.GetClient(), Live: runtime.GetAPIReader(), Provider: providerOf(mgr.GetClient()), Kinds: kinds, Changed: changed,
+		Client: runtime.GetClient(), Live: runtime.GetAPIReader(), Provider: ProviderOf(mgr.GetClient()), Kinds: kinds, Changed: changed,
 	})
 	if err := runtime.GetFieldIndexer().IndexField(context.Background(), &corev1.Namespace{}, Index, Indexed); err != nil {
 		return nil, fmt.Errorf("indexing the members: %w", err)
@@ -97,8 +97,8 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, kinds Kinds, changed fu
 	return m, nil
 }
 
-// providerOf reads the logical cluster of the provider workspace; empty until the operator has configured it.
-func providerOf(kcp client.Reader) func(context.Context) (string, error) {
+// ProviderOf reads the logical cluster of the provider workspace; empty until the operator has configured it.
+func ProviderOf(kcp client.Reader) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 		err := kcp.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
@@ -203,7 +203,7 @@ func (m *Members) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	kind, offered := m.opts.Kinds.MemberKind()
-	if !offered || ns.Annotations[placement.AnnotationProvider] != kind.Provider() {
+	if !offered || placement.ProviderOf(ns) != kind.Provider() {
 		return reconcile.Result{}, nil // all are looked at when there is one
 	}
 	m.mu.Lock()

@@ -156,7 +156,7 @@ func (m *Members) Of(ctx context.Context, set export.Key) ([]Member, error) {
 	for i := range list.Items {
 		ns := &list.Items[i]
 		member, ok := placement.MemberOf(ns)
-		if !ok || m.isHeld(ns.Name) || m.prepared.has(ns.Name) || ns.Annotations[placement.AnnotationProvider] != provider {
+		if !ok || m.isHeld(ns.Name) || m.prepared.has(ns.Name) || placement.ProviderOf(ns) != provider {
 			continue
 		}
 		ready, started, err := m.usable(ctx, ns.Name)

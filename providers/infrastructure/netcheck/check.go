@@ -22,7 +22,6 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sandbar-dev/sandbar/pkg/netcheck"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // Reasons of the condition NetworkPolicyEnforced, the last three also of DNSReachable.
@@ -83,10 +82,10 @@ const (
 )
 
 // check finds out whether policies hold, and names resolve under them.
-func check(ctx context.Context, client kubernetes.Interface, settings Settings) Results {
+func check(ctx context.Context, client kubernetes.Interface, namespace string, settings Settings) Results {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	c := &checker{client: client, settings: settings}
+	c := &checker{client: client, namespace: namespace, settings: settings}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
@@ -97,8 +96,10 @@ func check(ctx context.Context, client kubernetes.Interface, settings Settings) 
 
 // checker makes one check.
 type checker struct {
-	client   kubernetes.Interface
-	settings Settings
+	client kubernetes.Interface
+	// namespace is where the pods are, and nothing else.
+	namespace string
+	settings  Settings
 }
 
 // run tries both. What keeps DNS from being tried says nothing of network policies.
@@ -193,7 +194,7 @@ func judge(free, confined int) (Result, error) {
 }
 
 func (c *checker) pods() podInterface {
-	return c.client.CoreV1().Pods(placement.NetworkCheckNamespace)
+	return c.client.CoreV1().Pods(c.namespace)
 }
 
 func (c *checker) start(ctx context.Context, name string, args ...string) error {

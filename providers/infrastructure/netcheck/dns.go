@@ -59,7 +59,7 @@ func (c *checker) applyEgress(ctx context.Context) error {
 	policy := &networkingv1.NetworkPolicy{
 		TypeMeta: metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: podDNS, Namespace: placement.NetworkCheckNamespace, Labels: map[string]string{placement.LabelManagedBy: placement.ManagedBy},
+			Name: podDNS, Namespace: c.namespace, Labels: map[string]string{placement.LabelManagedBy: placement.ManagedBy},
 		},
 		Spec: *c.settings.Egress,
 	}
@@ -67,7 +67,7 @@ func (c *checker) applyEgress(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("writing the egress policy: %w", err)
 	}
-	_, err = c.client.NetworkingV1().NetworkPolicies(placement.NetworkCheckNamespace).Patch(ctx, podDNS, types.ApplyPatchType, raw,
+	_, err = c.client.NetworkingV1().NetworkPolicies(c.namespace).Patch(ctx, podDNS, types.ApplyPatchType, raw,
 		metav1.PatchOptions{FieldManager: fieldOwner, Force: new(true)})
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return fmt.Errorf("writing the egress policy (after an upgrade, run sandbar-provider init again): %w", err)

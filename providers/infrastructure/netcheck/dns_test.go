@@ -115,7 +115,7 @@ func TestThePolicyIsThatOfTheSettings(t *testing.T) {
 	client := fake.NewClientset()
 	written := func(spec networkingv1.NetworkPolicySpec) *networkingv1.NetworkPolicy {
 		t.Helper()
-		c := &checker{client: client, settings: Settings{Egress: &spec}}
+		c := &checker{client: client, namespace: placement.NetworkCheckNamespace, settings: Settings{Egress: &spec}}
 		if err := c.applyEgress(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestWhatOnlyInitCanMendIsSaid(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(networkingv1.Resource("networkpolicies"), podDNS, nil)
 	})
 	spec := egress()
-	c := &checker{client: client, settings: Settings{Egress: &spec}}
+	c := &checker{client: client, namespace: placement.NetworkCheckNamespace, settings: Settings{Egress: &spec}}
 	err := c.beginDNS(t.Context(), "192.0.2.1:8080")
 	if err == nil {
 		t.Fatal("the policy was written")
@@ -156,7 +156,7 @@ func TestWhatOnlyInitCanMendIsSaid(t *testing.T) {
 // Where the policy is not known, nothing is said of DNS, and no pod is started for it.
 func TestWithoutAPolicyNothingIsSaidOfDNS(t *testing.T) {
 	client := fake.NewClientset()
-	c := &checker{client: client}
+	c := &checker{client: client, namespace: placement.NetworkCheckNamespace}
 	if err := c.beginDNS(t.Context(), "192.0.2.1:8080"); err != nil || len(client.Actions()) > 0 {
 		t.Errorf("%v, %v", client.Actions(), err)
 	}

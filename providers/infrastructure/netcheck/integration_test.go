@@ -96,7 +96,7 @@ func TestPoliciesAndDNSAreTriedWithPods(t *testing.T) {
 	}
 	expect := func(settings Settings, policies, dns want) {
 		t.Helper()
-		got := check(t.Context(), client, settings)
+		got := check(t.Context(), client, placement.NetworkCheckNamespace, settings)
 		for result, want := range map[Result]want{got.Policies: policies, got.DNS: dns} {
 			if result.Status != want.status || result.Reason != want.reason {
 				t.Errorf("got %+v, want %s for %s", result, want.status, want.reason)

@@ -48,7 +48,7 @@ func (c *checker) build(name string, args []string) *corev1.Pod {
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: placement.NetworkCheckNamespace,
+			Name: name, Namespace: c.namespace,
 			Labels: map[string]string{labelPod: name, placement.LabelManagedBy: placement.ManagedBy},
 		},
 		Spec: corev1.PodSpec{

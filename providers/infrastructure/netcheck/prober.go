@@ -58,10 +58,10 @@ type Prober struct {
 	results  *Results
 }
 
-// New makes a Prober. changed is called, not concurrently, when there is another result.
-func New(client kubernetes.Interface, changed func(context.Context)) *Prober {
+// New makes a Prober that starts its pods in a namespace. changed is called, not concurrently, when there is another result.
+func New(client kubernetes.Interface, namespace string, changed func(context.Context)) *Prober {
 	return &Prober{
-		check:   func(ctx context.Context, settings Settings) Results { return check(ctx, client, settings) },
+		check:   func(ctx context.Context, settings Settings) Results { return check(ctx, client, namespace, settings) },
 		changed: changed, wake: make(chan struct{}, 1),
 	}
 }

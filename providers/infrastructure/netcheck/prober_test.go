@@ -46,7 +46,7 @@ func TestPoliciesAreTriedAtTheStartAndNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var checks, told []time.Duration
-		p := New(nil, func(context.Context) { told = append(told, time.Since(began)) })
+		p := New(nil, "", func(context.Context) { told = append(told, time.Since(began)) })
 		p.check = func(_ context.Context, s Settings) Results {
 			checks = append(checks, time.Since(began))
 			good, bad := Result{metav1.ConditionTrue, "R", s.Image + s.RuntimeClass}, Result{metav1.ConditionFalse, "R", s.Image + s.RuntimeClass}

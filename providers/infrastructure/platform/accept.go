@@ -47,11 +47,11 @@ func (r *refusal) Error() string { return r.message }
 
 // Settings returns the spec of the InfrastructureProvider that was accepted last; what it says now
 // if none ever was.
-func Settings(ctx context.Context, runtime client.Reader, provider *sandbarv1alpha1.InfrastructureProvider) (*sandbarv1alpha1.InfrastructureProviderSpec, error) {
-	config := &corev1.ConfigMap{}
-	err := runtime.Get(ctx, platformKey, config)
+func Settings(ctx context.Context, runtime client.Reader, names placement.Names, provider *sandbarv1alpha1.InfrastructureProvider) (*sandbarv1alpha1.InfrastructureProviderSpec, error) {
+	config, key := &corev1.ConfigMap{}, platformKey(names)
+	err := runtime.Get(ctx, key, config)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", platformKey, err)
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
 	if accepted := acceptedIn(config, provider.UID); accepted != nil {
 		return accepted, nil
@@ -59,7 +59,10 @@ func Settings(ctx context.Context, runtime client.Reader, provider *sandbarv1alp
 	return &provider.Spec, nil
 }
 
-var platformKey = types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.PlatformConfigMap}
+// platformKey is where the ConfigMap of a provider's values is.
+func platformKey(names placement.Names) types.NamespacedName {
+	return types.NamespacedName{Namespace: names.SystemNamespace(), Name: placement.PlatformConfigMap}
+}
 
 // acceptedIn reads the spec of an InfrastructureProvider that was accepted; nil if there is none, or
 // somebody has damaged it.
@@ -178,8 +181,8 @@ func (r *reconciler) checkUses(ctx context.Context, values, before map[string]st
 		return fmt.Errorf("listing the ResourceGraphDefinitions: %w", err)
 	}
 	for i := range graphs.Items {
-		template := graphs.Items[i].Labels[placement.LabelTemplate]
-		if graphs.Items[i].Labels[placement.LabelManagedBy] != placement.ManagedBy || template == "" {
+		template := r.names.TemplateOf(&graphs.Items[i])
+		if template == "" {
 			continue
 		}
 		target, err := revision.Stored(&graphs.Items[i])

@@ -68,7 +68,7 @@ func newOperator(t *testing.T, spec sandbarv1alpha1.InfrastructureProviderSpec, 
 	fit := func(context.Context) (Runtime, error) { return Runtime{"v1.36.3", "v0.9.4"}, nil }
 	o.reconciler = newReconciler(t, &o.writes, fit, p, export)
 	config := &corev1.ConfigMap{ // as it was published before changes were checked
-		ObjectMeta: metav1.ObjectMeta{Namespace: platformKey.Namespace, Name: platformKey.Name}, Data: ConfigMapData(&spec),
+		ObjectMeta: metav1.ObjectMeta{Namespace: platformKey(placement.Names{}).Namespace, Name: platformKey(placement.Names{}).Name}, Data: ConfigMapData(&spec),
 	}
 	o.runtime = counted(&o.writes, fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(append(onRuntime, config)...))
 	o.live = o.runtime
@@ -96,10 +96,10 @@ func (o *operator) change(change func(*sandbarv1alpha1.InfrastructureProviderSpe
 func (o *operator) published() (map[string]string, *sandbarv1alpha1.InfrastructureProviderSpec) {
 	o.t.Helper()
 	config := &corev1.ConfigMap{}
-	if err := o.runtime.Get(o.t.Context(), platformKey, config); err != nil {
+	if err := o.runtime.Get(o.t.Context(), platformKey(placement.Names{}), config); err != nil {
 		o.t.Fatal(err)
 	}
-	spec, err := Settings(o.t.Context(), o.runtime, &sandbarv1alpha1.InfrastructureProvider{})
+	spec, err := Settings(o.t.Context(), o.runtime, placement.Names{}, &sandbarv1alpha1.InfrastructureProvider{})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAChangeThatBreaksInstancesCountsForNothing(t *testing.T) {
 			}
 			// What somebody changes by hand meanwhile is mended to what was accepted.
 			config := &corev1.ConfigMap{}
-			if err := o.runtime.Get(t.Context(), platformKey, config); err != nil {
+			if err := o.runtime.Get(t.Context(), platformKey(placement.Names{}), config); err != nil {
 				t.Fatal(err)
 			}
 			config.Data["nodeImage"] = "by hand"
@@ -190,14 +190,14 @@ func TestSettingsThatWereNeverAcceptedAreThoseOfTheObject(t *testing.T) {
 	p := provider()
 	reader := fake.NewClientBuilder().WithScheme(runtime.NewScheme())
 	scheme := newScheme(t)
-	got, err := Settings(t.Context(), reader.WithScheme(scheme).Build(), p)
+	got, err := Settings(t.Context(), reader.WithScheme(scheme).Build(), placement.Names{}, p)
 	if err != nil || got.DataPlane.URL != p.Spec.DataPlane.URL {
 		t.Errorf("%+v, %v", got, err)
 	}
 	damaged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: platformKey.Namespace, Name: platformKey.Name, Annotations: map[string]string{AnnotationSettings: "{"},
+		Namespace: platformKey(placement.Names{}).Namespace, Name: platformKey(placement.Names{}).Name, Annotations: map[string]string{AnnotationSettings: "{"},
 	}}
-	got, err = Settings(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(damaged).Build(), p)
+	got, err = Settings(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(damaged).Build(), placement.Names{}, p)
 	if err != nil || got.DataPlane.URL != p.Spec.DataPlane.URL {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -215,9 +215,9 @@ func TestWhatAnotherInfrastructureProviderSaidIsNotAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: platformKey.Namespace, Name: platformKey.Name, Annotations: map[string]string{AnnotationSettings: string(said)},
+			Namespace: platformKey(placement.Names{}).Namespace, Name: platformKey(placement.Names{}).Name, Annotations: map[string]string{AnnotationSettings: string(said)},
 		}}
-		got, err := Settings(t.Context(), fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(config).Build(), p)
+		got, err := Settings(t.Context(), fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(config).Build(), placement.Names{}, p)
 		if err != nil || got.DataPlane.URL != want {
 			t.Errorf("of %s: %+v, %v", of, got, err)
 		}

@@ -56,7 +56,7 @@ func (r *reconciler) checkChoices(ctx context.Context, images, before map[string
 // runtime cluster's API server: a cache may not know the last one yet.
 func (r *reconciler) countChoices(ctx context.Context, t *sandbarv1alpha1.Template, chosen map[string]int) error {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: t.Status.Group, Version: t.Status.Version, Kind: t.Status.Kind + "List"})
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: r.names.Group(), Version: t.Status.Version, Kind: t.Status.Kind + "List"})
 	for next := ""; ; {
 		err := r.live.List(ctx, list, client.HasLabels{placement.LabelInstanceUID}, client.Limit(choicesPage), client.Continue(next))
 		if err != nil {

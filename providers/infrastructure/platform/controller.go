@@ -26,7 +26,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,6 +35,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/netcheck"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
 )
 
@@ -112,11 +112,13 @@ type reconciler struct {
 	live    client.Reader
 	probe   *probe
 	network *netcheck.Prober
+	// names are those of what the provider has on the runtime cluster.
+	names placement.Names
 }
 
 // Register adds the controller to a manager of the provider workspace, whose scheme must know
 // sandbar.dev and kcp's apis.kcp.io. The runtime cluster must be part of the same manager.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
 	opts = opts.withDefaults()
 	inspector, err := NewInspector(runtime.GetConfig())
 	if err != nil {
@@ -130,12 +132,12 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
-	network := netcheck.New(direct, probe.tell)
+	network := netcheck.New(direct, runtime.Names.NetworkCheckNamespace(), probe.tell)
 	if err := mgr.Add(network); err != nil {
 		return fmt.Errorf("adding the check of network policies and DNS: %w", err)
 	}
 	r := &reconciler{
-		opts: opts, kcp: mgr.GetClient(), runtime: runtime.GetClient(), live: runtime.GetAPIReader(), probe: probe, network: network,
+		opts: opts, kcp: mgr.GetClient(), runtime: runtime.GetClient(), live: runtime.GetAPIReader(), probe: probe, network: network, names: runtime.Names,
 	}
 	toOnly := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}}}
@@ -240,9 +242,9 @@ func (r *reconciler) publish(ctx context.Context, provider *sandbarv1alpha1.Infr
 	report := func(status metav1.ConditionStatus, reason, message string) {
 		setCondition(provider, sandbarv1alpha1.ProviderPlatformPublished, status, reason, message)
 	}
-	current := &corev1.ConfigMap{}
-	if err := r.runtime.Get(ctx, platformKey, current); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading ConfigMap %s: %w", platformKey, err)
+	current, key := &corev1.ConfigMap{}, platformKey(r.names)
+	if err := r.runtime.Get(ctx, key, current); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading ConfigMap %s: %w", key, err)
 	}
 	accepted, spec := acceptedIn(current, provider.UID), &provider.Spec
 	if accepted == nil && maps.Equal(current.Data, ConfigMapData(spec)) {
@@ -288,7 +290,7 @@ func (r *reconciler) publish(ctx context.Context, provider *sandbarv1alpha1.Infr
 // publishConfigMap writes the ConfigMap when it says something else. The whole data is ours:
 // kro would give graphs whatever somebody adds to it.
 func (r *reconciler) publishConfigMap(ctx context.Context, accepted settings, current *corev1.ConfigMap) error {
-	desired := ConfigMapData(accepted.Spec)
+	desired, key := ConfigMapData(accepted.Spec), platformKey(r.names)
 	raw, err := json.Marshal(accepted)
 	if err != nil {
 		return fmt.Errorf("writing the accepted settings: %w", err)
@@ -303,14 +305,14 @@ func (r *reconciler) publishConfigMap(ctx context.Context, accepted settings, cu
 		updated.Data = desired
 		updated.Annotations = labels.Merge(current.Annotations, annotations)
 		if err := r.runtime.Patch(ctx, updated, client.MergeFrom(current)); err != nil {
-			return fmt.Errorf("writing ConfigMap %s: %w", platformKey, err)
+			return fmt.Errorf("writing ConfigMap %s: %w", key, err)
 		}
 		return nil
 	}
-	config := corev1ac.ConfigMap(platformKey.Name, platformKey.Namespace).
+	config := corev1ac.ConfigMap(key.Name, key.Namespace).
 		WithLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy}).WithAnnotations(annotations).WithData(desired)
 	if err := r.runtime.Apply(ctx, config, fieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("writing ConfigMap %s: %w", platformKey, err)
+		return fmt.Errorf("writing ConfigMap %s: %w", key, err)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func newReconciler(t *testing.T, writes *int, inspect func(context.Context) (Run
 			WithStatusSubresource(&sandbarv1alpha1.InfrastructureProvider{})),
 		runtime: counted(writes, fake.NewClientBuilder().WithScheme(scheme)),
 		probe:   newProbe(inspect, time.Minute),
-		network: netcheck.New(nil, func(context.Context) {}),
+		network: netcheck.New(nil, "", func(context.Context) {}),
 	}
 }
 

@@ -73,7 +73,7 @@ func TestWhatIsKnownOfTheNetworkIsSaid(t *testing.T) {
 				return networkingv1.NetworkPolicySpec{}, tc.egress
 			}
 			tried := make(chan struct{})
-			o.network = netcheck.New(nil, func(context.Context) { close(tried) })
+			o.network = netcheck.New(nil, "", func(context.Context) { close(tried) })
 			done := make(chan error, 1)
 			ctx, stop := context.WithCancel(t.Context())
 			go func() { done <- o.network.Start(ctx) }()

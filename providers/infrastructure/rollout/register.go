@@ -42,7 +42,7 @@ func placementsIn(reader client.Reader) Placements {
 		for i := range list.Items {
 			// Another provider may have a Template of this name.
 			ns := &list.Items[i]
-			if _, member := placement.MemberOf(ns); !member && ns.DeletionTimestamp == nil && ns.Annotations[placement.AnnotationProvider] == provider {
+			if _, member := placement.MemberOf(ns); !member && ns.DeletionTimestamp == nil && placement.ProviderOf(ns) == provider {
 				names[ns.Name] = true
 			}
 		}

@@ -28,10 +28,19 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
+// Cluster is the runtime cluster of one provider.
+type Cluster struct {
+	cluster.Cluster
+
+	// Names are those of what the provider has there for itself.
+	Names placement.Names
+}
+
 // kroOwnedLabel marks the CRDs that kro made from a ResourceGraphDefinition.
 const kroOwnedLabel = "kro.run/owned"
 
-// New opens the runtime cluster. Add the result to a manager, which starts its cache.
+// New opens the runtime cluster for the provider with some names. Add the result to a manager, which starts its
+// cache.
 //
 // The cache holds, without managed fields and with one copy of what is the same everywhere
 // (keeper):
@@ -40,18 +49,21 @@ const kroOwnedLabel = "kro.run/owned"
 //   - of the pods in placements what a status is made of (keepOfPod),
 //   - all ResourceGraphDefinitions,
 //   - the CRDs that kro made,
-//   - the ConfigMaps in sandbar-system that the provider made, sandbar-platform above all, the Lease
+//   - the ConfigMaps in the provider's own namespace that it made, sandbar-platform above all, the Lease
 //     sandbar-serving and the Secret sandbar-control-keys there.
+//
+// Placements, graphs and CRDs of another provider on the cluster are among them: package placement tells whose
+// one is.
 //
 // Whatever else the cluster holds is invisible to the client's reads: use the API reader for a
 // live answer. Unstructured objects are read from the cache like typed ones. There is no
 // client-side rate limit: the API server's own fairness is the limit.
-func New(cfg *rest.Config) (cluster.Cluster, error) {
+func New(cfg *rest.Config, names placement.Names) (*Cluster, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
-	options, err := cacheOptions()
+	options, err := cacheOptions(names)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +77,7 @@ func New(cfg *rest.Config) (cluster.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the runtime cluster: %w", err)
 	}
-	return c, nil
+	return &Cluster{Cluster: c, Names: names}, nil
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -82,7 +94,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func cacheOptions() (cache.Options, error) {
+func cacheOptions(names placement.Names) (cache.Options, error) {
 	ofAnInstance, err := labels.NewRequirement(placement.LabelInstanceUID, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building the selector of placements: %w", err)
@@ -101,7 +113,7 @@ func cacheOptions() (cache.Options, error) {
 			&coordinationv1.Lease{}: {
 				Namespaces: map[string]cache.Config{
 					cache.AllNamespaces: {LabelSelector: instances},
-					placement.SystemNamespace: {
+					names.SystemNamespace(): {
 						LabelSelector: labels.Everything(),
 						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.DataPlaneLease),
 					},
@@ -115,7 +127,7 @@ func cacheOptions() (cache.Options, error) {
 						LabelSelector: instances,
 						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.ControlSecret),
 					},
-					placement.SystemNamespace: {
+					names.SystemNamespace(): {
 						LabelSelector: labels.Everything(),
 						FieldSelector: fields.OneTermEqualSelector("metadata.name", placement.ControlKeysSecret),
 					},
@@ -124,7 +136,7 @@ func cacheOptions() (cache.Options, error) {
 			&corev1.ConfigMap{}: {
 				Label: labels.SelectorFromSet(labels.Set{placement.LabelManagedBy: placement.ManagedBy}),
 				Namespaces: map[string]cache.Config{
-					placement.SystemNamespace: {},
+					names.SystemNamespace(): {},
 				},
 			},
 		},

@@ -100,7 +100,7 @@ func newReconciler(objects objects, kept keeper, templates templates, tries trie
 }
 
 // limitsOf reads the limit from the provider workspace and from what the operator has had accepted.
-func limitsOf(provider, runtime client.Reader) func(ctx context.Context) (int32, error) {
+func limitsOf(provider, runtime client.Reader, names placement.Names) func(ctx context.Context) (int32, error) {
 	return func(ctx context.Context) (int32, error) {
 		infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 		err := provider.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
@@ -110,7 +110,7 @@ func limitsOf(provider, runtime client.Reader) func(ctx context.Context) (int32,
 		if err != nil {
 			return 0, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 		}
-		spec, err := platform.Settings(ctx, runtime, infrastructure)
+		spec, err := platform.Settings(ctx, runtime, names, infrastructure)
 		if err != nil {
 			return 0, err
 		}

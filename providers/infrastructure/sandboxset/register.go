@@ -22,7 +22,6 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
@@ -30,6 +29,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
 )
@@ -66,14 +66,14 @@ func (s *Sets) StandIn(ctx context.Context, key export.Key) (*sandbarv1alpha1.Sa
 }
 
 // Register adds the controller to the manager of the provider workspace. sets are what the SandboxTemplates were given.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, sets *Sets, opts Options) error {
-	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
-		return sandboxtemplate.Says(ctx, provider, runtime)
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, sets *Sets, opts Options) error {
+	says := func(ctx context.Context, provider, reader client.Reader) (any, error) {
+		return sandboxtemplate.Says(ctx, provider, reader, runtime.Names)
 	}
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
-			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient())
+			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient(), runtime.Names)
 			opts.Wakes.Add(Kind.Name, c.Wake)
 			sets.reconciler, sets.wake = r, func(set export.Key) { c.Wake(set, false) }
 			return r

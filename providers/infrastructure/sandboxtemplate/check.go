@@ -33,7 +33,7 @@ func (v verdict) valid() bool { return v.reason == sandbarv1alpha1.TemplateValid
 
 // check finds out whether a Sandbox of a SandboxTemplate would have its pod.
 func (r *reconciler) check(ctx context.Context, template *sandbarv1alpha1.SandboxTemplate, named podbase.Named) (verdict, error) {
-	says, err := readSettings(ctx, r.provider, r.runtime)
+	says, err := readSettings(ctx, r.provider, r.runtime, r.names)
 	if err != nil {
 		return verdict{}, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 )
@@ -35,7 +36,9 @@ type reconciler struct {
 	templates *Templates
 	provider  client.Reader // of the provider workspace
 	runtime   client.Reader
-	tries     *Tries
+	// names are those of what the provider has on the runtime cluster.
+	names placement.Names
+	tries *Tries
 
 	mu sync.Mutex
 	// known are those that were looked at, by their names: another UID is another SandboxTemplate.
@@ -121,12 +124,12 @@ type settings struct {
 
 // Says is what the operator says that matters to every pod of a tenant's template: a change of it may change
 // each one.
-func Says(ctx context.Context, provider, runtime client.Reader) (any, error) {
-	return readSettings(ctx, provider, runtime)
+func Says(ctx context.Context, provider, runtime client.Reader, names placement.Names) (any, error) {
+	return readSettings(ctx, provider, runtime, names)
 }
 
 // readSettings reads them from the caches of the provider workspace and of the runtime cluster.
-func readSettings(ctx context.Context, provider, runtime client.Reader) (s settings, err error) {
+func readSettings(ctx context.Context, provider, runtime client.Reader, names placement.Names) (s settings, err error) {
 	var list sandbarv1alpha1.TemplateList
 	if err := provider.List(ctx, &list); err != nil {
 		return s, fmt.Errorf("listing the Templates: %w", err)
@@ -140,7 +143,7 @@ func readSettings(ctx context.Context, provider, runtime client.Reader) (s setti
 	case err != nil:
 		return s, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 	}
-	s.Infrastructure, err = platform.Settings(ctx, runtime, infrastructure)
+	s.Infrastructure, err = platform.Settings(ctx, runtime, names, infrastructure)
 	return s, err
 }
 

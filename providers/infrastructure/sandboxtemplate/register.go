@@ -8,12 +8,12 @@ import (
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
 )
 
@@ -31,14 +31,16 @@ type Options struct {
 
 // Register adds the controller to the manager of the provider workspace, and returns what reads
 // SandboxTemplates.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) (*Templates, error) {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) (*Templates, error) {
 	templates := newTemplates(opts.Readers, opts.StandIns)
-	says := func(ctx context.Context, provider, runtime client.Reader) (any, error) {
-		return readSettings(ctx, provider, runtime)
+	says := func(ctx context.Context, provider, reader client.Reader) (any, error) {
+		return readSettings(ctx, provider, reader, runtime.Names)
 	}
 	return templates, tenantkind.Register(mgr, runtime, opts.Offers, kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			templates.objects, templates.wake = c.Objects, func(key export.Key) { c.Wake(key, false) }
-			return newReconciler(templates, mgr.GetClient(), runtime.GetClient())
+			r := newReconciler(templates, mgr.GetClient(), runtime.GetClient())
+			r.names = runtime.Names
+			return r
 		})
 }

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 const (
@@ -44,7 +44,9 @@ type Replicas struct {
 	clock  *inuse.Clock
 	client client.Client
 	live   client.Reader
-	log    logr.Logger
+	// names are those of what the provider has on the runtime cluster.
+	names placement.Names
+	log   logr.Logger
 	// changed is told when the verdict's cause or replica is another than before.
 	changed chan event.GenericEvent
 
@@ -61,8 +63,9 @@ func New(c client.Client, live client.Reader, clock *inuse.Clock, log logr.Logge
 }
 
 // Register adds Replicas to a manager that the runtime cluster is part of, and their metrics.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, clock *inuse.Clock) (*Replicas, error) {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, clock *inuse.Clock) (*Replicas, error) {
 	r := New(runtime.GetClient(), runtime.GetAPIReader(), clock, mgr.GetLogger().WithName("replicas"))
+	r.names = runtime.Names
 	if err := mgr.Add(r); err != nil {
 		return nil, fmt.Errorf("adding the watch of the data plane's replicas: %w", err)
 	}
@@ -86,7 +89,7 @@ func (r *Replicas) Recent(ctx context.Context) (inuse.Verdict, error) {
 // Look judges by what the API server says now.
 func (r *Replicas) Look(ctx context.Context) (inuse.Verdict, error) {
 	var leases coordinationv1.LeaseList
-	if err := r.live.List(ctx, &leases, client.InNamespace(placement.SystemNamespace)); err != nil {
+	if err := r.live.List(ctx, &leases, client.InNamespace(r.names.SystemNamespace())); err != nil {
 		return inuse.Verdict{}, fmt.Errorf("listing the Leases of the data plane's replicas: %w", err)
 	}
 	return r.judge.Look(leases.Items, r.clock), nil
@@ -171,7 +174,7 @@ func (r *Replicas) note(verdict inuse.Verdict) {
 // moment would let time count that was not observed.
 func (r *Replicas) startAnew(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: placement.SystemNamespace, Name: placement.DataPlaneLease}
+	key := client.ObjectKey{Namespace: r.names.SystemNamespace(), Name: placement.DataPlaneLease}
 	if err := r.client.Get(ctx, key, lease); err != nil {
 		return client.IgnoreNotFound(err) // without it no time counts anyway
 	}

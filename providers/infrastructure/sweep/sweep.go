@@ -206,7 +206,7 @@ func (s *sweep) look(ctx context.Context) (findings, error) {
 	}
 	for _, ns := range list.Items {
 		whose, ok := subjectOf(&ns)
-		if !ok || ns.Annotations[placement.AnnotationProvider] != provider {
+		if !ok || placement.ProviderOf(&ns) != provider {
 			continue // not a placement, or another provider's
 		}
 		found.placements = append(found.placements, ns)

@@ -20,15 +20,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 const (
@@ -75,6 +76,8 @@ type reconciler struct {
 	// preflight asks what kro would say.
 	preflight *preflight
 	rollouts  *rollout.Tracker
+	// names are those of what the provider has on the runtime cluster.
+	names placement.Names
 
 	// mu guards own, the CRDs that kro would make of Templates' own graphs, by Template.
 	mu  sync.Mutex
@@ -89,7 +92,7 @@ type reconciler struct {
 // Register adds the controller to a manager of the provider workspace, whose scheme must know
 // sandbar.dev, kcp's apis.kcp.io and rbac.authorization.k8s.io. The runtime cluster must be
 // part of the same manager.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
 	opts = opts.withDefaults()
 	if opts.Offers == nil {
 		var err error
@@ -104,7 +107,7 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 	r := &reconciler{
 		opts: opts, kcp: mgr.GetClient(), kcpConfig: mgr.GetConfig(),
 		offers:  opts.Offers,
-		runtime: runtime.GetClient(), runtimeConfig: runtime.GetConfig(), preflight: preflight, rollouts: opts.Rollouts,
+		runtime: runtime.GetClient(), runtimeConfig: runtime.GetConfig(), preflight: preflight, rollouts: opts.Rollouts, names: runtime.Names,
 		own: map[string]*apiextensionsv1.CustomResourceDefinition{}, narrowings: map[string]*narrowing{}, looks: map[string]look{}, now: time.Now,
 	}
 	// An annotation is a way to have a Template looked at again, for example when the cluster
@@ -125,8 +128,8 @@ func Register(mgr ctrl.Manager, runtime cluster.Cluster, opts Options) error {
 		Watches(&kcpapisv1alpha2.APIExport{}, handler.EnqueueRequestsFromMapFunc(r.all), builder.WithPredicates(offer.Named(opts.Offers.ExportName))).
 		Watches(&kcpapisv1alpha1.APIResourceSchema{}, handler.EnqueueRequestsFromMapFunc(byLabel)).
 		WatchesRawSource(opts.Offers.PolicyChanged(handler.EnqueueRequestsFromMapFunc(r.all))).
-		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &krov1alpha1.ResourceGraphDefinition{}, handler.EnqueueRequestsFromMapFunc(byName))).
-		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(byGraph))).
+		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &krov1alpha1.ResourceGraphDefinition{}, handler.EnqueueRequestsFromMapFunc(r.byGraph))).
+		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &apiextensionsv1.CustomResourceDefinition{}, handler.EnqueueRequestsFromMapFunc(r.byCRD))).
 		WatchesRawSource(source.Kind[client.Object](runtime.GetCache(), &corev1.Namespace{}, coalesced(byLabel))).
 		Complete(r)
 }
@@ -146,7 +149,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ct
 			err = patchErr
 		}
 	}()
-	if tmpl.Status.Instances, _, err = r.countPlacements(ctx, tmpl.Name); err != nil {
+	if tmpl.Status.Instances, _, err = r.countPlacements(ctx, tmpl); err != nil {
 		return ctrl.Result{}, err
 	}
 	if !tmpl.DeletionTimestamp.IsZero() {

@@ -17,6 +17,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/golden"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/templates"
 )
 
@@ -215,7 +216,7 @@ func FuzzDevelop(f *testing.F) {
 		if err != nil {
 			return
 		}
-		desired, err := desiredGraph("fuzz", p.graph)
+		desired, err := desiredGraph(placement.Names{}, "fuzz", p.graph)
 		if err != nil {
 			t.Fatal(err)
 		}

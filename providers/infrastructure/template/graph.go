@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,15 +42,15 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 		report(metav1.ConditionUnknown, reasonWaitingForKro,
 			"kro is checking the graph; if this lasts, look whether kro runs on the runtime cluster")
 	}
-	rgd := &krov1alpha1.ResourceGraphDefinition{}
-	err = r.runtime.Get(ctx, types.NamespacedName{Name: tmpl.Name}, rgd)
+	rgd, name := &krov1alpha1.ResourceGraphDefinition{}, r.names.Graph(tmpl.Name)
+	err = r.runtime.Get(ctx, types.NamespacedName{Name: name}, rgd)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, false, fmt.Errorf("reading ResourceGraphDefinition %s: %w", tmpl.Name, err)
+		return nil, false, fmt.Errorf("reading ResourceGraphDefinition %s: %w", name, err)
 	}
 	exists := err == nil
-	if exists && !isOurs(rgd, tmpl.Name) {
-		report(metav1.ConditionFalse, reasonNameTaken, "the runtime cluster has a ResourceGraphDefinition %s that Sandbar did not make; "+
-			"delete it there, or give this Template another name", tmpl.Name)
+	if exists && !r.isOurs(rgd, tmpl.Name) {
+		report(metav1.ConditionFalse, reasonNameTaken, "the runtime cluster has a ResourceGraphDefinition %s that this provider did not make; "+
+			"delete it there, or give this Template another name", name)
 		return nil, false, nil
 	}
 	if !rgd.DeletionTimestamp.IsZero() {
@@ -91,20 +92,21 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 	return crd, true, nil
 }
 
-func isOurs(obj client.Object, template string) bool {
-	labels := obj.GetLabels()
-	return labels[placement.LabelManagedBy] == placement.ManagedBy && labels[placement.LabelTemplate] == template
+// isOurs reports whether a graph is of a Template of this provider.
+func (r *reconciler) isOurs(graph client.Object, template string) bool {
+	return r.names.TemplateOf(graph) == template
 }
 
-func desiredGraph(name string, graph map[string]any) (*unstructured.Unstructured, error) {
+// desiredGraph is the ResourceGraphDefinition of a Template with a graph.
+func desiredGraph(names placement.Names, template string, graph map[string]any) (*unstructured.Unstructured, error) {
 	sum, err := sumOf(graph)
 	if err != nil {
-		return nil, fmt.Errorf("writing the graph of Template %s: %w", name, err)
+		return nil, fmt.Errorf("writing the graph of Template %s: %w", template, err)
 	}
 	rgd := &unstructured.Unstructured{Object: map[string]any{"spec": graph}}
 	rgd.SetGroupVersionKind(krov1alpha1.GroupVersion.WithKind("ResourceGraphDefinition"))
-	rgd.SetName(name)
-	rgd.SetLabels(map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: name})
+	rgd.SetName(names.Graph(template))
+	rgd.SetLabels(names.GraphLabels(template))
 	rgd.SetAnnotations(map[string]string{annotationGraphHash: sum})
 	return rgd, nil
 }
@@ -181,7 +183,7 @@ func (r *reconciler) replaceGraph(ctx context.Context, tmpl *sandbarv1alpha1.Tem
 		return r.writeGraph(ctx, ways[0], stored)
 	}
 	// First by itself, so that what is wrong in it is said with the ids that its author wrote.
-	if refused, err := r.preflight.check(tmpl.Name, p.graph, served); err != nil || refused != "" {
+	if refused, err := r.preflight.check(tmpl.Name, r.ours(p.graph), served); err != nil || refused != "" {
 		return refused, err
 	}
 	for _, way := range ways {
@@ -250,14 +252,14 @@ func kroSays(rgd *krov1alpha1.ResourceGraphDefinition) (metav1.ConditionStatus, 
 // establishedCRD returns the CRD that kro made of the graph once it is served, and nil before.
 func (r *reconciler) establishedCRD(ctx context.Context, template string, p *plan) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	name := p.gvr.GroupResource().String()
+	name := schema.GroupResource{Group: r.names.Group(), Resource: p.gvr.Resource}.String()
 	if err := r.runtime.Get(ctx, types.NamespacedName{Name: name}, crd); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
 	}
-	if crd.Labels[krometadata.ResourceGraphDefinitionNameLabel] != template || !crd.DeletionTimestamp.IsZero() {
+	if crd.Labels[krometadata.ResourceGraphDefinitionNameLabel] != r.names.Graph(template) || !crd.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	for _, c := range crd.Status.Conditions {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // TestAGraphOfSomebodyElseIsNotOverwritten writes a graph from what a lagging cache tells: that
@@ -38,7 +40,7 @@ func TestAGraphOfSomebodyElseIsNotOverwritten(t *testing.T) {
 			if !tc.want(err) || refused != "" {
 				t.Errorf("writing: %v, refused %q", err, refused)
 			}
-			if got := storedGraph(t, r); got.Labels["owner"] != "them" || isOurs(got, "web") {
+			if got := storedGraph(t, r); got.Labels["owner"] != "them" || r.isOurs(got, "web") {
 				t.Errorf("labels = %v, want theirs", got.Labels)
 			}
 		})
@@ -67,7 +69,7 @@ func TestAChangedGraphIsReplacedWhole(t *testing.T) {
 	write(map[string]any{"resources": []any{map[string]any{"id": "two"}}}, stored)
 
 	got := storedGraph(t, r)
-	if diff := cmp.Diff([]string{"kro.run/finalizer"}, got.Finalizers); diff != "" || got.Labels["kro.run/version"] != "1" || !isOurs(got, "web") {
+	if diff := cmp.Diff([]string{"kro.run/finalizer"}, got.Finalizers); diff != "" || got.Labels["kro.run/version"] != "1" || !r.isOurs(got, "web") {
 		t.Errorf("finalizers %v, labels %v: want kro's and ours", got.Finalizers, got.Labels)
 	}
 	if len(got.Spec.Resources) != 1 || got.Spec.Resources[0].ID != "two" {
@@ -95,7 +97,7 @@ func storedGraph(t *testing.T, r *reconciler) *krov1alpha1.ResourceGraphDefiniti
 
 func graphOf(t *testing.T, graph map[string]any) *unstructured.Unstructured {
 	t.Helper()
-	desired, err := desiredGraph("web", graph)
+	desired, err := desiredGraph(placement.Names{}, "web", graph)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,16 +33,16 @@ import (
 // that kro has accepted, so that a change of the platform reaches instances also while a change of
 // the Template is refused.
 func (r *reconciler) present(ctx context.Context, tmpl *sandbarv1alpha1.Template) error {
-	rgd := &krov1alpha1.ResourceGraphDefinition{}
-	err := r.runtime.Get(ctx, types.NamespacedName{Name: tmpl.Name}, rgd)
+	rgd, graph := &krov1alpha1.ResourceGraphDefinition{}, r.names.Graph(tmpl.Name)
+	err := r.runtime.Get(ctx, types.NamespacedName{Name: graph}, rgd)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading ResourceGraphDefinition %s: %w", tmpl.Name, err)
+		return fmt.Errorf("reading ResourceGraphDefinition %s: %w", graph, err)
 	}
 	verdict, _ := kroSays(rgd)
-	if !isOurs(rgd, tmpl.Name) || verdict != metav1.ConditionTrue || tmpl.Status.SchemaName == "" {
+	if !r.isOurs(rgd, tmpl.Name) || verdict != metav1.ConditionTrue || tmpl.Status.SchemaName == "" {
 		return nil // instances keep what they have
 	}
 	graphs, err := revision.Stored(rgd)
@@ -73,7 +73,7 @@ func (r *reconciler) present(ctx context.Context, tmpl *sandbarv1alpha1.Template
 // platformValues are the operator's values for graphs, as they were accepted.
 func (r *reconciler) platformValues(ctx context.Context) (values map[string]string, ok bool, err error) {
 	config := &corev1.ConfigMap{}
-	err = r.runtime.Get(ctx, types.NamespacedName{Namespace: placement.SystemNamespace, Name: placement.PlatformConfigMap}, config)
+	err = r.runtime.Get(ctx, types.NamespacedName{Namespace: r.names.SystemNamespace(), Name: placement.PlatformConfigMap}, config)
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
@@ -87,7 +87,7 @@ func (r *reconciler) platformValues(ctx context.Context) (values map[string]stri
 // before an instance gets the revision.
 func (r *reconciler) keepValues(ctx context.Context, template, name string, values map[string]string) error {
 	config := &corev1.ConfigMap{}
-	key := types.NamespacedName{Namespace: placement.SystemNamespace, Name: revision.ConfigMap(name)}
+	key := types.NamespacedName{Namespace: r.names.SystemNamespace(), Name: revision.ConfigMap(name)}
 	err := r.runtime.Get(ctx, key, config)
 	if err == nil && maps.Equal(config.Data, values) {
 		return nil
@@ -191,7 +191,7 @@ func (r *reconciler) collectValues(ctx context.Context, tmpl *sandbarv1alpha1.Te
 		return nil
 	}
 	var configs corev1.ConfigMapList
-	err := r.runtime.List(ctx, &configs, client.InNamespace(placement.SystemNamespace), client.HasLabels{placement.LabelTemplate, placement.LabelRevision})
+	err := r.runtime.List(ctx, &configs, client.InNamespace(r.names.SystemNamespace()), client.HasLabels{placement.LabelTemplate, placement.LabelRevision})
 	if err != nil {
 		return fmt.Errorf("listing the values of revisions: %w", err)
 	}
@@ -244,7 +244,7 @@ func (r *reconciler) usesRevision(ctx context.Context, name string, templates []
 // countOnRuntime counts the kro instances of a kind that a selector matches, live; at least one is
 // all that callers need to know.
 func (r *reconciler) countOnRuntime(ctx context.Context, tmpl *sandbarv1alpha1.Template, selector string) (int, error) {
-	gvr := schema.GroupVersionResource{Group: tmpl.Status.Group, Version: tmpl.Status.Version, Resource: tmpl.Status.Resource}
+	gvr := schema.GroupVersionResource{Group: r.names.Group(), Version: tmpl.Status.Version, Resource: tmpl.Status.Resource}
 	if gvr.Resource == "" {
 		return 0, nil // it was never exported
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -132,7 +133,7 @@ func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template
 		}
 		return &ctrl.Result{}, nil
 	}
-	_, members, err := r.countPlacements(ctx, tmpl.Name)
+	_, members, err := r.countPlacements(ctx, tmpl)
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +152,18 @@ func (r *reconciler) emptied(ctx context.Context, tmpl *sandbarv1alpha1.Template
 
 // countPlacements counts what stands on the runtime cluster for instances of the Template, and what
 // SandboxSets keep ready of it.
-func (r *reconciler) countPlacements(ctx context.Context, template string) (instances, members int64, err error) {
+func (r *reconciler) countPlacements(ctx context.Context, tmpl *sandbarv1alpha1.Template) (instances, members int64, err error) {
 	var list corev1.NamespaceList
 	// They are only read, so the cache's objects need not be copied.
-	err = r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: template}, client.UnsafeDisableDeepCopy)
+	err = r.runtime.List(ctx, &list, client.MatchingLabels{placement.LabelTemplate: tmpl.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return 0, 0, fmt.Errorf("counting the placements of Template %s: %w", template, err)
+		return 0, 0, fmt.Errorf("counting the placements of Template %s: %w", tmpl.Name, err)
 	}
+	provider := logicalcluster.From(tmpl).String()
 	for i := range list.Items {
+		if placement.ProviderOf(&list.Items[i]) != provider {
+			continue // another provider has a Template of this name
+		}
 		if _, ok := placement.MemberOf(&list.Items[i]); ok {
 			members++
 		} else {
@@ -225,14 +230,15 @@ func (r *reconciler) withdraw(ctx context.Context, tmpl *sandbarv1alpha1.Templat
 // removeGraph deletes the Template's ResourceGraphDefinition; gone is false until kro has let
 // it go.
 func (r *reconciler) removeGraph(ctx context.Context, name string) (gone bool, err error) {
-	rgd := &krov1alpha1.ResourceGraphDefinition{}
+	rgd, template := &krov1alpha1.ResourceGraphDefinition{}, name
+	name = r.names.Graph(template)
 	if err := r.runtime.Get(ctx, types.NamespacedName{Name: name}, rgd); err != nil {
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
 		return false, fmt.Errorf("reading ResourceGraphDefinition %s: %w", name, err)
 	}
-	if !isOurs(rgd, name) {
+	if !r.isOurs(rgd, template) {
 		return true, nil
 	}
 	if !rgd.DeletionTimestamp.IsZero() {

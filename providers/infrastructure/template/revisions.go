@@ -88,14 +88,14 @@ func (r *reconciler) hasInstances(ctx context.Context, tmpl *sandbarv1alpha1.Tem
 
 // desired are the ways to write the graph, the preferred one first: with the types of status fields
 // that kro infers, and without, for fields whose types differ between revisions.
-func (c composition) desired(name string) ([]*unstructured.Unstructured, error) {
+func (c composition) desired(names placement.Names, template string) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for _, loose := range []bool{false, true} {
 		spec, err := revision.Merge(c.target, c.former, loose)
 		if err != nil {
 			return nil, err
 		}
-		rgd, err := desiredGraph(name, spec)
+		rgd, err := desiredGraph(names, template, relocated(names, spec))
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +209,7 @@ func (r *reconciler) compose(ctx context.Context, tmpl *sandbarv1alpha1.Template
 		if broken := c.broken(); broken != "" {
 			return nil, reasonIncompatible, broken + ". Keep both in the graph's status until the rollout is complete, and change the verb then", nil
 		}
-		ways, err = c.desired(tmpl.Name)
+		ways, err = c.desired(r.names, tmpl.Name)
 	}
 	var many *tooManyError
 	switch {

@@ -61,8 +61,8 @@ func (r *reconciler) publishSchema(ctx context.Context, tmpl *sandbarv1alpha1.Te
 // revisions, the one that kro serves has their status fields too.
 func (r *reconciler) ownCRD(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, served *apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	rgd := &krov1alpha1.ResourceGraphDefinition{}
-	if err := r.runtime.Get(ctx, types.NamespacedName{Name: tmpl.Name}, rgd); err != nil {
-		return nil, fmt.Errorf("reading ResourceGraphDefinition %s: %w", tmpl.Name, err)
+	if err := r.runtime.Get(ctx, types.NamespacedName{Name: r.names.Graph(tmpl.Name)}, rgd); err != nil {
+		return nil, fmt.Errorf("reading ResourceGraphDefinition %s: %w", r.names.Graph(tmpl.Name), err)
 	}
 	graphs, err := revision.Stored(rgd)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *reconciler) ownCRD(ctx context.Context, tmpl *sandbarv1alpha1.Template,
 	if own := r.own[tmpl.Name]; own != nil && own.Annotations[annotationGraphHash] == sum {
 		return own, nil
 	}
-	own, refused, err := r.preflight.compile(tmpl.Name, p.graph, served)
+	own, refused, err := r.preflight.compile(tmpl.Name, r.ours(p.graph), served)
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +114,8 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	version.AdditionalPrinterColumns = append(printerColumns(tmpl.Spec.PodTemplate != nil), p.schema.AdditionalPrinterColumns...)
 	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{version}
 	crd.Spec.Conversion = nil
+	// kro's kind is of the provider's own group, and what tenants get is of the one that all providers offer.
+	crd.Name, crd.Spec.Group = p.gvr.GroupResource().String(), p.gvr.Group
 	crd.Spec.Names.Categories = categories(crd.Spec.Names.Categories)
 
 	return offer.Schema(crd, map[string]string{placement.LabelManagedBy: placement.ManagedBy, placement.LabelTemplate: tmpl.Name})

@@ -38,6 +38,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
@@ -135,7 +136,7 @@ func startController(t *testing.T, kcp, rt *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := runtimecluster.New(rt)
+	cluster, err := runtimecluster.New(rt, placement.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

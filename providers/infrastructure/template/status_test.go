@@ -17,6 +17,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 func TestReadySaysWhatATenantGets(t *testing.T) {
@@ -133,7 +134,7 @@ func TestAStoredGraphDiffersWhenItSaysSomethingElse(t *testing.T) {
 		"a resource was added to it":       {strings.Replace(graph, `]}`, `,{"id":"y"}]}`, 1), graph, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, err := desiredGraph("a", desired(tc.wanted))
+			want, err := desiredGraph(placement.Names{}, "a", desired(tc.wanted))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,8 +149,8 @@ func TestAStoredGraphDiffersWhenItSaysSomethingElse(t *testing.T) {
 		})
 	}
 	t.Run("a field is gone from the Template", func(t *testing.T) {
-		before, _ := desiredGraph("a", desired(graph))
-		after, _ := desiredGraph("a", desired(strings.Replace(graph, `"a":"string"`, ``, 1)))
+		before, _ := desiredGraph(placement.Names{}, "a", desired(graph))
+		after, _ := desiredGraph(placement.Names{}, "a", desired(strings.Replace(graph, `"a":"string"`, ``, 1)))
 		stored := &krov1alpha1.ResourceGraphDefinition{}
 		stored.Annotations = before.GetAnnotations()
 		if err := json.Unmarshal([]byte(graph), &stored.Spec); err != nil {

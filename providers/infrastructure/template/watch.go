@@ -30,17 +30,19 @@ func request(name string) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// byName wakes the Template of the same name.
-func byName(_ context.Context, obj client.Object) []reconcile.Request { return request(obj.GetName()) }
+// byGraph wakes the Template whose graph it is: also one whose name somebody else's graph has.
+func (r *reconciler) byGraph(_ context.Context, obj client.Object) []reconcile.Request {
+	return request(r.names.TemplateNamed(obj.GetName()))
+}
 
 // byLabel wakes the Template that the object is labelled with.
 func byLabel(_ context.Context, obj client.Object) []reconcile.Request {
 	return request(obj.GetLabels()[placement.LabelTemplate])
 }
 
-// byGraph wakes the Template whose graph made the CRD.
-func byGraph(_ context.Context, obj client.Object) []reconcile.Request {
-	return request(obj.GetLabels()[krometadata.ResourceGraphDefinitionNameLabel])
+// byCRD wakes the Template whose graph made the CRD.
+func (r *reconciler) byCRD(_ context.Context, obj client.Object) []reconcile.Request {
+	return request(r.names.TemplateNamed(obj.GetLabels()[krometadata.ResourceGraphDefinitionNameLabel]))
 }
 
 // all wakes every Template.

@@ -26,7 +26,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -41,6 +40,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/podtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 )
 
 // fieldOwner owns what is written in tenants' workspaces.
@@ -71,7 +71,7 @@ type Says func(ctx context.Context, provider, runtime client.Reader) (any, error
 
 // Register adds the controller of a kind to the manager of the provider workspace. The reconciler is made by
 // a function, which is given the controller.
-func Register(mgr ctrl.Manager, runtime cluster.Cluster, offers *offer.Offers, kind Kind, says Says,
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, offers *offer.Offers, kind Kind, says Says,
 	newReconciler func(*export.Controller) reconcile.TypedReconciler[export.Key],
 ) error {
 	k := &kindController{

@@ -23,7 +23,7 @@ var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.ru
 // BuildInstance builds the kro instance: the tenant's spec as the lifecycle has it, and of its
 // metadata what the operator's allow-list names.
 func BuildInstance(s *scope.Scope, d lifecycle.Decision) *unstructured.Unstructured {
-	obj := s.NewObject()
+	obj := s.NewComposed()
 	obj.SetNamespace(s.Placement().Namespace())
 	obj.SetName(s.Placement().InstanceName())
 

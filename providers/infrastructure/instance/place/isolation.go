@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
@@ -64,7 +63,7 @@ func prefixes(cidrs ...string) []netip.Prefix {
 func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	spec := s.Infrastructure()
 	from := []networkingv1.NetworkPolicyPeer{
-		inNamespace(placement.SystemNamespace, map[string]string{labelAppName: providerAppName}),
+		inNamespace(s.Names().SystemNamespace(), map[string]string{labelAppName: providerAppName}),
 		{PodSelector: &metav1.LabelSelector{}},
 	}
 	for _, cidr := range spec.Isolation.ProviderCIDRs {

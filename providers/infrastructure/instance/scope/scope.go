@@ -23,6 +23,16 @@ type Kind struct {
 	export.Kind
 
 	Template string
+	// Group is that of the kind that kro makes of the Template's graph (placement.Names); empty if it is that of
+	// the tenants' objects.
+	Group string
+}
+
+// Composed is the kind that kro makes of the Template's graph.
+func (k Kind) Composed() export.Kind {
+	composed := k.Kind
+	composed.GVK.Group = cmp.Or(k.Group, composed.GVK.Group)
+	return composed
 }
 
 // Settings are what the operator says of a kind: they change while its controller runs, and
@@ -31,6 +41,8 @@ type Settings struct {
 	// Provider is the logical cluster of the provider workspace. Placements of another
 	// provider are never touched.
 	Provider string
+	// Names are those of what the provider has on the runtime cluster.
+	Names placement.Names
 	// DataPlane is the Template's contract, with the verbs of its development contract.
 	DataPlane sandbarv1alpha1.DataPlane
 	// WantsPassword tells that the graph uses the Secret placement.PasswordSecret.
@@ -51,7 +63,7 @@ type Settings struct {
 
 // Equal reports whether two settings are the same for all instances of the kind. What has been computed does not count.
 func (s Settings) Equal(other Settings) bool {
-	return s.Provider == other.Provider && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
+	return s.Provider == other.Provider && s.Names == other.Names && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
 		equality.Semantic.DeepEqual(s.Choice, other.Choice) &&
 		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
@@ -125,8 +137,11 @@ func (s *Scope) Kind() Kind { return s.kind }
 // Template is the name of the Template that defines the kind.
 func (s *Scope) Template() string { return s.kind.Template }
 
-// NewObject returns an empty object of the kind, to read into.
-func (s *Scope) NewObject() *unstructured.Unstructured { return s.kind.NewObject() }
+// NewComposed returns an empty kro instance of the kind, to read into.
+func (s *Scope) NewComposed() *unstructured.Unstructured { return s.kind.Composed().NewObject() }
+
+// Names are those of what the provider has on the runtime cluster.
+func (s *Scope) Names() placement.Names { return s.settings.Names }
 
 // Settings are all that the operator says of the kind. What its pointers lead to must not be changed.
 func (s *Scope) Settings() Settings { return s.settings }

@@ -29,12 +29,12 @@ func bundlerFrameworks(t *testing.T) map[string]framework {
 // angularVersion is the one of @angular/cli.
 const angularVersion = "22.2.7"
 
-// webpackFiles are a project without any option of the development server.
+// webpackFiles are a project with the one setting of docs/frameworks.md.
 var webpackFiles = map[string]string{
 	"package.json": `{
   "name": "app",
   "private": true,
-  "scripts": {"dev": "webpack serve --mode development --port $PORT"},
+  "scripts": {"dev": "webpack serve --mode development --port $PORT --client-web-socket-url auto://0.0.0.0:0/ws"},
   "devDependencies": {"webpack": "5.113.0", "webpack-cli": "7.3.1", "webpack-dev-server": "6.1.0"}
 }
 `,

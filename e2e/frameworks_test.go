@@ -146,6 +146,11 @@ func (f framework) try(t *testing.T) {
 	until(p, shown+".includes("+fmt.Sprintf("%q", f.text)+")", true)
 	link := strings.TrimSpace(s.must("open", "web", "--print", "--path", f.path))
 	console := p.console(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the browser's console has\n%s", console)
+		}
+	})
 	p.visit(link)
 	until(p, shown+".includes("+fmt.Sprintf("%q", f.text)+") && document.readyState === 'complete'", true)
 	await(t, console, f.hot)

@@ -19,7 +19,7 @@ import (
 type crash struct {
 	// ended says how the app ended the last time; empty if that is not known.
 	ended string
-	// lines are the last ones of the log since the app's last start.
+	// lines are the last ones of the start that ended last.
 	lines []string
 	// lacking: a program or a module was not found.
 	lacking bool
@@ -71,28 +71,29 @@ func crashOf(ctx context.Context, i *client.Instance) crash {
 	return c
 }
 
-// lastLinesOf reads the end of the log since the app's last start, which is attempt, or the last one that
-// wrote something if that is 0. That it cannot be read is said by what follows it.
-func lastLinesOf(ctx context.Context, i *client.Instance, attempt uint32) []string {
-	count := lastLines
-	var text strings.Builder
+// lastLinesOf reads the last lines of the start of the app that ended last, or of the newest start if ended is
+// 0 or that one's are not there. The next start may have begun to write: its first lines explain no end. That
+// the log cannot be read is said by what follows it.
+func lastLinesOf(ctx context.Context, i *client.Instance, ended uint32) []string {
+	count := tailLines
+	texts, newest := map[uint32][]byte{}, ended
 	for e, err := range i.Logs(ctx, client.LogOptions{Tail: &count}) {
 		if err != nil {
 			break
 		}
-		switch {
-		case e.Type != client.LogOutput || e.Record.Attempt < attempt:
-			continue
-		case e.Record.Attempt > attempt:
-			attempt = e.Record.Attempt
-			text.Reset()
+		if e.Type == client.LogOutput {
+			newest = max(newest, e.Record.Attempt)
+			texts[e.Record.Attempt] = append(texts[e.Record.Attempt], e.Record.Data...)
 		}
-		text.Write(e.Record.Data)
 	}
-	if text.Len() == 0 {
+	text := texts[ended]
+	if len(text) == 0 {
+		text = texts[newest]
+	}
+	if len(text) == 0 {
 		return nil
 	}
-	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	return lines[max(0, len(lines)-lastLines):]
 }
 

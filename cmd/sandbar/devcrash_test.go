@@ -83,6 +83,20 @@ func TestDevSaysHowAnAppEndsAndWhatItsLastStartPrinted(t *testing.T) {
 	}
 }
 
+// An app that was being started again while dev asked was told with the first lines of that start alone.
+func TestDevTellsTheLinesOfTheStartThatEndedAndNotOfTheNext(t *testing.T) {
+	p := developed(t, counts+`[ $n -lt 3 ] || exec sleep 300; echo "boom $n"; exit 3`)
+	for !slices.Contains(lastLinesOf(t.Context(), p.Instance, 0), "start 3") {
+		if t.Context().Err() != nil {
+			t.Fatal("it is not started a third time")
+		}
+	}
+	got := crashOf(t.Context(), p.Instance)
+	if want := []string{"start 2", "boom 2"}; got.ended == "" || !slices.Equal(got.lines, want) {
+		t.Errorf("it is told that %q with %q, want %q", got.ended, got.lines, want)
+	}
+}
+
 func TestDevTellsToInstallOnlyWhereSomethingIsMissing(t *testing.T) {
 	for _, lacking := range []bool{true, false} {
 		var notes bytes.Buffer

@@ -28,6 +28,8 @@ const (
 	stateEvery = 2 * time.Second
 	// lastLines is how many lines of the log dev repeats when the app does not stay up.
 	lastLines = 10
+	// tailLines is how many of the log it reads for them: the next start may have written some, too.
+	tailLines = 10 * lastLines
 )
 
 // devState is what dev reports of the instance itself; a line of -o json.
@@ -43,7 +45,7 @@ type devState struct {
 	Ended string `json:"ended,omitempty"`
 	// LacksDependencies: the project names packages, and the sandbox has none.
 	LacksDependencies bool `json:"lacksDependencies,omitempty"`
-	// LastLines are those of the log of an app that does not stay up, since its last start.
+	// LastLines are those that an app that does not stay up wrote before it ended the last time.
 	LastLines []string `json:"lastLines,omitempty"`
 
 	// lacking: a program or a module was not found.

@@ -73,7 +73,7 @@ type Status struct {
 	// StartTime is when the running process was started, NextStart when the next
 	// one will be while the state is Backoff; zero otherwise.
 	StartTime, NextStart time.Time
-	// LastExit is nil until an attempt has ended.
+	// LastExit is nil until an attempt has ended and all that it wrote has been read.
 	LastExit *Exit
 	// QuickEnds counts the attempts in a row that ended by themselves within ten
 	// seconds of their start, since a restart was asked for.

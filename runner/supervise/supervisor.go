@@ -222,12 +222,12 @@ func (s *Supervisor) ended(status unix.WaitStatus) {
 	if exit.Time.Sub(before.StartTime) >= healthyAfter {
 		s.delay, quickEnds = backoffLeast, 0
 	}
-	s.publish(func(st *Status) {
-		st.State, st.PID, st.LastExit, st.Message, st.QuickEnds = Stopping, 0, exit, exit.Explain(), quickEnds
-	})
+	s.publish(func(st *Status) { st.State, st.PID, st.Message = Stopping, 0, exit.Explain() })
 	// What it left behind would hold its port and its files against the next one.
 	err := s.process.stop(s.options.Grace)
 	s.process = nil
+	// Not before: a client that sees the end looks for the last lines in the log, which has them only now.
+	s.publish(func(st *Status) { st.LastExit, st.QuickEnds = exit, quickEnds })
 	s.logEnd(exit, quickEnds)
 	s.backOff(exit, err)
 }

@@ -387,6 +387,22 @@ func TestRestartAfterTheEndIsRefused(t *testing.T) {
 	})
 }
 
+// Who hears of an end reads what was written before it.
+func TestAnEndIsToldOnceAllOutputHasBeenRead(t *testing.T) {
+	fake := &fakeApp{stopping: time.Second}
+	supervised(t, fake, app, func(t *testing.T, s *Supervisor) {
+		fake.last().exit(3)
+		time.Sleep(fake.stopping / 2)
+		if st := s.Status(); st.State != Stopping || st.LastExit != nil || st.QuickEnds != 0 {
+			t.Errorf("while its output is being read the status is %+v", st)
+		}
+		time.Sleep(fake.stopping)
+		if st := s.Status(); st.LastExit == nil || st.LastExit.Code != 3 || st.QuickEnds != 1 {
+			t.Errorf("after that the status is %+v", st)
+		}
+	})
+}
+
 // What an app that does not stay up wrote last is logged, and nothing of one that has ended once: its
 // output is its own.
 func TestTheLastLinesOfACrashingAppAreLogged(t *testing.T) {

@@ -163,9 +163,13 @@ func (p *Provider) unit() string {
 	return "provider-" + p.opts.Name
 }
 
-func (p *Provider) binary() string { return filepath.Join(p.Dir, "sandbar-provider") }
+// binary is the program that all providers of the stack run; the stack's own builds it.
+func (p *Provider) binary() string { return filepath.Join(p.Stack.Dir, "provider", "sandbar-provider") }
 
 func (p *Provider) build(ctx context.Context) error {
+	if _, err := os.Stat(p.binary()); err == nil && p.opts.Name != "" {
+		return nil
+	}
 	fmt.Fprintln(p.opts.Log, "building sandbar-provider")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", p.binary(), "./cmd/sandbar-provider")
 	cmd.Dir = p.Stack.root

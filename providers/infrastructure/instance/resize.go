@@ -152,7 +152,7 @@ func (r *reconciler) resizedInstance(ctx context.Context, in *scope.Scope, curre
 		fields[podtemplate.FieldUpdateStrategy] = podtemplate.UpdateOnDelete
 	}
 	spec[in.Pod().Fields.To] = fields
-	desired := in.NewObject()
+	desired := in.NewComposed()
 	desired.SetNamespace(current.GetNamespace())
 	desired.SetName(current.GetName())
 	desired.SetLabels(ours(current.GetLabels()))

@@ -34,7 +34,7 @@ func TestTheCacheSeesWhatSandbarMadeAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster, err := New(config)
+	cluster, err := New(config, placement.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,8 +147,13 @@ func refusesOthers(t *testing.T, own *local.Provider, ownTenant *tenant, other *
 	callAs(t, ownTenant.token).at(t, own).want(http.StatusOK, http.MethodGet, mine.base()+"/status", nil)
 	for _, workspace := range []string{otherTenant.path, otherTenant.cluster} {
 		for _, call := range []struct{ method, verb string }{
-			{http.MethodGet, "status"}, {http.MethodGet, "log"}, {http.MethodGet, "proxy"}, {http.MethodPost, "proxy-url"},
-			{http.MethodPost, "sync"}, {http.MethodPost, "restart"}, {http.MethodPost, "renew"},
+			{http.MethodGet, "status"},
+			{http.MethodGet, "log"},
+			{http.MethodGet, "proxy"},
+			{http.MethodPost, "proxy-url"},
+			{http.MethodPost, "sync"},
+			{http.MethodPost, "restart"},
+			{http.MethodPost, "renew"},
 		} {
 			ask := func(workspace string) string {
 				code, body := asOwner.at(t, own).do(call.method, "/dataplane/clusters/"+workspace+"/sandboxrunners/web/"+call.verb, nil)

@@ -59,9 +59,6 @@ It exits with 1 if a check fails, and with 0 if there are only warnings.`,
 			if err != nil {
 				return err
 			}
-			if err := cmd.Context().Err(); err != nil {
-				return fmt.Errorf("ended before all checks were made: %w", err)
-			}
 			return report(cmd.OutOrStdout(), findings, opts.output == "json")
 		},
 	}

@@ -137,7 +137,7 @@ func (c *Conn) hearStatus(f frame, rest []byte) error {
 		c.known = HasEnv
 		if text, ok := c.command.asRuntime(&status); ok {
 			c.over = true
-			c.start(append(appendMessage(nil, opBinary, append([]byte{execwire.ChannelStatus}, text...)...), rest...))
+			c.start(append(messageOf(opBinary, append([]byte{execwire.ChannelStatus}, text...)...), rest...))
 			return nil
 		}
 	case ok && exited:
@@ -307,7 +307,7 @@ func (c *Conn) Left() (left, begun bool) {
 	c.end.add(c.raw) // and so may this
 	status, ok := readStatus(c.end.status)
 	_, exited := status.ExitCode()
-	return !(c.end.whole && ok && exited), c.begun
+	return !c.end.whole || !ok || !exited, c.begun
 }
 
 // Known is what the command's begin has told of its container. No relay may use the connection any more.

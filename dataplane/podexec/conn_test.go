@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func message(channel byte, data string) []byte {
-	return appendMessage(nil, opBinary, append([]byte{channel}, data...)...)
+	return messageOf(opBinary, append([]byte{channel}, data...)...)
 }
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
@@ -86,10 +86,10 @@ func TestACallerHearsTheCommandAsIfItHadNoMark(t *testing.T) {
 	}{
 		"output, and the exit code":          {from: join(hello, message(1, "out"), message(2, "err"), exited(7)), known: HasEnv},
 		"success without a word":             {from: join(hello, exited(0)), known: HasEnv},
-		"a ping of the API server's":         {from: join(appendMessage(nil, 9, 'p'), hello, message(1, "out"), exited(0)), known: HasEnv},
+		"a ping of the API server's":         {from: join(messageOf(9, 'p'), hello, message(1, "out"), exited(0)), known: HasEnv},
 		"output without an end":              {from: join(hello, message(1, "out")), left: true, known: HasEnv},
 		"nothing at all":                     {from: hello, left: true},
-		"a close without an end":             {from: join(hello, appendMessage(nil, opClose, 3, 232)), left: true},
+		"a close without an end":             {from: join(hello, messageOf(opClose, 3, 232)), left: true},
 		"half an exit code":                  {from: join(hello, message(1, "out"), exited(7)[:30]), left: true, known: HasEnv},
 		"a failure of the runtime's":         {from: join(hello, message(1, "out"), message(3, `{"status":"Failure","reason":"InternalError","message":"lost"}`)), left: true, known: HasEnv},
 		"a message that is not short":        {from: join(hello, message(1, strings.Repeat("x", 2*maxFirst)), exited(0))},
@@ -261,7 +261,7 @@ func TestACommandThatCannotRunAgainEnds(t *testing.T) {
 // FuzzEnding holds what is found in pieces to what is found in whole messages.
 func FuzzEnding(f *testing.F) {
 	f.Add(join(message(1, "out"), message(3, "x")), 3)
-	f.Add(appendMessage(nil, opBinary, make([]byte, 70000)...), 1)
+	f.Add(messageOf(opBinary, make([]byte, 70000)...), 1)
 	f.Add([]byte{0x89, 1, 3, 0x82, 1, 3}, 1)
 	f.Fuzz(func(t *testing.T, stream []byte, size int) {
 		var want []byte

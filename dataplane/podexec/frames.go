@@ -76,16 +76,16 @@ func nextFrame(b []byte) (f frame, rest []byte, ok bool) {
 	if !ok || uint64(len(b)-h.size) < h.payload {
 		return f, b, false
 	}
-	end := h.size + int(h.payload) //nolint:gosec // it is not longer than b
+	end := h.size + int(h.payload)
 	return frame{header: h, data: b[h.size:end]}, b[end:], true
 }
 
 // isControl reports whether the frame may stand between those of a message.
 func (h *header) isControl() bool { return h.op >= opClose }
 
-// appendMessage appends an unmasked frame with a whole message.
-func appendMessage(b []byte, op byte, data ...byte) []byte {
-	b = append(b, finalBit|op)
+// messageOf is an unmasked frame with a whole message.
+func messageOf(op byte, data ...byte) []byte {
+	b := []byte{finalBit | op}
 	switch n := len(data); {
 	case n < 126:
 		b = append(b, byte(n))

@@ -62,12 +62,12 @@ func readFile(p *person, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
+	content, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1)) //nolint:forbidigo // maxBody
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", r.PathValue("path"), err)
 	}
 	if len(content) > maxBody || !utf8.Valid(content) {
-		return badRequest(fmt.Sprintf("%s is not a text of up to %d bytes", r.PathValue("path"), maxBody))
+		return requestError(fmt.Sprintf("%s is not a text of up to %d bytes", r.PathValue("path"), maxBody))
 	}
 	// The text is the sandbox's: nosniff and this type keep a browser from taking it for a page of this site.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -77,12 +77,12 @@ func readFile(p *person, w http.ResponseWriter, r *http.Request) error {
 
 // writeFile sends one file as a batch. The runner starts the app again as restartRule says.
 func writeFile(p *person, w http.ResponseWriter, r *http.Request) error {
-	content, err := io.ReadAll(r.Body)
+	content, err := io.ReadAll(r.Body) //nolint:forbidigo // maxBody, by newStudio
 	if err != nil {
 		return err
 	}
 	if !utf8.Valid(content) {
-		return badRequest("a file that is edited here is a text in UTF-8")
+		return requestError("a file that is edited here is a text in UTF-8")
 	}
 	i, err := instanceOf(p, r)
 	if err != nil {
@@ -171,7 +171,7 @@ func preview(p *person, w http.ResponseWriter, r *http.Request) error {
 		Seconds int64 `json:"seconds"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		return badRequest("reading how long the link lasts: " + err.Error())
+		return requestError("reading how long the link lasts: " + err.Error())
 	}
 	i, err := instanceOf(p, r)
 	if err != nil {

@@ -72,7 +72,7 @@ func listProjects(p *person, w http.ResponseWriter, r *http.Request) error {
 func createProject(p *person, w http.ResponseWriter, r *http.Request) error {
 	var in struct{ Name, Resource string }
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		return badRequest("reading the project: " + err.Error())
+		return requestError("reading the project: " + err.Error())
 	}
 	templates, err := developed(p, r)
 	if err != nil {
@@ -80,7 +80,7 @@ func createProject(p *person, w http.ResponseWriter, r *http.Request) error {
 	}
 	at := slices.IndexFunc(templates, func(t client.Template) bool { return t.Resource == in.Resource })
 	if at < 0 {
-		return badRequest(fmt.Sprintf("no provider of your workspace offers %q for development", in.Resource))
+		return requestError(fmt.Sprintf("no provider of your workspace offers %q for development", in.Resource))
 	}
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": templates[at].InstanceAPIVersion, "kind": templates[at].InstanceKind,

@@ -86,7 +86,7 @@ func (st *studio) as(do action) http.HandlerFunc {
 func (st *studio) login(w http.ResponseWriter, r *http.Request) {
 	var in struct{ Workspace, Token string }
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-		refuse(w, badRequest("reading the login: "+err.Error()))
+		refuse(w, requestError("reading the login: "+err.Error()))
 		return
 	}
 	cookie, p, err := st.sessions.login(r.Context(), in.Workspace, in.Token)
@@ -113,13 +113,13 @@ func whoami(p *person, w http.ResponseWriter, _ *http.Request) error {
 // answer writes JSON.
 func answer(w http.ResponseWriter, body any) error {
 	w.Header().Set("Content-Type", "application/json")
-	return json.NewEncoder(w).Encode(body)
+	return json.NewEncoder(w).Encode(body) //nolint:errchkjson // what is answered can be encoded, and a browser that has gone reads nothing
 }
 
-// badRequest is an error of what a browser sent.
-type badRequest string
+// requestError is an error of what a browser sent.
+type requestError string
 
-func (e badRequest) Error() string { return string(e) }
+func (e requestError) Error() string { return string(e) }
 
 // refuse writes an error with the status that fits it: that of kcp or of the data plane if it is theirs.
 func refuse(w http.ResponseWriter, err error) {
@@ -130,7 +130,7 @@ func refuse(w http.ResponseWriter, err error) {
 
 func statusOf(err error) int {
 	var (
-		bad       badRequest
+		bad       requestError
 		call      *client.CallError
 		status    apierrors.APIStatus
 		served    *client.NotServedError

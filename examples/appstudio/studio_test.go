@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestASessionIsOfThePersonWhoLoggedIn(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	server, s := studioOf(t)
 	for i := range maxSessions {
-		s.people[fmt.Sprint(i)] = &person{ends: time.Now().Add(time.Hour), Sandboxes: &client.Client{}}
+		s.people[strconv.Itoa(i)] = &person{ends: time.Now().Add(time.Hour), Sandboxes: &client.Client{}}
 	}
 	const login = `{"workspace":"root:alice","token":"good"}`
 	if code, said, _ := ask(t, server, nil, "POST", "/api/session", login); code != http.StatusServiceUnavailable || !strings.Contains(said, "1000 sessions") {
@@ -142,7 +143,7 @@ func TestStatusOfAnError(t *testing.T) {
 		want int
 	}{
 		{errNoSession, 401},
-		{badRequest("x"), 400},
+		{requestError("x"), 400},
 		{&client.CallError{Code: 409}, 409},
 		{fmt.Errorf("creating: %w", apierrors.NewForbidden(schema.GroupResource{}, "x", nil)), 403},
 		{fmt.Errorf("reading: %w", &client.UntrustedError{Origin: "https://elsewhere"}), 403},

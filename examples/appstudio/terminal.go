@@ -31,7 +31,7 @@ func terminal(p *person, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return nil // the upgrader has answered
 	}
-	defer socket.Close()
+	defer func() { _ = socket.Close() }()
 	socket.SetReadLimit(maxInput)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

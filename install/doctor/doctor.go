@@ -117,7 +117,8 @@ func Checks() []string {
 	return names
 }
 
-// Examine makes the checks. It returns what it has when the context ends. Its error is one of the options'.
+// Examine makes the checks. Its error is one of the options', or says that the context ended; then some
+// findings are missing.
 func Examine(ctx context.Context, opts Options) ([]Finding, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, checkTimeout)
 	e := &examination{Options: opts}
@@ -137,8 +138,8 @@ func Examine(ctx context.Context, opts Options) ([]Finding, error) {
 		return nil, fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
 	for _, c := range checks {
-		if ctx.Err() != nil {
-			break
+		if err := ctx.Err(); err != nil {
+			return e.findings, fmt.Errorf("ended before all checks were made: %w", err)
 		}
 		e.findings = append(e.findings, e.make(ctx, c)...)
 	}

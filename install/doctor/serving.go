@@ -91,7 +91,7 @@ func get(ctx context.Context, address string, trust *x509.CertPool) (code int, b
 		return 0, "", nil, err
 	}
 	defer res.Body.Close()
-	read, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	read, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) //nolint:forbidigo // maxAnswer
 	return res.StatusCode, strings.TrimSpace(string(read)), res.TLS, err
 }
 

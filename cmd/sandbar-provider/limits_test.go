@@ -12,6 +12,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/deadline"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
@@ -60,6 +61,10 @@ func TestTheTableOfLimitsHasTheNumbersOfTheProvider(t *testing.T) {
 		limitstable.Limit{
 			Name:   "`--token-lifetime` of `init`",
 			Number: fmt.Sprintf("%.0fh, at least %.0fh", install.DefaultTokenLifetime.Hours(), install.MinTokenLifetime.Hours()),
+		},
+		limitstable.Limit{
+			Name:   "`--runtime-name` of `init`",
+			Number: fmt.Sprintf("%d characters, lower-case letters and digits behind a letter", placement.MaxProviderName),
 		},
 		limitstable.Limit{Name: "age at which a token is renewed", Number: "a third of its life, a day at most"},
 		limitstable.Limit{Name: "the verb `password`: time for the runtime cluster's answer", Number: "10 s"},

@@ -107,12 +107,12 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		tn.mustTemplate("huge", `{template: {spec: `+podAsking("huge", huge)+`}}`)
 		tn.mustSet("dwarf", `{replicas: 1, templateRef: {name: huge}, patch: `+resizedPatch(little)+`}`)
 		tn.waitSet("dwarf", "has one", hasAvailable(1))
-		any := tn.box("takes-any", `{resize: BestEffort, template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
-		if start := any.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized != nil || start.Reason != sandbarv1alpha1.StartResizeInfeasible {
+		taker := tn.box("takes-any", `{resize: BestEffort, template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
+		if start := taker.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized != nil || start.Reason != sandbarv1alpha1.StartResizeInfeasible {
 			t.Errorf("it started as %+v", start)
 		}
-		has(t, any.pod(), "20m", "64Mi")
-		eventually(t, "an event says so", func() error { return any.hasEvent("ResizeInfeasible", "its node could not give it") })
+		has(t, taker.pod(), "20m", "64Mi")
+		eventually(t, "an event says so", func() error { return taker.hasEvent("ResizeInfeasible", "its node could not give it") })
 
 		tn.waitSet("dwarf", "has one again", hasAvailable(1))
 		all := tn.box("wants-all", `{template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)

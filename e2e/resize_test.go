@@ -7,6 +7,8 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -38,6 +41,45 @@ func has(t *testing.T, pod *corev1.Pod, cpu, memory string) {
 	}
 	if got == nil || got.Requests.Cpu().String() != cpu || got.Limits.Memory().String() != memory {
 		t.Errorf("the container has %v, want %s of cpu and at most %s of memory", got, cpu, memory)
+	}
+}
+
+// claimsOf are the UIDs of the volumes in a namespace.
+func claimsOf(t *testing.T, namespace string) (uids []string) {
+	t.Helper()
+	list, err := kubernetes.NewForConfigOrDie(world.Stack.Runtime()).CoreV1().PersistentVolumeClaims(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		uids = append(uids, string(list.Items[i].UID))
+	}
+	return uids
+}
+
+// smaller makes of the objects of the example ones that the stack can run: an image of its own that answers the probe, a
+// tenth of the CPU and of the memory, and one sandbox.
+func smaller(t *testing.T, obj *unstructured.Unstructured) {
+	t.Helper()
+	spec := obj.Object["spec"].(map[string]any)
+	path := []string{"template", "spec", "containers"}
+	cpu, change := "100m", map[string]any{
+		"image": toolchain, "command": []any{"node", "-e", "require('http').createServer((q, r) => r.end('ok')).listen(process.env.PORT)"},
+	}
+	if obj.GetKind() == "SandboxSet" {
+		spec["replicas"] = int64(1)
+		path[0], cpu, change = "patch", "50m", map[string]any{}
+	}
+	containers, _, err := unstructured.NestedSlice(spec, path...)
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("%s has the containers %v, %v", obj.GetKind(), containers, err)
+	}
+	container := containers[0].(map[string]any)
+	maps.Copy(container, change)
+	ask := map[string]any{"cpu": cpu, "memory": "96Mi"}
+	container["resources"] = map[string]any{"requests": ask, "limits": maps.Clone(ask)}
+	if err := unstructured.SetNestedSlice(spec, containers, path...); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -107,12 +149,12 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		tn.mustTemplate("huge", `{template: {spec: `+podAsking("huge", huge)+`}}`)
 		tn.mustSet("dwarf", `{replicas: 1, templateRef: {name: huge}, patch: `+resizedPatch(little)+`}`)
 		tn.waitSet("dwarf", "has one", hasAvailable(1))
-		taken := tn.box("takes-any", `{resize: BestEffort, template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
-		if start := taken.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized != nil || start.Reason != sandbarv1alpha1.StartResizeInfeasible {
+		taker := tn.box("takes-any", `{resize: BestEffort, template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
+		if start := taker.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized != nil || start.Reason != sandbarv1alpha1.StartResizeInfeasible {
 			t.Errorf("it started as %+v", start)
 		}
-		has(t, taken.pod(), "20m", "64Mi")
-		eventually(t, "an event says so", func() error { return taken.hasEvent("ResizeInfeasible", "its node could not give it") })
+		has(t, taker.pod(), "20m", "64Mi")
+		eventually(t, "an event says so", func() error { return taker.hasEvent("ResizeInfeasible", "its node could not give it") })
 
 		tn.waitSet("dwarf", "has one again", hasAvailable(1))
 		all := tn.box("wants-all", `{template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
@@ -126,6 +168,45 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 			}
 			return nil
 		})
+	})
+	t.Run("with a volume, which stays", func(t *testing.T) {
+		const writes = `command: [sh, -c, "date +%N >>/data/starts; exec sleep 100000"], volumeMounts: [{name: data, mountPath: /data}]`
+		spec := strings.Replace(podAsking("disk", full), "name: main,", "name: main, "+writes+",", 1)
+		spec = strings.Replace(spec, `, command: [sh, -c, "echo disk $OWN; exec sleep 100000"]`, "", 1)
+		tn.mustTemplate("disk", `{volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Mi}}}}], template: {spec: `+spec+`}}`)
+		tn.mustSet("disks", `{replicas: 1, templateRef: {name: disk}, patch: `+resizedPatch(little)+`}`)
+		tn.waitSet("disks", "has one", hasAvailable(1))
+		claims := claimsOf(t, tn.membersOf("disks")[0].Name)
+		disk := tn.box("with-disk", `{template: {templateRef: {kind: SandboxTemplate, name: disk}}}`)
+		if start := disk.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized == nil {
+			t.Errorf("it started as %+v", start)
+		}
+		if now := claimsOf(t, disk.id.Namespace()); len(claims) != 1 || !slices.Equal(now, claims) {
+			t.Errorf("it has the volumes %v, and the member had %v", now, claims)
+		}
+		tn.deleteSets("disks")
+	})
+	t.Run("as the example has it, with its numbers made smaller", func(t *testing.T) {
+		const file = "../examples/tenant/sandboxset-patched.yaml"
+		tn.apply(file, func(obj *unstructured.Unstructured) {
+			asItIs := obj.DeepCopy()
+			gvr := map[string]schema.GroupVersionResource{"SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets}[obj.GetKind()]
+			if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(t.Context(), asItIs, metav1.CreateOptions{DryRun: inDryRun}); err != nil {
+				t.Errorf("%s as it is: %v", obj.GetKind(), err)
+			}
+			smaller(t, obj)
+		})
+		tn.waitSet("code-interpreter-template", "has one", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(1)(s) && s.Patched })
+		pods := podsOf(t, tn.membersOf("code-interpreter-template"))
+		coder := tn.box("coder", `{template: {templateRef: {kind: SandboxTemplate, name: code-interpreter-template}}}`)
+		if start := coder.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized == nil {
+			t.Errorf("it started as %+v", start)
+		}
+		pod := coder.pod()
+		has(t, pod, "100m", "96Mi")
+		if env := pod.Spec.Containers[0].Env; pods[pod.UID] == "" || env[len(env)-1].Value != "subset-b" && env[0].Value != "subset-b" {
+			t.Errorf("its pod %s with %v is none of %v", pod.UID, env, pods)
+		}
 	})
 	t.Run("a set that could not give them is refused", func(t *testing.T) {
 		tn.mustSet("other-class", `{replicas: 1, templateRef: {name: full}, patch: `+resizedPatch(`{requests: {cpu: 20m, memory: 32Mi}, limits: {cpu: 20m, memory: 32Mi}}`)+`}`)

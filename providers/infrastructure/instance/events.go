@@ -71,7 +71,7 @@ func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope,
 	}
 }
 
-// tellResize tells whether the sandbox that an instance has taken got the resources of the template.
+// tellResize writes the event about the resources of the sandbox that an instance has taken.
 func (r *reconciler) tellResize(ctx context.Context, req request, s *scope.Scope, start *sandbarv1alpha1.InstanceStart) {
 	switch {
 	case start == nil || start.Type != sandbarv1alpha1.StartWarm:

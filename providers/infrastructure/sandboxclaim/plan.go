@@ -258,7 +258,12 @@ var byPhase = map[sandbarv1alpha1.InstancePhase]string{
 	sandbarv1alpha1.InstancePending:         reasonNoMember,
 }
 
-func reasonOf(s sandbox) string { return cmp.Or(byPhase[s.status.Phase], reasonColdSlow) }
+func reasonOf(s sandbox) string {
+	if start := s.status.Start; start != nil && start.Reason == sandbarv1alpha1.StartResizeInfeasible {
+		return start.Reason // it is late because it had to start cold
+	}
+	return cmp.Or(byPhase[s.status.Phase], reasonColdSlow)
+}
 
 // byName puts Sandboxes into the order of their numbers.
 func byName(a, b sandbox) int {

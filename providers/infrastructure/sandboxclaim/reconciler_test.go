@@ -381,6 +381,17 @@ func TestAClaimThatIsLate(t *testing.T) {
 	}
 }
 
+func TestALateClaimSaysThatItsSandboxesCouldNotBeResized(t *testing.T) {
+	for start, want := range map[string]string{sandbarv1alpha1.StartResizeInfeasible: "ResizeInfeasible", sandbarv1alpha1.StartSetEmpty: "QuotaExceeded"} {
+		late := sandbox{status: sandbarv1alpha1.InstanceStatus{
+			Phase: sandbarv1alpha1.InstancePendingCapacity, Start: &sandbarv1alpha1.InstanceStart{Type: sandbarv1alpha1.StartCold, Reason: start},
+		}}
+		if got := reasonOf(late); got != want {
+			t.Errorf("one that started cold for %s: %s, want %s", start, got, want)
+		}
+	}
+}
+
 // It becomes Ready between the look and the deletion.
 func TestASandboxThatIsReadyAtTheLastMomentIsKept(t *testing.T) {
 	w := newWorld(t, 2, nil)

@@ -129,7 +129,7 @@ func missingFiles(rules *clientcmd.ClientConfigLoadingRules) string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("there is no file %s, which %s names: pass --kubeconfig or set KUBECONFIG to one that leads to your workspace", termsafe.Line(strings.Join(missing, ", ")), from)
+	return fmt.Sprintf("there is no file %s, which %s names: make it with sandbar login URL, or name one that leads to your workspace with --kubeconfig or KUBECONFIG", termsafe.Line(strings.Join(missing, ", ")), from)
 }
 
 // credential is the name of the kubeconfig's user that a command acts as; empty if that is not known.

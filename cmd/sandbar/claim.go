@@ -32,8 +32,11 @@ const (
 	longestClaimWait = 5 * time.Minute
 )
 
-// prewarms are the values of --prewarm; without it, the data plane takes Prefer.
-var prewarms = []string{"", "Prefer", "Require", "None"}
+// The values of --prewarm and --resize; without them, kcp takes Prefer and Require.
+var (
+	prewarms = []string{"", "Prefer", "Require", "None"}
+	resizes  = []string{"", "Require", "BestEffort", "Keep"}
+)
 
 // claimOptions are the flags of sandbar claim.
 type claimOptions struct {
@@ -116,6 +119,8 @@ func (o *claimOptions) check() error {
 		return &usageError{errors.New("--name and --replicas do not go together: several Sandboxes have names that are made")}
 	case !slices.Contains(prewarms, o.Prewarm):
 		return &usageError{fmt.Errorf("--prewarm %q is none of Prefer, Require and None", o.Prewarm)}
+	case !slices.Contains(resizes, o.Resize):
+		return &usageError{fmt.Errorf("--resize %q is none of Require, BestEffort and Keep", o.Resize)}
 	case o.wait < 0 || o.wait > longestClaimWait:
 		return &usageError{fmt.Errorf("--wait %s: the data plane waits from 0s to %s; sandbar wait waits longer", o.wait, longestClaimWait)}
 	}

@@ -241,7 +241,7 @@ func (s *target) inWorkspace(cmd *cobra.Command) (session.Workspace, error) {
 func parseResource(text string) (schema.GroupVersionResource, error) {
 	resource, rest, ok := strings.Cut(text, ".")
 	if !ok || resource == "" || rest == "" {
-		return schema.GroupVersionResource{}, &usageError{fmt.Errorf("--resource %q is not resource.group, like %s", text, client.SandboxRunners.GroupResource())}
+		return schema.GroupVersionResource{}, &usageError{fmt.Errorf("--resource %q has no group: write resource.group, such as %s.sandbar.dev", text, cmp.Or(termsafe.Line(strings.Trim(text, ".")), "sandboxes"))}
 	}
 	gvr := client.SandboxRunners
 	gvr.Resource, gvr.Group = resource, rest

@@ -50,7 +50,8 @@ func (e *FieldConflictError) Error() string {
 
 // Apply makes an object have the fields of obj, by server-side apply: fields that this package applied before and that
 // obj does not have any more are taken away. Fields of other field managers are refused with a [FieldConflictError],
-// unless force takes them over. A resourceVersion in obj is a precondition.
+// unless force takes them over. A resourceVersion in obj is a precondition, and so is a UID: an object that has either and
+// is not there is not created.
 //
 // What this package wrote without apply, as by Create and Mark, is its own too: the server takes that for another
 // manager of the same name.
@@ -64,6 +65,10 @@ func (c *Client) Apply(ctx context.Context, k Kind, namespace string, obj *unstr
 	}
 	if apierrors.IsNotFound(err) {
 		before = nil
+		// The server says it in words about UIDs that do not match.
+		if obj.GetUID() != "" || obj.GetResourceVersion() != "" {
+			return nil, "", fmt.Errorf("there is no %s %s, and the manifest is of one that existed: take metadata.uid and metadata.resourceVersion out of it to create another one", k.Name, obj.GetName())
+		}
 	}
 	write := func(obj *unstructured.Unstructured, force bool) (*unstructured.Unstructured, error) {
 		return c.of(k, namespace).Apply(ctx, obj.GetName(), obj, metav1.ApplyOptions{DryRun: opts.dryRun(), FieldManager: FieldManager, Force: force})

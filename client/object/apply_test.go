@@ -45,6 +45,22 @@ func TestApplyReportsWhatItHasDone(t *testing.T) {
 	}
 }
 
+func TestApplyOfAManifestThatWasReadDoesNotCreateTheObjectAgain(t *testing.T) {
+	server, c := newWorkspace(t)
+	k := sandboxesOf(t, c)
+	for _, field := range []string{"uid", "resourceVersion"} {
+		obj := manifest(map[string]any{"a": "1"})
+		obj.Object["metadata"].(map[string]any)[field] = "7"
+		_, _, err := c.Apply(t.Context(), k, "default", obj, false, WriteOptions{})
+		if err == nil || !strings.HasPrefix(err.Error(), "there is no Sandbox web, ") || !strings.Contains(err.Error(), "metadata."+field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if got := server.Object("sandboxes", "default", "web"); got != nil {
+		t.Errorf("there is %v", got)
+	}
+}
+
 // The provider writes the status, and kcp its labels, while a person applies.
 func TestApplyThatChangesNothingIsToldAsSuchWhileAControllerWrites(t *testing.T) {
 	server, c := newWorkspace(t)

@@ -63,7 +63,7 @@ func (s *target) apply(cmd *cobra.Command, o *applyOptions) error {
 // readFiles reads the objects of the files of -f, and refuses one whose name cannot be.
 func readFiles(cmd *cobra.Command, files []string) ([]*unstructured.Unstructured, error) {
 	if len(files) == 0 {
-		return nil, &usageError{fmt.Errorf("%s takes -f FILE", cmd.Name())}
+		return nil, &usageError{fmt.Errorf("%s takes -f FILE; see %s --help", cmd.Name(), cmd.CommandPath())}
 	}
 	var all []*unstructured.Unstructured
 	for _, file := range files {

@@ -46,7 +46,7 @@ serves the kinds. It never grants what it does not list, and what you have rejec
 
 If the workspace is bound already, bind adds what an older binding lacks, and lists what it grants
 in addition. The name of the binding goes to stdout, all else to stderr.`,
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: atMost("WORKSPACE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if b.timeout < time.Second || b.timeout > maxBindTimeout {
 				return &usageError{fmt.Errorf("--timeout %s: bind waits from 1s to %s", b.timeout, maxBindTimeout)}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,12 @@ const (
 	// claimWait is for how long each is waited for without --wait, and longestClaimWait the longest.
 	claimWait        = 30 * time.Second
 	longestClaimWait = 5 * time.Minute
+)
+
+// The values of --prewarm and --resize; without them, kcp takes Prefer and Require.
+var (
+	prewarms = []string{"", "Prefer", "Require", "None"}
+	resizes  = []string{"", "Require", "BestEffort", "Keep"}
 )
 
 // claimOptions are the flags of sandbar claim.
@@ -66,7 +73,11 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 			if err != nil {
 				return err
 			}
-			return o.claimAll(cmd, w, args[0])
+			err = o.claimAll(cmd, w, args[0])
+			if text := s.deniedBy(err); text != "" {
+				return &diagnosedError{text, err}
+			}
+			return err
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -106,6 +117,10 @@ func (o *claimOptions) check() error {
 		return &usageError{fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, mostClaims)}
 	case o.replicas > 1 && o.Name != "":
 		return &usageError{errors.New("--name and --replicas do not go together: several Sandboxes have names that are made")}
+	case !slices.Contains(prewarms, o.Prewarm):
+		return &usageError{fmt.Errorf("--prewarm %q is none of Prefer, Require and None", o.Prewarm)}
+	case !slices.Contains(resizes, o.Resize):
+		return &usageError{fmt.Errorf("--resize %q is none of Require, BestEffort and Keep", o.Resize)}
 	case o.wait < 0 || o.wait > longestClaimWait:
 		return &usageError{fmt.Errorf("--wait %s: the data plane waits from 0s to %s; sandbar wait waits longer", o.wait, longestClaimWait)}
 	}

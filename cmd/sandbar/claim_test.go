@@ -112,12 +112,14 @@ func TestClaimIsToldAMistakeBeforeAnythingIsSent(t *testing.T) {
 	w := newWorld(t)
 	w.serve(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
 	for args, want := range map[string]string{
-		"claim":                                "takes 1 argument",
+		"claim":                                "takes TEMPLATE, and nothing else",
 		"claim shell --replicas 0":             "1 to 100 Sandboxes",
 		"claim shell --replicas 101":           "1 to 100 Sandboxes",
 		"claim shell --replicas 2 --name mine": "do not go together",
 		"claim shell --wait 6m":                "from 0s to 5m0s",
 		"claim shell --label x":                "--label",
+		"claim shell --prewarm prefer":         "none of Prefer, Require and None",
+		"claim shell --resize no":              "none of Require, BestEffort and Keep",
 		"claim shell -o wide":                  "neither text nor json",
 	} {
 		if code, _, stderr := w.run(t, strings.Fields(args)...); code != exitUsage || !strings.Contains(stderr, want) {

@@ -31,7 +31,7 @@ func (s *target) completing(commands []*cobra.Command) []*cobra.Command {
 			c.ValidArgsFunction = s.completeField
 		case takesKind(c):
 			c.ValidArgsFunction = s.completeObject
-		case strings.HasPrefix(c.Use, c.Name()+" NAME"):
+		case strings.HasPrefix(c.Use, c.Name()+" NAME"): // cp and doctor take no name
 			c.ValidArgsFunction = s.completeInstance
 		}
 		if c.Flags().Lookup("output") != nil && takesKind(c) {

@@ -62,7 +62,7 @@ func (o *deleteOptions) check(a objectArgs) error {
 	selects := o.labels != "" || o.fields != ""
 	switch {
 	case len(a.names) == 0 && !selects && !o.all:
-		return &usageError{errors.New("delete takes names, a selector (-l), or --all")}
+		return &usageError{errors.New("delete takes the names of objects, a selector (-l), or --all, for example: sandbar delete sandbox web")}
 	case o.all && (len(a.names) > 0 || selects):
 		return &usageError{errors.New("--all means every object: leave it out, or the names and the selector")}
 	case o.version != "" && len(a.names) != 1:

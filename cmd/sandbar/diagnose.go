@@ -68,8 +68,8 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 	if errors.As(failed, &certificate) {
 		return s.otherCA(ctx)
 	}
-	if apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed) {
-		return s.denied(failed)
+	if text := s.deniedBy(failed); text != "" {
+		return text
 	}
 	var unbound *object.NotBoundError
 	if errors.As(failed, &unbound) {
@@ -116,6 +116,14 @@ func (s *target) resumeCommand() string {
 		line += " --resource " + s.resource
 	}
 	return line
+}
+
+// deniedBy says that the workspace has refused the credential, if it has; else nothing.
+func (s *target) deniedBy(failed error) string {
+	if apierrors.IsForbidden(failed) || apierrors.IsUnauthorized(failed) {
+		return s.denied(failed)
+	}
+	return ""
 }
 
 // denied is for a workspace that refuses the credential of the kubeconfig: it says which workspace and whose
@@ -297,7 +305,7 @@ func (w whereabouts) missing(ctx context.Context) string {
 	case len(names) == 0 && w.noNamespace(ctx):
 		return fmt.Sprintf("there is no namespace %s in %s: name another with -n, or make it with kubectl create namespace %s", w.namespace, placeOf(w.cfg.Host), w.namespace)
 	case len(names) == 0:
-		return text + ", and no other"
+		return fmt.Sprintf("%s, and no other: sandbar get %s -A looks in all namespaces, and sandbar create %s %s makes one", text, w.resource.Resource, strings.ToLower(kind), w.name)
 	case len(similar(w.name, names)) > 0:
 		return text + termsafe.Line(didYouMean(w.name, "", names))
 	case len(names) > mostOthers:

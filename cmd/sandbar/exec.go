@@ -85,7 +85,7 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 				return &usageError{fmt.Errorf("exec --list takes NAME and no command; see %s --help", cmd.CommandPath())}
 			}
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return &usageError{fmt.Errorf("exec takes NAME, -- and a command; see %s --help", cmd.CommandPath())}
+				return &usageError{fmt.Errorf("exec takes NAME, -- and a command%s; see %s --help", withDashes(cmd, args), cmd.CommandPath())}
 			}
 			return nil
 		},
@@ -120,7 +120,22 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "container of a pod without a runner; its first if empty")
 	cmd.Flags().BoolVar(&list, "list", false, "list the commands of the sandbox instead of running one")
 	addOutputFlag(cmd, &output)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// Of a command without -- before it, the flags are taken for those of exec.
+		if args := cmd.Flags().Args(); len(args) > 1 {
+			return &usageError{fmt.Errorf("%w%s; see %s --help", err, withDashes(cmd, args), cmd.CommandPath())}
+		}
+		return cmd.Root().FlagErrorFunc()(cmd, err)
+	})
 	return cmd
+}
+
+// withDashes says how a command is written that has no -- before it; nothing if there is no command.
+func withDashes(cmd *cobra.Command, args []string) string {
+	if len(args) < 2 || cmd.ArgsLenAtDash() >= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; write -- before the command: %s %s -- %s", cmd.CommandPath(), args[0], args[1])
 }
 
 // runCommand runs a command, or attaches to one, with this process's terminal and signals.

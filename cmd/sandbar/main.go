@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -115,12 +116,35 @@ func newRootCommand() *cobra.Command {
 	})
 	s.addCommands(root)
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
+		switch c.Name() {
+		case "completion":
 			c.Args, c.RunE = knownCommand, root.RunE
+		case "help":
+			c.Args = knownTopic
 		}
 	}
+	hideInHelp(root)
 	return root
+}
+
+// hideInHelp leaves the flags that choose an instance out of the help of commands that are not about one.
+func hideInHelp(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root && !takesInstance(cmd) {
+			for _, name := range []string{"resource", "component"} {
+				root.PersistentFlags().Lookup(name).Hidden = true
+			}
+		}
+		show(cmd, args)
+	})
+}
+
+// takesInstance reports whether a command is about an instance of the kind that --resource names.
+func takesInstance(c *cobra.Command) bool {
+	return strings.HasPrefix(c.Use, c.Name()+" NAME") || c.Name() == "cp" || c.Name() == "doctor"
 }
 
 // addCommands adds the commands in the groups of sandbar --help.
@@ -179,11 +203,11 @@ func isUsage(err error) bool {
 	return errors.As(err, &flags) || errors.As(err, &call)
 }
 
-// usage makes what one of cobra's own checks finds a mistake in the call.
-func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+// atMost takes the positional argument that is named, or none.
+func atMost(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+		if len(args) > 1 {
+			return &usageError{fmt.Errorf("%s takes %s, or no argument; see %s --help", cmd.Name(), name, cmd.CommandPath())}
 		}
 		return nil
 	}
@@ -196,7 +220,7 @@ func named(names ...string) cobra.PositionalArgs {
 			return &usageError{fmt.Errorf("%s takes no arguments; see %s --help", cmd.Name(), cmd.CommandPath())}
 		}
 		if len(args) != len(names) {
-			return &usageError{fmt.Errorf("%s takes %d argument(s): %v; see %s --help", cmd.Name(), len(names), names, cmd.CommandPath())}
+			return &usageError{fmt.Errorf("%s takes %s, and nothing else; see %s --help", cmd.Name(), strings.Join(names, " and "), cmd.CommandPath())}
 		}
 		return nil
 	}

@@ -166,7 +166,21 @@ func TestMessages(t *testing.T) {
 		{"a name with its kind", "logs sandboxrunner/web", nil},
 		{"a command that is not there", "versoin", nil}, //nolint:misspell // on purpose
 		{"a shell that is not there", "completion fishy", nil},
+		{"a topic that is not there", "help lgos", nil},
+		{"a topic of a command", "help completion fishy", nil},
 		{"an argument where none is taken", "version x", nil},
+		{"two arguments where one is taken", "logs web api", nil},
+		{"three arguments where two are taken", "cp a b web:", nil},
+		{"two arguments where one can be left out", "trust https://a https://b", nil},
+		{"a command without dashes before it", "exec web ls", nil},
+		{"a command without dashes before it, with a flag", "exec web ls -l", nil},
+		{"dashes without a command", "exec web --", nil},
+		{"a claim in a workspace of somebody else", "claim shell", func(w *world) {
+			w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+				refusing(http.StatusForbidden, "Forbidden", "access denied")(rw, r)
+				return true
+			}
+		}},
 		{"a time that is too short", "open web --for 10s", nil},
 		{"a number of lines that is none", "logs web --tail -5", nil},
 		{"a time that is none", "open web --for 10", nil},

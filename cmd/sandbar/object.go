@@ -24,7 +24,7 @@ type objectArgs struct {
 // parseObjectArgs reads the arguments, of which a KIND is the first. It does not ask the workspace.
 func parseObjectArgs(cmd *cobra.Command, args []string) (objectArgs, error) {
 	if len(args) == 0 || args[0] == "" {
-		return objectArgs{}, &usageError{fmt.Errorf("%s needs a KIND, for example: %s sandboxes; see %s --help", cmd.Name(), cmd.CommandPath(), cmd.CommandPath())}
+		return objectArgs{}, &usageError{fmt.Errorf("%s needs a KIND, for example: %s; see %s --help", cmd.Name(), exampleOf(cmd), cmd.CommandPath())}
 	}
 	var a objectArgs
 	if !strings.Contains(args[0], "/") {
@@ -46,6 +46,15 @@ func parseObjectArgs(cmd *cobra.Command, args []string) (objectArgs, error) {
 		}
 	}
 	return a, nil
+}
+
+// exampleOf is the first example of a command's help, or one of the commands that have none: describe and edit.
+func exampleOf(cmd *cobra.Command) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	if first == "" {
+		return cmd.CommandPath() + " sandbox web"
+	}
+	return first
 }
 
 // oneName refuses arguments that do not name exactly one object.

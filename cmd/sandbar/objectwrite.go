@@ -113,7 +113,7 @@ func (o *output) writePrinter() (*writePrinter, error) {
 		return nil, err
 	}
 	if p.columns() {
-		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes %s", o.format, documentFormats)}
+		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes %s", o.format, o.formats)}
 	}
 	return &writePrinter{p}, nil
 }

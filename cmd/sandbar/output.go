@@ -38,9 +38,12 @@ type output struct {
 	showLabels   bool
 	labelColumns []string
 	managed      bool
+	// formats are those of the command, for the message about another one.
+	formats string
 }
 
 func (o *output) addFlags(fs *pflag.FlagSet) {
+	o.formats = documentFormats
 	fs.StringVarP(&o.format, "output", "o", "", "print the object: "+documentFormats)
 	fs.BoolVar(&o.managed, "show-managed-fields", false, "keep metadata.managedFields in json and yaml")
 }
@@ -48,11 +51,13 @@ func (o *output) addFlags(fs *pflag.FlagSet) {
 // addChangeFlags adds the flags of a command that changes an object in a version that the person knows.
 func (o *output) addChangeFlags(fs *pflag.FlagSet) {
 	o.addFlags(fs)
+	o.formats += "; and " + diffFormat
 	fs.Lookup("output").Usage += "; " + diffUsage
 }
 
 func (o *output) addTableFlags(fs *pflag.FlagSet) {
 	o.addFlags(fs)
+	o.formats = outputFormats
 	fs.Lookup("output").Usage = "how to print: " + outputFormats
 	fs.BoolVar(&o.noHeaders, "no-headers", false, "leave out the line with the names of the columns")
 	fs.BoolVar(&o.showLabels, "show-labels", false, "add a column with all labels")
@@ -112,7 +117,7 @@ func (o *output) printer() (objectPrinter, error) {
 var withArgument = map[string]bool{"jsonpath": true, "go-template": true, "custom-columns": true}
 
 func (o *output) unknown() error {
-	return &usageError{fmt.Errorf("-o %q: the formats are %s", o.format, outputFormats)}
+	return &usageError{fmt.Errorf("-o %q: the formats are %s", o.format, o.formats)}
 }
 
 func (o *output) printerOf(format, argument string) (objectPrinter, error) {

@@ -61,6 +61,15 @@ func knownCommand(root *cobra.Command, args []string) error {
 	return &usageError{fmt.Errorf("there is no command %q%s; see %s --help", args[0], didYouMean(args[0], "", names), root.CommandPath())}
 }
 
+// knownTopic refuses a word after sandbar help that is not a command.
+func knownTopic(help *cobra.Command, args []string) error {
+	found, rest, err := help.Root().Find(args)
+	if err != nil || found.HasSubCommands() {
+		return knownCommand(found, rest)
+	}
+	return nil
+}
+
 // unknownFlag explains a flag that a command does not have; it returns nil for another error.
 func unknownFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError

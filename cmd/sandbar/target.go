@@ -129,7 +129,7 @@ func missingFiles(rules *clientcmd.ClientConfigLoadingRules) string {
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("there is no file %s, which %s names: pass --kubeconfig or set KUBECONFIG to one that leads to your workspace", termsafe.Line(strings.Join(missing, ", ")), from)
+	return fmt.Sprintf("there is no file %s, which %s names: make it with sandbar login URL, or name one that leads to your workspace with --kubeconfig or KUBECONFIG", termsafe.Line(strings.Join(missing, ", ")), from)
 }
 
 // credential is the name of the kubeconfig's user that a command acts as; empty if that is not known.
@@ -241,7 +241,7 @@ func (s *target) inWorkspace(cmd *cobra.Command) (session.Workspace, error) {
 func parseResource(text string) (schema.GroupVersionResource, error) {
 	resource, rest, ok := strings.Cut(text, ".")
 	if !ok || resource == "" || rest == "" {
-		return schema.GroupVersionResource{}, &usageError{fmt.Errorf("--resource %q is not resource.group, like %s", text, client.SandboxRunners.GroupResource())}
+		return schema.GroupVersionResource{}, &usageError{fmt.Errorf("--resource %q has no group: write resource.group, such as %s.sandbar.dev", text, cmp.Or(termsafe.Line(strings.Trim(text, ".")), "sandboxes"))}
 	}
 	gvr := client.SandboxRunners
 	gvr.Resource, gvr.Group = resource, rest

@@ -27,7 +27,7 @@ func newTemplatesCommand(s *target) *cobra.Command {
 create. With NAME, show what the Template is for, how to use it, and what its instances offer.
 
 The provider's data plane answers, so it has to be trusted: sandbar trust. -o json prints one object for each.`,
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: atMost("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error { return s.templates(cmd, args, output) },
 	}
 	addOutputFlag(cmd, &output)
@@ -72,7 +72,7 @@ func (s *target) templates(cmd *cobra.Command, args []string, output string) err
 	case len(args) > 0:
 		describeTemplate(&text, all[0])
 	case len(all) == 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "The workspace has no binding to a provider that offers Templates.")
+		fmt.Fprintln(cmd.ErrOrStderr(), "The workspace has no binding to a provider that offers Templates: bring its kinds into it with sandbar bind.")
 		return nil
 	default:
 		listTemplates(&text, all)

@@ -49,7 +49,7 @@ func TestTemplatesShowsWhatTheProviderOffers(t *testing.T) {
 		{name: "two", args: "templates a b"},
 	})
 	w.stocked(t) // without a binding
-	if code, _, stderr := w.run(t, "templates"); code != 0 || stderr != "The workspace has no binding to a provider that offers Templates.\n" {
+	if code, _, stderr := w.run(t, "templates"); code != 0 || stderr != "The workspace has no binding to a provider that offers Templates: bring its kinds into it with sandbar bind.\n" {
 		t.Errorf("%d %s", code, stderr)
 	}
 }

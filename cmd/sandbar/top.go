@@ -31,7 +31,7 @@ warm or cold.
 
 / filters as you type, l follows the log of the chosen sandbox in a pane, d describes it, and other keys suspend,
 resume, restart, renew, open or delete it, or give you a shell in it. ? lists the keys, and q leaves. Following a log
-counts as use: a sandbox whose log is open does not go to sleep. When the connection is lost, the last line says so,
+counts as use: a sandbox whose log is open does not go to sleep. When the connection is lost, the line above the keys says so,
 and the list goes on when it is there again.
 
 It needs a terminal. Scripts use sandbar get KIND, and sandbar get KIND -w to follow. NO_COLOR turns colours off.`,

@@ -50,7 +50,7 @@ takes it back.
 
 --browsers shows how the browsers of this machine are made to trust the same CA, for previews, and
 how to take that back. It changes nothing itself.`,
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: atMost("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if browsers {
 				return s.showBrowserTrust(cmd, runtime.GOOS)
@@ -96,7 +96,7 @@ func (s *target) trustOffered(cmd *cobra.Command, yes bool) error {
 	}
 	switch {
 	case len(offers) == 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane.")
+		fmt.Fprintln(cmd.ErrOrStderr(), "No APIBinding in this workspace names a data plane: bring a provider's kinds into it with sandbar bind.")
 		return nil
 	case len(open) == 0:
 		return nil

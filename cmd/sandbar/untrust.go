@@ -19,7 +19,7 @@ func newUntrustCommand(s *target) *cobra.Command {
 		Long: `Stop a data plane from getting your token, as sandbar trust let it. Without a URL it lists the data
 planes that may get it, of every workspace. What a data plane got before is not taken back: ask the people
 who run kcp for another token if you do not trust it any more.`,
-		Args: usage(cobra.MaximumNArgs(1)),
+		Args: atMost("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := s.trustStore()
 			if err != nil {

@@ -49,7 +49,7 @@ objects are gone. Each state goes to stderr meanwhile. It exits with 1 when an o
 
 func (o *waitOptions) check(a objectArgs) (err error) {
 	if len(a.names) == 0 {
-		return &usageError{errors.New("wait takes a KIND and names")}
+		return &usageError{errors.New("wait takes a KIND and names, for example: sandbar wait sandbox web")}
 	}
 	if o.gone = o.until == "delete"; !o.gone {
 		// kubectl's form is taken too.

@@ -13,7 +13,7 @@ func bundlerFrameworks(t *testing.T) map[string]framework {
 	t.Helper()
 	return map[string]framework{
 		"webpack-dev-server": npmInstall(npmTemplate{name: "webpack-dev-server", files: webpackFiles}, framework{
-			path: "/", file: "src/text.js", text: "Hello from webpack", quiet: true,
+			path: "/", file: "src/text.js", text: "Hello from webpack", hot: "[webpack-dev-server] connected",
 		}),
 		"angular": npmInstall(npmTemplate{name: "angular", create: documented(t, "@angular/cli", angularVersion)}, framework{
 			dev:  []string{"--start-command", "npx ng serve --host 0.0.0.0 --port $PORT"},

@@ -111,7 +111,8 @@ func ruby(args string) string {
 // debianRoot unpacks packages of Debian, with all that they depend on, and leaves out the C library, which an image has.
 func debianRoot(t *testing.T, packages ...string) string {
 	t.Helper()
-	return filepath.Join(kept(t, packages[0], strings.Join(packages, " "), func(dir string) error {
+	unused := []string{"doc", "man", "locale", "ri", "perl", "perl5"}
+	return filepath.Join(kept(t, packages[0], fmt.Sprintf("%q without %q", packages, unused), func(dir string) error {
 		archives, root, status := filepath.Join(dir, "archives"), filepath.Join(dir, "root"), filepath.Join(dir, "status")
 		if err := errors.Join(os.MkdirAll(filepath.Join(archives, "partial"), 0o755), os.Mkdir(root, 0o755), os.WriteFile(status, nil, 0o600)); err != nil {
 			return err
@@ -135,15 +136,15 @@ func debianRoot(t *testing.T, packages ...string) string {
 				return fmt.Errorf("dpkg-deb -x %s: %w\n%s", deb, err, out)
 			}
 		}
-		for _, unused := range []string{"doc", "man", "locale", "ri", "perl", "perl5", "zoneinfo"} {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(root, "usr", "share", unused)))
+		for _, folder := range unused {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(root, "usr", "share", folder)))
 		}
 		return errors.Join(err, os.RemoveAll(archives))
 	}), "root")
 }
 
 // makeRails is a small program of Rails with Action Cable, by the settings that Rails has for development and the one
-// of docs/frameworks.md, for the domain of this stack.
+// of docs/frameworks.md, for the domain of this stack. The image has no time zones, and Debian's are in rubyRoot.
 func makeRails(t *testing.T, dir string) string {
 	writeAll(t, dir, map[string]string{
 		"config.ru": "require_relative 'config/application'\nApp::Application.initialize!\nrun App::Application\n",
@@ -153,6 +154,8 @@ require 'rails'
 require 'action_controller/railtie'
 require 'action_view/railtie'
 require 'action_cable/engine'
+
+TZInfo::DataSource.set(:zoneinfo, '` + rubyRoot + `/usr/share/zoneinfo')
 
 module App
   class Application < Rails::Application

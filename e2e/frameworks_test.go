@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -165,7 +166,7 @@ func (f framework) try(t *testing.T) {
 	}
 	lines := console.String()
 	if !f.isHot() { // the page was loaded while the app was started again
-		lines = strings.ReplaceAll(lines, "error: Failed to load resource: the server responded with a status of 502 ()", "")
+		lines = whileStarting.ReplaceAllString(lines, "")
 	}
 	if strings.Contains(lines, "error: ") || strings.Contains(lines, "exception: ") {
 		t.Errorf("the browser's console has\n%s", lines)
@@ -179,6 +180,9 @@ func (f framework) try(t *testing.T) {
 		t.Errorf("dev ended with %d", code)
 	}
 }
+
+// whileStarting is what a browser's console has of a page, and of its WebSocket, whose app is being started again.
+var whileStarting = regexp.MustCompile(`error: (Failed to load resource: the server responded with a status of|WebSocket connection to .* failed: .* Unexpected response code:) 502\b`)
 
 func (f framework) isHot() bool { return f.hot != "" || f.quiet }
 

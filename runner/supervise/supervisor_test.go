@@ -387,7 +387,7 @@ func TestRestartAfterTheEndIsRefused(t *testing.T) {
 	})
 }
 
-// Who hears of an end reads what was written before it.
+// A reader that hears of an end has what was written before it.
 func TestAnEndIsToldOnceAllOutputHasBeenRead(t *testing.T) {
 	fake := &fakeApp{stopping: time.Second}
 	supervised(t, fake, app, func(t *testing.T, s *Supervisor) {

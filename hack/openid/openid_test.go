@@ -203,8 +203,8 @@ func TestALoginOnAnotherDeviceAtARealProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	login := func(action string) (openid.Tokens, error) {
-		return p.LoginDevice(t.Context(), openid.Device{Patience: time.Minute, Show: func(i openid.Invitation) error {
-			if i.Code == "" || !strings.HasPrefix(i.Complete, i.Address+"?user_code=") || i.Within > time.Minute {
+		return p.LoginDevice(t.Context(), openid.Device{Show: func(i openid.Invitation) error {
+			if i.Code == "" || !strings.HasPrefix(i.Complete, i.Address+"?user_code=") || i.Within > 5*time.Minute {
 				t.Errorf("the person sees %+v", i)
 			}
 			return decides(t.Context(), i.Complete, action)

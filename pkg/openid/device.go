@@ -71,8 +71,11 @@ func (p *Provider) LoginDevice(ctx context.Context, d Device) (Tokens, error) {
 		return Tokens{}, deviceError(ctx, limited, patience, fmt.Errorf("asking for a login on another device: %w", issuerError(err)))
 	}
 	if !started.Expiry.IsZero() {
-		patience = min(patience, time.Until(started.Expiry).Round(time.Second))
+		patience = min(patience, max(0, time.Until(started.Expiry)).Round(time.Second))
+		started.Expiry = time.Time{} // one deadline, so that its end and the end of a single exchange can be told apart
 	}
+	waiting, stop := context.WithTimeout(calls, patience)
+	defer stop()
 	invitation, err := invitationOf(started, patience)
 	if err != nil {
 		return Tokens{}, err
@@ -80,9 +83,9 @@ func (p *Provider) LoginDevice(ctx context.Context, d Device) (Tokens, error) {
 	if err := d.Show(invitation); err != nil {
 		return Tokens{}, fmt.Errorf("showing the issuer's page: %w", err)
 	}
-	answer, err := p.oauth.DeviceAccessToken(calls, started)
+	answer, err := p.oauth.DeviceAccessToken(waiting, started)
 	if err != nil {
-		return Tokens{}, deviceError(ctx, limited, patience, fmt.Errorf("waiting for the login on another device: %w", issuerError(err)))
+		return Tokens{}, deviceError(ctx, waiting, patience, fmt.Errorf("waiting for the login on another device: %w", issuerError(err)))
 	}
 	tokens := Tokens{Refresh: answer.RefreshToken}
 	if _, err := p.verify(limited, answer, &tokens); err != nil {
@@ -117,7 +120,7 @@ func deviceError(ctx, limited context.Context, patience time.Duration, err error
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case expired, limited.Err() != nil, errors.Is(err, context.DeadlineExceeded):
+	case expired, limited.Err() != nil:
 		return fmt.Errorf("%w within %s", ErrDevicePatience, patience)
 	}
 	return err

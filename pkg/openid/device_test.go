@@ -38,7 +38,7 @@ func TestALoginOnAnotherDeviceGivesTokensOfThePerson(t *testing.T) {
 		t.Errorf("got %+v", tokens)
 	}
 	page := i.Server.URL + "/page"
-	if seen.Address != page || seen.Code != "WDJB-MJHT" || seen.Complete != page+"?user_code=WDJB-MJHT" || seen.Within != 5*time.Minute {
+	if seen.Address != page || seen.Code != "WDJB-MJHT" || seen.Complete != page+"?user_code=WDJB-MJHT" || seen.Within <= 0 || seen.Within > 5*time.Minute { // what the exchange took is gone of the five
 		t.Errorf("the person sees %+v", seen)
 	}
 	if next, err := discover(t, i).Refresh(t.Context(), tokens); err != nil || next.ID == tokens.ID {
@@ -81,7 +81,7 @@ func TestALoginOnAnotherDeviceThatIsNotAllowedSaysWhy(t *testing.T) {
 		is       error
 	}{
 		"the person refuses":      {problem: "access_denied", want: "the issuer answers access_denied"},
-		"the code has ended":      {problem: "expired_token", is: openid.ErrDevicePatience, want: "within 5m0s"},
+		"the code has ended":      {problem: "expired_token", is: openid.ErrDevicePatience, want: " within "},
 		"nobody comes":            {problem: "authorization_pending", patience: 50 * time.Millisecond, is: openid.ErrDevicePatience, want: "within 50ms"},
 		"the issuer has no such":  {arrange: func(i *openidtest.Issuer) { i.Metadata("device_authorization_endpoint", nil) }, is: openid.ErrNoDeviceLogin},
 		"an endpoint in the open": {arrange: func(i *openidtest.Issuer) { i.Metadata("device_authorization_endpoint", "http://issuer.example.com/x") }, want: "the device_authorization_endpoint"},

@@ -70,10 +70,13 @@ type Claimed struct {
 // the workspace's path or cluster name. The caller needs the rights to get the template, to create
 // sandboxtemplates/claim, and to create, get, list and watch sandboxes.
 //
-// It fails with an [UntrustedError] if the data plane may not get the caller's credential, and with a [CallError] if the
-// claim is refused. What may pass, such as too many claims or a connection that breaks, is tried again for as long as ctx
-// lasts, at most five times.
+// It fails with [ErrSegment] if one of the names is none, with an [UntrustedError] if the data plane may not get the
+// caller's credential, and with a [CallError] if the claim is refused. What may pass, such as too many claims or a
+// connection that breaks, is tried again for as long as ctx lasts, at most five times.
 func (c *Client) Claim(ctx context.Context, dataPlane, workspace, namespace, template string, opts ClaimOptions) (*Claimed, error) {
+	if err := checkSegments(workspace, namespace, template); err != nil {
+		return nil, err
+	}
 	p, u, err := c.planeAt(dataPlane)
 	if err != nil {
 		return nil, err

@@ -70,6 +70,26 @@ func (c *claims) claim(t *testing.T, opts client.ClaimOptions) (*client.Claimed,
 	return claimed, w, err
 }
 
+// A program that passes on a name that somebody else chose must not send its credential to another verb by it.
+func TestNoNameLeadsAClaimElsewhere(t *testing.T) {
+	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL.Path) })
+	c, err := client.New(w.config(), client.DataPlane{URL: w.plane.URL, CABundle: certificateOf(w.plane)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for _, name := range []string{"", ".", "..", "../sandboxes/victim/proxy", "a/b", "%2e%2e", "a%2Fb"} {
+		for _, at := range [][3]string{{name, "default", "shell"}, {"root:me", name, "shell"}, {"root:me", "default", name}} {
+			if _, err := c.Claim(t.Context(), w.plane.URL, at[0], at[1], at[2], client.ClaimOptions{}); !errors.Is(err, client.ErrSegment) {
+				t.Errorf("a claim of %q ends with %v", at, err)
+			}
+		}
+		if _, err := c.Templates(t.Context(), w.plane.URL, name); !errors.Is(err, client.ErrSegment) {
+			t.Errorf("the Templates of %q end with %v", name, err)
+		}
+	}
+}
+
 func TestAClaimIsOneCall(t *testing.T) {
 	c := &claims{codes: []int{http.StatusCreated}}
 	claimed, w, err := c.claim(t, client.ClaimOptions{

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
@@ -162,6 +163,20 @@ func (c *Client) planeAt(address string) (*plane, *url.URL, error) {
 		return nil, nil, fmt.Errorf("reading the address of a data plane: %w", err)
 	}
 	return p, u, nil
+}
+
+// ErrSegment means that a text cannot be the name of a workspace, of a namespace or of an object. Nothing was sent.
+var ErrSegment = errors.New("it is not a name: a name is not empty, not . or .., and has no slash and no percent sign")
+
+// checkSegments refuses names that are no segments of a path. The attack: a program passes on a name that somebody else
+// chose, such as ../sandboxes/x/proxy, and the caller's credential goes to another verb than the program's.
+func checkSegments(names ...string) error {
+	for _, name := range names {
+		if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+			return fmt.Errorf("%q: %w", name, ErrSegment)
+		}
+	}
+	return nil
 }
 
 // originOf is the scheme, host and port of an https URL, in lower case and with the port.

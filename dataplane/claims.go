@@ -115,6 +115,18 @@ func (h *handler) room(cluster, namespace string) *refusal.Error {
 	return nil
 }
 
+// mayStillClaim refuses to tell a caller of its Sandbox whose right, or whose token, has ended during the wait, or whose
+// workspace's binding has: kcp ends no watch for that, and a wait lasts up to five minutes. An answer of kcp that is ten
+// seconds old counts, as for any request, so that a wait for a warm start asks nothing. Where kcp says nothing, or the
+// template is gone meanwhile, the answer stands: without it the caller would not know what it has.
+func (h *handler) mayStillClaim(x *exchange) *refusal.Error {
+	_, refused := h.authorizer.Authorize(x.request.Context(), x.question)
+	if refused != nil && (refused.Code == http.StatusForbidden || refused.Code == http.StatusUnauthorized) {
+		return refused
+	}
+	return nil
+}
+
 // answerClaim makes the Sandbox, waits for it and answers: 201 for one that is made and Ready, 200 for one that is
 // Ready and was made by an earlier request with the same key, 202 for one that is not Ready, with what to do.
 func (h *handler) answerClaim(x *exchange, asked *claim.Claim) *refusal.Error {
@@ -133,6 +145,9 @@ func (h *handler) answerClaim(x *exchange, asked *claim.Claim) *refusal.Error {
 	}
 	if err := x.request.Context().Err(); err != nil {
 		return access.ClientGone(err)
+	}
+	if refused := h.mayStillClaim(x); refused != nil {
+		return refused
 	}
 	code, answer := http.StatusAccepted, record.ClaimNotReady
 	switch {

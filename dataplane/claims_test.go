@@ -443,6 +443,36 @@ func TestAFullWorkspaceGetsNoSandboxButThoseThatAreReadyToBeTaken(t *testing.T) 
 	w.claimed(http.StatusCreated, `{}`)
 }
 
+// kcp ends no watch for a right that was withdrawn: what the caller is told after a wait of minutes is asked about.
+func TestARightThatIsWithdrawnDuringTheWaitOfAClaimCounts(t *testing.T) {
+	for name, c := range map[string]struct {
+		rights []string
+		code   int
+	}{
+		"withdrawn":       {[]string{"get sandboxtemplates", "watch sandboxes", "get sandboxes"}, http.StatusForbidden},
+		"not asked about": {[]string{"get sandboxtemplates", "create sandboxtemplates/claim"}, http.StatusCreated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newClaimWorld(t)
+			w.kcp.grant("claims", "get sandboxtemplates", "create sandboxtemplates/claim", "create sandboxes", "watch sandboxes")
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				res, body := w.do(http.MethodPost, claimShell, "claims", strings.NewReader(`{"name":"mine","wait":"1m"}`))
+				if res.StatusCode != c.code || (c.code == http.StatusForbidden) == strings.Contains(body, "https://dp/mine") {
+					t.Errorf("got %d %s, want %d", res.StatusCode, body, c.code)
+				}
+			}()
+			w.eventuallyWatched(1)
+			w.kcp.grant("claims", c.rights...)
+			w.server.handler.authorizer.Forget("cluster1", time.Now()) // else an answer of kcp counts for ten seconds
+			w.kcp.boxes.report("default/mine", readyStatus("mine"))
+			<-done
+		})
+	}
+}
+
 func TestDrainingEndsAClaimThatWaits(t *testing.T) {
 	w := newClaimWorld(t)
 	done := make(chan struct{})

@@ -48,6 +48,10 @@ func (LeftOut) isNote() {}
 // disk here.
 const ReasonSparse = "it is a sparse file"
 
+// ReasonSecondName is the Reason of a [LeftOut] hard link: each becomes a file of its own here, and those before it
+// have taken 1 GiB.
+const ReasonSecondName = "it is one of several names of a file, and copies of such files take 1 GiB at most"
+
 // LeftOutError ends a copy that is not whole; each entry was named by a [LeftOut].
 type LeftOutError struct {
 	// Count is the number of entries that were left out, without those below them.
@@ -104,7 +108,7 @@ func (c Copy) Download(ctx context.Context, source, destination string) error {
 func (c Copy) isPod() bool { return c.Instance.Has("exec") && !c.Instance.Has("files") }
 
 func (c Copy) pod() *podCopy {
-	return &podCopy{exec: c.Instance.Exec, container: c.Container, stdout: c.Stdout, notes: c.Notes}
+	return &podCopy{exec: c.Instance.Exec, container: c.Container, stdout: c.Stdout, notes: c.Notes, copies: maxPodCopies}
 }
 
 func checkInside(theirs string) error {

@@ -31,6 +31,8 @@ type podCopy struct {
 	container string
 	stdout    io.Writer
 	notes     Notes
+	// copies is how many bytes second names of files may still take up here.
+	copies int64
 }
 
 var (

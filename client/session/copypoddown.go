@@ -28,6 +28,8 @@ const (
 	// maxPodRest bounds what follows the end of an archive: tar fills up a block of 10 KiB, or what it
 	// was told.
 	maxPodRest = 1 << 20
+	// maxPodCopies bounds what second names take up here together, in bytes.
+	maxPodCopies = 1 << 30
 )
 
 // download copies a file or a directory of the pod.
@@ -59,7 +61,8 @@ func (p *podCopy) download(ctx context.Context, source, destination string) erro
 //     control characters, a .git), is left out;
 //   - all is written below an os.Root, and through no symlink, also not one of the archive itself;
 //   - symlinks lead nowhere but below the directory; hard links become copies of files that this very
-//     copy has written, so that no file of the person gets a second name;
+//     copy has written, so that no file of the person gets a second name. A link costs the pod 512 bytes,
+//     and a disk here the whole file: what all of them take has a bound;
 //   - devices, FIFOs and sparse files, which cost the pod nothing and fill a disk here, are left out;
 //   - of modes only the executable bit counts, of owners and times nothing.
 type podDown struct {
@@ -267,6 +270,10 @@ func (d *podDown) entry(ctx context.Context, header *tar.Header, name, base stri
 			d.tree.leaveOut(name, "it is a second name of a file that was not copied")
 			return nil
 		}
+		if !d.affords(first) {
+			d.tree.leaveOut(name, ReasonSecondName)
+			return nil
+		}
 		entry.Type = syncwire.File
 		d.tree.receive = receiver(d.tree.root, func(out io.Writer) error { return d.again(out, first) })
 	}
@@ -277,6 +284,16 @@ func (d *podDown) entry(ctx context.Context, header *tar.Header, name, base stri
 	// What takes the place of a file under its name is not that file any more.
 	d.written[name] = entry.Type == syncwire.File && d.tree.left == left
 	return nil
+}
+
+// affords counts a second name of a file against what all of them may take, and reports whether it may be copied.
+func (d *podDown) affords(first string) bool {
+	info, err := d.tree.root.Lstat(first)
+	if err != nil || info.Size() > d.copies {
+		return false
+	}
+	d.copies -= info.Size()
+	return true
 }
 
 // again copies a file that was written before.

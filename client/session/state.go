@@ -22,12 +22,12 @@ type StateChanged struct {
 
 func (StateChanged) isNote() {}
 
-// StateText is the state of an instance in words: its phase, and the message of its condition Ready, which is safe
-// for a terminal and may have several lines. An instance without a phase is Pending.
+// StateText is the state of an instance in words: its phase, and the message of its condition Ready, both of which are safe
+// for a terminal; the message may have several lines. An instance without a phase is Pending.
 func StateText(status *sandbarv1alpha1.InstanceStatus) string {
 	state := string(sandbarv1alpha1.InstancePending)
 	if status.Phase != "" {
-		state = string(status.Phase)
+		state = termsafe.Line(string(status.Phase))
 	}
 	if ready := readyOf(status); ready != nil && ready.Message != "" {
 		state += ": " + termsafe.String(ready.Message)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/install/doctor"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
@@ -84,6 +85,7 @@ func (o *doctorOptions) load() error {
 	if o.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
 		return fmt.Errorf("reading --runtime-kubeconfig: %w", err)
 	}
+	o.KCP, o.Runtime = client.WithoutRedirects(o.KCP), client.WithoutRedirects(o.Runtime)
 	o.KCP.UserAgent, o.Runtime.UserAgent = userAgent, userAgent
 	return nil
 }

@@ -6,12 +6,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sandbar-dev/sandbar/install/doctor"
 )
@@ -41,6 +47,42 @@ func TestFindingsForPeopleAndForPrograms(t *testing.T) {
 	var got struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got.Findings) != len(findings) || got.Findings[1] != findings[1] {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// client-go adds the administrator's token to the request that follows a redirect to any place, also without TLS.
+func TestTheAdministratorsCredentialsDoNotFollowARedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s was called with %q", r.Method, r.URL, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			asked++
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.URL, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: "the-administrators-token"}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	}, path); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"doctor --timeout 5s", "init --dry-run --timeout 5s --dataplane-url https://dataplane.test --image runner=x"} {
+		asked = 0
+		cmd := newRootCommand()
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(append(strings.Fields(command), "--kcp-kubeconfig", path, "--runtime-kubeconfig", path))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || asked == 0 {
+			t.Errorf("%s: %v after %d questions", command, err, asked)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/templates"
 )
@@ -115,6 +116,7 @@ func (o *initOptions) config(progress io.Writer) (install.Options, error) {
 	if config.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
 		return config, fmt.Errorf("reading --runtime-kubeconfig: %w", err)
 	}
+	config.KCP, config.Runtime = client.WithoutRedirects(config.KCP), client.WithoutRedirects(config.Runtime)
 	config.Templates = o.templateNames()
 	config.Provider, err = o.provider()
 	return config, err

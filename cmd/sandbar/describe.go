@@ -78,7 +78,7 @@ func describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 			} else {
 				name += ":"
 			}
-			fmt.Fprintf(lines, "%s\t%s\n", name, value)
+			fmt.Fprintf(lines, "%s\t%s\n", name, termsafe.Line(value)) // of a provider of any kind, or of a server
 		}
 	}
 	obj := d.Object

@@ -11,11 +11,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // withFull has a Sandbox that is suspended, with all that there is to describe, as another program than its creator
@@ -75,6 +78,37 @@ func TestDescribeShowsAllThatIsKnownOfAnObject(t *testing.T) {
 		{name: "no name", args: "describe sandboxes"},
 		{name: "no kind", args: "describe"},
 	})
+}
+
+// The status is a provider's, of any kind that the workspace has bound, and names are what a server says.
+func TestWhatAServerSaysOfAnObjectCannotDrawOnTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	s := withFull(t, w)
+	const evil = "x\x1b[2J\u009b2J\u202e"
+	full := s.Object("sandboxes", "default", "full").Object
+	full["metadata"].(map[string]any)["uid"] = evil //nolint:forcetypeassert // it was made above
+	status, _ := full["status"].(map[string]any)
+	status["phase"] = evil
+	status["suspension"] = map[string]any{"cause": evil, "since": daysAgo(9), "kept": []any{evil}}
+	s.Put("sandboxes", full)
+	for _, args := range [][]string{{"describe", "sandbox", "full"}, {"get", "sandbox", "full"}, {"get", "sandbox", "full", "-o", "wide"}} {
+		code, stdout, stderr := w.run(t, args...)
+		if code != 0 || !strings.Contains(stdout, `x\x1b[2J\x9b2J\u202e`) {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			if line = strings.TrimSuffix(line, "\n"); termsafe.Line(line) != line {
+				t.Errorf("%v: a terminal would act on %q", args, line)
+			}
+		}
+	}
+}
+
+func TestNamesOfColumnsCannotDrawOnTheTerminal(t *testing.T) {
+	columns := []metav1.TableColumnDefinition{{Name: "Name"}, {Name: "x\x1b[2J"}}
+	if table := tableOf(showing{columns: columns}, time.Now()); table.ColumnDefinitions[1].Name != `x\x1b[2J` || columns[1].Name != "x\x1b[2J" {
+		t.Errorf("%q, %q", table.ColumnDefinitions, columns)
+	}
 }
 
 func TestDescribeLeavesOutEarlyEventsAndSaysSo(t *testing.T) {

@@ -24,8 +24,11 @@ func reasonIn(err error) string {
 	return termsafe.Line(err.Error())
 }
 
-// explain is what a person reads of an error: what went wrong and, where it is known, what to do.
-func explain(err error) string {
+// explain is what a person reads of an error: what went wrong and, where it is known, what to do. All of it is safe for a
+// terminal: addresses, hashes and names in it are what a provider or a server has written.
+func explain(err error) string { return termsafe.String(explained(err)) }
+
+func explained(err error) string {
 	var untrusted *client.UntrustedError
 	text := termsafe.String(err.Error())
 	var known *diagnosedError

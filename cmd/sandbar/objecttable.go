@@ -79,6 +79,10 @@ func tableOf(s showing, now time.Time) *metav1.Table {
 			return []any{item.GetName(), since(item.GetCreationTimestamp().Time, now)}
 		}
 	}
+	columns = slices.Clone(columns)
+	for i := range columns {
+		columns[i].Name = termsafe.Line(columns[i].Name) // a provider of any kind chooses what its columns are called
+	}
 	table := &metav1.Table{ColumnDefinitions: columns}
 	for _, item := range s.items {
 		row := metav1.TableRow{Cells: slices.Clone(cells(item)), Object: runtime.RawExtension{Object: item.Unstructured}}

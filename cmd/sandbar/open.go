@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 func newOpenCommand(s *target) *cobra.Command {
@@ -67,7 +68,7 @@ func newOpenCommand(s *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), preview.URL)
+			fmt.Fprintln(cmd.OutOrStdout(), termsafe.Line(preview.URL))
 			fmt.Fprintf(cmd.ErrOrStderr(), "Open it within %s; it shows the sandbox until %s.\n",
 				time.Until(preview.Expires).Round(time.Second), preview.SessionExpires.Local().Format(time.DateTime))
 			if s := i.Status.Suspension; s != nil && s.Cause != sandbarv1alpha1.SuspendedUnused {

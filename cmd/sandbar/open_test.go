@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,6 +41,29 @@ func TestOpenPrintsTheAddressOfThePortThatIsMeant(t *testing.T) {
 	}
 	if code, _, stderr := w.run(t, "open", "web", "--port", "70000"); code != exitUsage || !strings.Contains(stderr, "--port") {
 		t.Errorf("port 70000: exit code %d, %q", code, stderr)
+	}
+}
+
+// The address is a data plane's, and so is that of a data plane that may not get the token.
+func TestAddressesOfServersCannotDrawOnTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	w.serve(func(rw http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(rw, `{"url": "https://preview.example.com/\u001b[2J\u009b2J"}`)
+	})
+	if code, stdout, stderr := w.run(t, "open", "web", "--print"); code != 0 || stdout != "https://preview.example.com/\\x1b[2J\\x9b2J\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	w.has(objects{"sandboxrunners": {"web": {
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "namespace": "default", "uid": "u"},
+		"status": map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": "https://a%C2%9B2J\u202e.example.com/x", "verbs": []any{"proxy-url"}}},
+	}}})
+	code, stdout, stderr := w.run(t, "open", "web", "--print")
+	if code != exitFailure || stdout != "" || !strings.Contains(stderr, `sandbar trust https://a\x9b2j\u202e.example.com:443`) || strings.ContainsAny(stderr, "\u009b\u202e") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	said := &diagnosedError{"another CA, with SHA-256 \x1b]0;x\x07", errors.New("a reason")}
+	if text := explain(said); text != `another CA, with SHA-256 \x1b]0;x\x07` {
+		t.Errorf("it says %q", text)
 	}
 }
 

@@ -429,6 +429,31 @@ func TestAClaimTakesNoSandboxThatIsNotItsOwn(t *testing.T) {
 	w.wantBoxes("the other's stays", "batch-1")
 }
 
+// Who exports a Sandbox of a claim and creates another one of it, copies the label and the UID too; and who may create
+// Sandboxes, but may not change others', writes both to pass one off as the claim's.
+func TestACopyOfASandboxOfAClaimIsNotTheClaims(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.look()
+	clone := w.boxes.objects["batch-0"].DeepCopy()
+	clone.SetName("clone")
+	clone.SetUID("clones")
+	clone.SetFinalizers(nil)
+	w.boxes.put(clone)
+	for _, name := range []string{"batch-0", "batch-1", "clone"} {
+		w.is(name, sandbarv1alpha1.InstanceReady)
+	}
+	w.look()
+	w.want(sandbarv1alpha1.ClaimBound, map[string]string{"Claimed": "True", "Ready": "True"})
+	for _, s := range w.status().Sandboxes {
+		if s.Name == "clone" {
+			t.Errorf("the claim names it: %+v", w.status().Sandboxes)
+		}
+	}
+	w.deleteClaim()
+	w.look()
+	w.wantBoxes("the copy stays", "clone")
+}
+
 func (w *world) deleteClaim() {
 	obj := w.claims.objects["batch"].DeepCopy()
 	obj.SetDeletionTimestamp(new(metav1.Now()))

@@ -78,7 +78,7 @@ func (r *reconciler) settle(ctx context.Context, key export.Key, claim *sandbarv
 	status.ObservedGeneration, status.Phase = claim.Generation, sandbarv1alpha1.ClaimClaiming
 	switch {
 	case wait:
-		return false, changedAgain, nil
+		return false, r.waits(claim), nil
 	case first == nil:
 		keysTotal.WithLabelValues("first").Inc()
 	case !sameRequest(&first.Spec, &claim.Spec):
@@ -90,6 +90,13 @@ func (r *reconciler) settle(ctx context.Context, key export.Key, claim *sandbarv
 		status.SameAs = &sandbarv1alpha1.SandboxClaimReference{Name: first.Name, UID: string(first.UID)}
 	}
 	return true, 0, r.report(ctx, key, claim, status)
+}
+
+// waits is after how long to ask again whether an older claim is decided: ever more rarely. The attack: a claim as large
+// as an object may be, whose status kcp does not take any more, is never decided, and as many others with its key as the
+// workspace has would each list all of them ten times a second.
+func (r *reconciler) waits(claim *sandbarv1alpha1.SandboxClaim) time.Duration {
+	return max(changedAgain, r.now().Sub(claim.CreationTimestamp.Time)/8)
 }
 
 // refuse writes that a claim has failed because of its idempotency key.

@@ -222,6 +222,32 @@ func TestOfSeveralClaimsThatAreNotDecidedTheOldestIsDecidedFirst(t *testing.T) {
 	}
 }
 
+// A claim whose status kcp does not take, because the object is as large as an object may be, is never decided. A
+// thousand others of the workspace with its key would ask for each other ten times a second.
+func TestAClaimThatWaitsForLongAsksEverMoreRarely(t *testing.T) {
+	w := newWorld(t, 1, nil).keyed("k")
+	w.again("aged", 0, func(obj *unstructured.Unstructured) { // it has the label, and its finalizer cannot be written
+		obj.SetLabels(map[string]string{placement.LabelIdempotencyKey: idempotency.Hash("k")})
+	})
+	var last time.Duration
+	for _, age := range []time.Duration{0, time.Minute, time.Hour} {
+		w.now = began.Add(age)
+		for range 2 { // the finalizer first
+			result, err := w.r.Reconcile(t.Context(), keyFor("batch"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = result.RequeueAfter
+		}
+		if most := changedAgain + age/4; last < changedAgain || last < age/10 || last > most {
+			t.Errorf("after %s it asks again in %s", age, last)
+		}
+	}
+	if len(w.boxes.writes) > 0 || w.status().Phase != "" {
+		t.Errorf("%v, %+v", w.boxes.writes, w.status())
+	}
+}
+
 // Workers look at claims side by side, in any order.
 func TestClaimsWithOneKeyThatComeAtOnceHaveOneSetOfSandboxes(t *testing.T) {
 	w := newWorld(t, 1, nil).keyed("k")

@@ -36,14 +36,18 @@ type sandboxes interface {
 
 var _ sandboxes = (*instance.Sandboxes)(nil)
 
-// owned lists the Sandboxes that a claim has made. The label finds them; whose they are says the UID.
+// owned lists the Sandboxes that a claim has made. The label finds them; whose they are, say the UID and the name. The
+// attack: who may create Sandboxes writes label and UID of another's claim, to have a Sandbox of their own named in its
+// status, and used as one of those that were claimed; and a copy of a Sandbox's manifest has both by mistake. Such
+// objects do not count, and do not go with the claim.
 func (r *reconciler) owned(ctx context.Context, key export.Key, claim *sandbarv1alpha1.SandboxClaim) ([]unstructured.Unstructured, error) {
 	list, err := r.sandboxes.List(ctx, key.Cluster, key.Namespace, placement.LabelClaim+"="+key.Name)
 	if err != nil {
 		return nil, fmt.Errorf("listing the Sandboxes of SandboxClaim %s: %w", key.Name, err)
 	}
+	wanted := names(claim)
 	return slices.DeleteFunc(list, func(obj unstructured.Unstructured) bool {
-		return obj.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID)
+		return obj.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID) || !slices.Contains(wanted, obj.GetName())
 	}), nil
 }
 

@@ -168,7 +168,7 @@ func (c *Client) planeAt(address string) (*plane, *url.URL, error) {
 // ErrSegment means that a text cannot be the name of a workspace, of a namespace or of an object. Nothing was sent.
 var ErrSegment = errors.New("it is not a name: a name is not empty, not . or .., and has no slash and no percent sign")
 
-// checkSegments refuses names that are no segments of a path. The attack: a program passes on a name that somebody else
+// checkSegments refuses names that cannot be a segment of a path. The attack: a program passes on a name that somebody else
 // chose, such as ../sandboxes/x/proxy, and the caller's credential goes to another verb than the program's.
 func checkSegments(names ...string) error {
 	for _, name := range names {

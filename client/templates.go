@@ -41,7 +41,7 @@ type Template struct {
 }
 
 // Templates returns the Templates that a data plane offers to a workspace, by the workspace's path or cluster name. It
-// fails with [ErrSegment] if that is no name, with an [UntrustedError] if the data plane may not get the caller's
+// fails with [ErrSegment] if that cannot be a name, with an [UntrustedError] if the data plane may not get the caller's
 // credential, and with a [CallError] if it refuses.
 func (c *Client) Templates(ctx context.Context, dataPlane, workspace string) ([]Template, error) {
 	if err := checkSegments(workspace); err != nil {

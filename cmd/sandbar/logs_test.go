@@ -168,7 +168,7 @@ func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
 	code, _, stderr := (&world{trust: filepath.Join(t.TempDir(), "trust.json")}).run(t, "logs", "web")
-	if code != exitUsage || !strings.Contains(stderr, "pass --kubeconfig or set KUBECONFIG") || strings.Contains(stderr, "MASTER") {
+	if code != exitUsage || !strings.Contains(stderr, "which $KUBECONFIG names: make it with sandbar login URL") || strings.Contains(stderr, "MASTER") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }

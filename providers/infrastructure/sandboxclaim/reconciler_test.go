@@ -429,8 +429,8 @@ func TestAClaimTakesNoSandboxThatIsNotItsOwn(t *testing.T) {
 	w.wantBoxes("the other's stays", "batch-1")
 }
 
-// Who exports a Sandbox of a claim and creates another one of it, copies the label and the UID too; and who may create
-// Sandboxes, but may not change others', writes both to pass one off as the claim's.
+// A person who exports a Sandbox of a claim and creates another one of it copies the label and the UID too; and one with
+// the right to create Sandboxes alone writes both to pass one off as the claim's.
 func TestACopyOfASandboxOfAClaimIsNotTheClaims(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	w.look()

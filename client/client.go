@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	validate "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
@@ -172,7 +172,7 @@ var ErrSegment = errors.New("it is not a name: a name is not empty, not . or ..,
 // chose, such as ../sandboxes/x/proxy, and the caller's credential goes to another verb than the program's.
 func checkSegments(names ...string) error {
 	for _, name := range names {
-		if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+		if name == "" || len(validate.IsPathSegmentName(name)) > 0 {
 			return fmt.Errorf("%q: %w", name, ErrSegment)
 		}
 	}

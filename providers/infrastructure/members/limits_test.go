@@ -5,6 +5,7 @@ package members
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
@@ -16,7 +17,7 @@ func TestTheTableOfLimitsHasTheNumbersOfResizes(t *testing.T) {
 			Name: "how long a node may take to give a sandbox of a set the resources of its template", Number: fmt.Sprintf("%.0f s", ResizePatience.Seconds()),
 		},
 		limitstable.Limit{
-			Name: "sandboxes of sets that are tried for one Sandbox in vain, within 5 minutes", Number: fmt.Sprint(maxResizes),
+			Name: "sandboxes of sets that are tried for one Sandbox in vain, within 5 minutes", Number: strconv.Itoa(maxResizes),
 		},
 	)
 	if resizesForgotten.Minutes() != 5 {

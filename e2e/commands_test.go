@@ -34,7 +34,7 @@ func TestCommandsOfASandbox(t *testing.T) {
 		t.Error("the completion for bash is not a script for sandbar")
 	}
 	s.must("trust", world.URL, "--ca-file", world.CAFile)
-	s.write("spec.yaml", "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxTemplate\nspec: "+labeled[4].spec+"\n")
+	s.write("spec.yaml", "apiVersion: sandbar.dev/v1alpha1\nkind: SandboxTemplate\nspec: {template: {spec: {containers: [{name: main, image: "+toolchain+", command: [sleep, infinity]}]}}}\n")
 	says("own created", "create", "sandboxtemplate", "own", "-f", s.dir+"/spec.yaml")
 	says("claimed", "claim", "own", "--name", "claimed", "--wait", "5m")
 	created.Add(1)
@@ -65,7 +65,7 @@ func TestCommandsOfASandbox(t *testing.T) {
 	says("web has been resumed, and is Ready", "resume", "web")
 	says("", "untrust", world.URL)
 	s.refused("is not trusted with your credential. If it is your provider's, run: sandbar trust ", "logs", "web")
-	s.refused("denies the kubeconfig's user w access", "get", "sandboxrunners", "--workspace", "root:not-theirs")
+	s.refused("there is no workspace root:not-there: name another one with --workspace", "get", "sandboxrunners", "--workspace", "root:not-there")
 	says("web", "get", "sandboxrunners", "-o", "name", "--server", strings.TrimSuffix(world.Stack.KCPUser(tn.user, tn.path).Host, "/clusters/"+tn.path), "--workspace", tn.path)
 }
 

@@ -6,6 +6,7 @@ package object
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,6 +95,12 @@ type NotBoundError struct{ Group string }
 func (e *NotBoundError) Error() string {
 	return "this workspace has not bound " + e.Group
 }
+
+// NoWorkspaceError means that the address leads to a workspace that there is not.
+type NoWorkspaceError struct{ Workspace string }
+
+// Error implements error.
+func (e *NoWorkspaceError) Error() string { return "there is no workspace " + e.Workspace }
 
 // Kinds returns the kinds that the workspace serves in Sandbar's group, and in the groups of other Templates as far
 // as the caller may list the workspace's APIBindings. It fails with a [NotBoundError] if there are none.
@@ -236,7 +243,11 @@ func (c *Client) discover(ctx context.Context, document any, path ...string) (se
 	result := c.raw.Get().AbsPath(path...).SetHeader("Accept", "application/json").Do(ctx)
 	body, err := result.Raw()
 	if err != nil {
-		if err = result.Error(); apierrors.IsNotFound(err) {
+		err = result.Error()
+		if name := missingWorkspace(err); name != "" {
+			return false, &NoWorkspaceError{Workspace: name}
+		}
+		if apierrors.IsNotFound(err) {
 			return false, nil
 		}
 	} else {
@@ -246,6 +257,18 @@ func (c *Client) discover(ctx context.Context, document any, path ...string) (se
 		return false, fmt.Errorf("reading which kinds the workspace has: %w", err)
 	}
 	return true, nil
+}
+
+// missingWorkspace is the workspace that kcp says is not there; empty for other errors.
+func missingWorkspace(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return ""
+	}
+	if d := status.Status().Details; d != nil && d.Group == "tenancy.kcp.io" && d.Kind == "workspaces" {
+		return d.Name
+	}
+	return ""
 }
 
 func kindOf(gv schema.GroupVersion, r metav1.APIResource) Kind {

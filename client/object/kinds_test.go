@@ -118,3 +118,22 @@ func TestAWorkspaceThatRefusesDiscoveryIsNotOneWithoutABinding(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// kcp's answer about a workspace that does not exist is a 404, as that of a workspace without the group is.
+func TestAWorkspaceThatDoesNotExistIsToldAsSuch(t *testing.T) {
+	server, c := newWorkspace(t)
+	server.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"workspaces.tenancy.kcp.io \"root:me\" not found",` +
+			`"reason":"NotFound","details":{"name":"root:me","group":"tenancy.kcp.io","kind":"workspaces"},"code":404}`))
+		return true
+	})
+	for _, word := range []string{"sandboxes", "things.things.example.com"} {
+		_, err := c.Kind(t.Context(), word)
+		var missing *NoWorkspaceError
+		if !errors.As(err, &missing) || missing.Workspace != "root:me" {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}

@@ -62,6 +62,7 @@ func hintOf(err error) string {
 	var silent *session.ProbeError
 	var left *session.LeftOutError
 	var unbound *object.NotBoundError
+	var nowhere *object.NoWorkspaceError
 	var taken *object.OverwriteError
 	var fields *object.FieldConflictError
 	var kept *keptError
@@ -84,6 +85,8 @@ func hintOf(err error) string {
 		return text + ". Read it again, or repeat with --force-conflicts"
 	case errors.As(err, &stale) && stale.Current != nil:
 		return text + ". Read it again, and repeat the command with version " + termsafe.Line(stale.Current.GetResourceVersion())
+	case errors.As(err, &nowhere):
+		return fmt.Sprintf("there is no workspace %s: name another one with --workspace, or choose another --context", termsafe.Line(nowhere.Workspace))
 	case errors.As(err, &unbound):
 		return notBound(unbound.Group, unbound.Group)
 	case errors.Is(err, session.ErrNoTar), errors.Is(err, session.ErrNoTools):

@@ -72,7 +72,7 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, sets *Sets, opt
 	}
 	return tenantkind.Register(mgr, runtime, opts.Offers, Kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
-			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient()))
+			r := newReconciler(c.Objects, opts.Members, opts.Templates, sandboxtemplate.NewTries(runtime.GetClient(), mgr.GetClient()))
 			r.limits = limitsOf(mgr.GetClient(), runtime.GetClient(), runtime.Names)
 			opts.Wakes.Add(Kind.Name, c.Wake)
 			sets.reconciler, sets.wake = r, func(set export.Key) { c.Wake(set, false) }

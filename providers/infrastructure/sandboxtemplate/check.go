@@ -79,11 +79,11 @@ func sample(operators *sandbarv1alpha1.InfrastructureProviderSpec, template *san
 		field = "patch"
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetName(triesID.Origin)
+	object.SetName(triesOrigin)
 	settings := scope.Settings{Infrastructure: operators, Pod: &scope.PodWords{
 		Fields: sandbarv1alpha1.PodTemplateFields{From: field}, WrittenClass: "spec.placementClass",
 	}}
-	return scope.New(scope.Kind{Template: triesID.Origin}, settings, object, sandbarv1alpha1.InstanceStatus{}, placement.Placed{ID: triesID})
+	return scope.New(scope.Kind{Template: triesOrigin}, settings, object, sandbarv1alpha1.InstanceStatus{}, placement.Placed{ID: triesID("")})
 }
 
 // hashOf is of what a graph would be given.

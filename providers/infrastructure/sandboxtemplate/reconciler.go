@@ -46,7 +46,7 @@ type reconciler struct {
 }
 
 func newReconciler(templates *Templates, provider client.Reader, runtime client.Client) *reconciler {
-	return &reconciler{templates: templates, provider: provider, runtime: runtime, tries: NewTries(runtime), known: map[export.Key]types.UID{}}
+	return &reconciler{templates: templates, provider: provider, runtime: runtime, tries: NewTries(runtime, provider), known: map[export.Key]types.UID{}}
 }
 
 // Reconcile looks at one SandboxTemplate.

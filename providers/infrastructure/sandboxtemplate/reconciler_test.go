@@ -13,6 +13,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,12 +65,14 @@ func newWorld(t *testing.T, configured bool) *world {
 	w := &world{t: t, templates: map[string]*sandbarv1alpha1.SandboxTemplate{}}
 	provider := fake.NewClientBuilder().WithScheme(scheme)
 	if configured {
-		provider = provider.WithObjects(&sandbarv1alpha1.InfrastructureProvider{ObjectMeta: metav1.ObjectMeta{Name: sandbarv1alpha1.InfrastructureProviderName}})
+		provider = provider.WithObjects(&sandbarv1alpha1.InfrastructureProvider{ObjectMeta: metav1.ObjectMeta{
+			Name: sandbarv1alpha1.InfrastructureProviderName, Annotations: map[string]string{logicalcluster.AnnotationKey: "root-sandbar"},
+		}})
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			options := (&client.CreateOptions{}).ApplyOptions(opts)
-			if pod, ok := obj.(*corev1.Pod); !ok || len(options.DryRun) == 0 || pod.Namespace != triesID.Namespace() {
+			if pod, ok := obj.(*corev1.Pod); !ok || len(options.DryRun) == 0 || pod.Namespace != triesID("root-sandbar").Namespace() {
 				t.Errorf("%T %s is made", obj, obj.GetName())
 			}
 			w.pods++
@@ -81,11 +84,11 @@ func newWorld(t *testing.T, configured bool) *world {
 				t.Error(err)
 			}
 			var ns corev1.Namespace
-			if err := json.Unmarshal(raw, &ns); err != nil || ns.Name != triesID.Namespace() {
+			if err := json.Unmarshal(raw, &ns); err != nil || ns.Name != triesID("root-sandbar").Namespace() {
 				t.Errorf("%s is applied: %v", raw, err)
 			}
 			w.level = ns.Labels["pod-security.kubernetes.io/enforce"]
-			if ns.Labels[placement.LabelPurpose] != placement.PurposeTries || ns.Annotations["kubernetes.io/description"] == "" {
+			if ns.Labels[placement.LabelPurpose] != placement.PurposeTries || ns.Annotations["kubernetes.io/description"] == "" || ns.Annotations[placement.AnnotationProvider] != "root-sandbar" {
 				t.Errorf("the namespace does not say what it is: %v, %v", ns.Labels, ns.Annotations)
 			}
 			return nil
@@ -241,7 +244,7 @@ func TestATemplateThatIsRefusedLosesItsHashWithOneWrite(t *testing.T) {
 func TestTheNamespaceInWhichPodsAreTriedComesBack(t *testing.T) {
 	w := newWorld(t, true)
 	w.add("it", own())
-	w.refuse = apierrors.NewNotFound(corev1.Resource("namespaces"), triesID.Namespace())
+	w.refuse = apierrors.NewNotFound(corev1.Resource("namespaces"), triesID("root-sandbar").Namespace())
 	if _, err := w.r.Reconcile(t.Context(), keyOf("it")); err == nil {
 		t.Fatal("a pod that was not tried is not an error")
 	}

@@ -45,6 +45,7 @@ var foreignMetrics = map[string][]string{
 	"sandbar_heartbeat_age_seconds":                {},
 	"sandbar_instance_limit_refusals_total":        {"reason"},
 	"sandbar_instance_lost_total":                  {"reason"},
+	"sandbar_resizes_total":                        {"outcome"},
 	"sandbar_network_policy_checks_total":          {"reason"},
 	"sandbar_network_policy_enforced":              {},
 	"sandbar_rollout_instances":                    {"template", "state"},

@@ -8,12 +8,10 @@ package dataplane
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -213,29 +211,6 @@ func TestAnotherProvidersPlacementDoesNotExist(t *testing.T) {
 		res, _ := w.do("GET", demo+"proxy", adminToken, nil)
 		return res.StatusCode == http.StatusOK
 	})
-}
-
-// Another provider may offer a kind of the same name. What kcp lets the caller do with it is not this provider's to serve,
-// not even the status, which needs no placement: the answer is that about a workspace that there is not.
-func TestAWorkspaceThatHasNotBoundTheExportIsAsOneThatIsNotThere(t *testing.T) {
-	w := newWorld(t, recorder())
-	w.kcp.set(func() { w.kcp.clusters["root:elsewhere"], w.kcp.clusters["cluster7"] = "cluster7", "cluster7" })
-	w.kcp.addInstance("cluster7", "default", "demo", "uid-elsewhere")
-	eventually(t, "the bindings are known", w.server.bound.Synced)
-	ask := func(method, workspace, verb string) string {
-		res, body := w.do(method, "/dataplane/clusters/"+workspace+"/sandboxrunners/demo/"+verb, adminToken, nil)
-		return fmt.Sprint(res.StatusCode, " ", body)
-	}
-	for _, call := range [][2]string{{"GET", "status"}, {"GET", "proxy"}, {"GET", "log"}, {"POST", "sync"}, {"POST", "renew"}, {"POST", "proxy-url"}} {
-		for _, workspace := range []string{"root:elsewhere", "cluster7"} {
-			there, nowhere := ask(call[0], workspace, call[1]), ask(call[0], "root:nowhere", call[1])
-			if there != nowhere || !strings.HasPrefix(there, "403 ") {
-				t.Errorf("%s of %s: %s\nof a workspace that there is not: %s", call[1], workspace, there, nowhere)
-			}
-		}
-	}
-	w.kcp.bind("cluster7", fakeBinding{path: "root:elsewhere", phase: "Bound", accepted: true})
-	eventually(t, "it is served once the export is bound", func() bool { return strings.HasPrefix(ask("GET", "cluster7", "status"), "200 ") })
 }
 
 func TestAnInstanceThatIsNotReadyIs409WithHowFarItIs(t *testing.T) {

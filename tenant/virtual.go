@@ -54,11 +54,6 @@ func NewVirtualWorkspace(config *rest.Config, exportName string, log *slog.Logge
 // Ended is that of the bindings; false without any.
 func (v *VirtualWorkspace) Ended(cluster string) bool { return v != nil && v.Bindings.Ended(cluster) }
 
-// Elsewhere is that of the bindings; false without any.
-func (v *VirtualWorkspace) Elsewhere(cluster string) bool {
-	return v != nil && v.Bindings.Elsewhere(cluster)
-}
-
 // IsNew is that of the bindings; false without any.
 func (v *VirtualWorkspace) IsNew(workspace string, within time.Duration) bool {
 	return v != nil && v.Bindings.IsNew(workspace, within)

@@ -184,13 +184,11 @@ func (a *Authorizer) cached(key Key, since time.Time) (answer, bool) {
 // Forget drops what kcp has said of a workspace.
 func (a *Authorizer) Forget(cluster string, now time.Time) { a.changed.Add(cluster, now) }
 
-// standing refuses what kcp, or the cache, grants and what is not this provider's to serve: a grant in a
+// standing refuses what kcp, or the cache, grants and what has ended nevertheless: a grant in a
 // workspace whose binding is going (its objects are still there then, and kcp still lets the
-// tenant at them), or that has not bound the export (another provider may offer a kind of the same name there, and its
-// instances are that one's), and one by a preview link that was revoked. Every answer goes through it, and each is the
-// one for a workspace that there is not.
+// tenant at them), and one by a preview link that was revoked. Every answer goes through it.
 func (a *Authorizer) standing(q Question, g Grant, refused *refusal.Error) (Grant, *refusal.Error) {
-	if refused == nil && (a.bound.Ended(g.Owner.Cluster) || a.bound.Elsewhere(g.Owner.Cluster)) {
+	if refused == nil && a.bound.Ended(g.Owner.Cluster) {
 		return Grant{}, refusal.Forbidden()
 	}
 	return q.unlessRevoked(g, refused)

@@ -58,6 +58,8 @@ type Conn struct {
 
 	// The rest is the reader's. raw is what it has read and not understood yet, and out what the caller gets next.
 	raw, out []byte
+	// said is what may be env's complaint, as far as it has come: env writes it in several pieces.
+	said []byte
 	// begun is set once the command has said something, or its end was said. complained is set if that was env's
 	// complaint.
 	begun, complained bool
@@ -116,8 +118,9 @@ func (c *Conn) begin() error {
 		c.out, c.raw = append(c.out, whole...), rest
 	case f.op == opBinary && f.data[0] == execwire.ChannelStatus:
 		return c.hearStatus(f, rest)
-	case f.op == opBinary && !c.complained && c.command.isComplaint(f):
-		c.complained = true
+	case f.op == opBinary && !c.complained && c.command.mayComplain(f, c.said):
+		c.said = append(c.said, f.data[1:]...)
+		c.complained = c.said[len(c.said)-1] == '\n'
 		c.out, c.raw = append(c.out, whole...), rest
 	default:
 		if f.op == opBinary {

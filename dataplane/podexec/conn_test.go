@@ -97,6 +97,13 @@ func TestACallerHearsTheCommandAsIfItHadNoMark(t *testing.T) {
 		"a word like env's, and then more":   {from: join(message(2, "env: 'sh': No such file or directory\n"), message(2, "x"), exited(127)), known: HasEnv},
 		"env's word, and another exit code":  {from: join(message(2, "env: 'sh': No such file or directory\n"), exited(1)), known: HasEnv},
 		"exit code 127 without a word":       {from: join(hello, exited(127)), known: HasEnv},
+		"no such program, in the pieces in which env writes it": {
+			from: join(hello, message(2, "env: "), message(2, "‘sh’"), message(2, ": No such file or directory"), message(2, "\n"), exited(127)),
+			want: join(hello, message(2, "env: "), message(2, "‘sh’"), message(2, ": No such file or directory"), message(2, "\n"),
+				message(3, `{"metadata":{},"status":"Failure","message":"exec: \"sh\": executable file not found in $PATH","reason":"InternalError","code":500}`)),
+			known: HasEnv,
+		},
+		"a piece like env's, and then another word": {from: join(message(2, "en"), message(2, "velope"), exited(127)), known: HasEnv},
 		"no such program": {
 			from:  join(hello, message(2, "env: ‘sh’: No such file or directory\n"), exited(127)),
 			want:  join(hello, message(2, "env: ‘sh’: No such file or directory\n"), message(3, `{"metadata":{},"status":"Failure","message":"exec: \"sh\": executable file not found in $PATH","reason":"InternalError","code":500}`)),

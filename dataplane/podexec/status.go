@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,16 +81,23 @@ func missingWords(program string) *regexp.Regexp {
 	return regexp.MustCompile(`(?is)\b` + program + `\b.*(not found|no such file or directory|permission denied)`)
 }
 
-// isComplaint reports whether a command's first output is that of env about the command's program: one line, as
-// coreutils, busybox and toybox write it, in any language.
-func (c *Command) isComplaint(f frame) bool {
+// mayComplain reports whether a command's next output, behind what it has said so far, is or may become that of env about
+// the command's program: one line, as coreutils, busybox and toybox write it, in any language.
+func (c *Command) mayComplain(f frame, said []byte) bool {
 	channel := byte(execwire.ChannelStderr)
 	if c.tty {
 		channel = execwire.ChannelStdout
 	}
-	line, rest, whole := bytes.Cut(f.data[1:], []byte("\n"))
-	return f.data[0] == channel && whole && len(rest) == 0 &&
-		bytes.HasPrefix(line, []byte(program+": ")) && names(string(line), c.arguments[0])
+	if f.data[0] != channel {
+		return false
+	}
+	text := append(slices.Clone(said), f.data[1:]...)
+	line, rest, whole := bytes.Cut(text, []byte("\n"))
+	if !whole {
+		begins := []byte(program + ": ")
+		return len(line) <= maxFirst && (bytes.HasPrefix(line, begins) || bytes.HasPrefix(begins, line))
+	}
+	return len(rest) == 0 && bytes.HasPrefix(line, []byte(program+": ")) && names(string(line), c.arguments[0])
 }
 
 // names reports whether a line of env's has this name in it, between the marks that a language has for that.

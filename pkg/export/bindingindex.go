@@ -114,13 +114,6 @@ func (b *bindingIndex) ended(cluster string) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(one Binding) bool { return !one.Going })
 }
 
-// has reports whether there is a binding of a cluster.
-func (b *bindingIndex) has(cluster string) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return len(b.byCluster[cluster]) > 0
-}
-
 // complete reports whether all of some endpoints have been listed.
 func (b *bindingIndex) complete(endpoints []string) bool {
 	b.mu.RLock()

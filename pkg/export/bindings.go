@@ -159,15 +159,9 @@ func (b *Bindings) Store(endpoint string) cache.ReflectorStore {
 func (b *Bindings) Find(workspace string) (Binding, bool) { return b.index.find(workspace) }
 
 // Ended reports whether a workspace, by its logical cluster's name, has given the export up: its binding
-// is there and is going. Elsewhere tells of a workspace without a binding.
+// is there and is going. Of a workspace without a binding nothing is known here, since the watch may be
+// behind; kcp, when asked, says that it serves no such kind.
 func (b *Bindings) Ended(cluster string) bool { return b.index.ended(cluster) }
-
-// Elsewhere reports whether a workspace, by its logical cluster's name, has not bound the export: all shards have shown
-// their bindings, and none is of that workspace. Its kinds may be another provider's. Of a workspace without a name it
-// reports false.
-func (b *Bindings) Elsewhere(cluster string) bool {
-	return cluster != "" && b.Synced() && !b.index.has(cluster)
-}
 
 // IsNew reports whether a workspace, by path or by its logical cluster's name, is binding the export, or
 // has bound it or accepted its claims for less than some time. All of kcp takes a moment to know that.

@@ -24,7 +24,7 @@ import (
 const (
 	// ResizePatience is how long a node may take to give a member other resources, from the first request on. A node that
 	// is full says so and goes on trying; another start is sooner.
-	ResizePatience = 10 * time.Second
+	ResizePatience = 30 * time.Second
 	// maxResizes is how many members are tried for one instance, so that none empties a set on a node that is full.
 	maxResizes = 3
 	// resizesForgotten is after which time an instance may try again.

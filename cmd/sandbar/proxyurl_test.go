@@ -34,13 +34,14 @@ func tunnelling(t *testing.T) (address string, asked func(host string) int) {
 			return
 		}
 		defer to.Close()
-		w.WriteHeader(http.StatusOK)
-		from, _, err := http.NewResponseController(w).Hijack()
+		// Taken over before the answer: the server reads ahead, and would keep what the client sends next.
+		from, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
 		defer from.Close()
-		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+		_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+		go func() { _, _ = io.Copy(to, buffered); _ = to.Close() }()
 		_, _ = io.Copy(from, to)
 	}))
 	t.Cleanup(proxy.Close)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -74,6 +75,11 @@ func newWorld(t *testing.T, configured bool) *world {
 			options := (&client.CreateOptions{}).ApplyOptions(opts)
 			if pod, ok := obj.(*corev1.Pod); !ok || len(options.DryRun) == 0 || pod.Namespace != triesID("root-sandbar").Namespace() {
 				t.Errorf("%T %s is made", obj, obj.GetName())
+			}
+			for key, value := range obj.GetLabels() {
+				for _, problem := range validation.IsValidLabelValue(value) {
+					t.Errorf("the label %s=%q of a pod that is tried: %s", key, value, problem)
+				}
 			}
 			w.pods++
 			return w.refuse

@@ -6,6 +6,7 @@ package sandboxtemplate
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ const triesOrigin = "sandbar-tries"
 // may try pods; without the labels it is none. Each provider has its own, since the admission policies let none write in
 // another's.
 func triesID(provider string) placement.ID {
-	return placement.ID{Origin: triesOrigin, UID: types.UID("sandboxtemplates of " + provider)}
+	return placement.ID{Origin: triesOrigin, UID: types.UID(strings.TrimSuffix("sandboxtemplates-"+provider, "-"))} // a label's value, too
 }
 
 // Tries ask the runtime cluster what it would say of pods for which there is no placement yet.

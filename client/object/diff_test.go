@@ -30,6 +30,7 @@ func diffOf(t *testing.T, err error) string {
 		t.Fatal(err)
 	}
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")
+	text = regexp.MustCompile(`\b1[2-9]s ago`).ReplaceAllString(text, "12s ago") // time goes by
 	return regexp.MustCompile(`version \d+`).ReplaceAllString(text, "version N")
 }
 

@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -77,6 +79,8 @@ func newStack(t *testing.T) *stack {
 		},
 		Progress: func(line string) { t.Log(line) },
 	})
+	// The provider of the next test, and of the end-to-end tests, is another one of the same names.
+	t.Cleanup(func() { letNamesGo(t, rt) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +88,21 @@ func newStack(t *testing.T) *stack {
 	s := &stack{T: t, export: workspace, provider: connect(t, at(kcp, workspace)), runtime: connect(t, rt)}
 	s.newTenant(kcp, workspace+"-tenant")
 	return s
+}
+
+// letNamesGo takes from the provider's own namespace on the runtime cluster which provider it is of, as an operator does
+// after a provider that is gone for good.
+func letNamesGo(t *testing.T, rt *rest.Config) {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(rt)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	patch := []byte(`{"metadata":{"annotations":{"` + placement.AnnotationProvider + `":null}}}`)
+	if _, err := kube.CoreV1().Namespaces().Patch(context.Background(), placement.SystemNamespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Error(err)
+	}
 }
 
 func load(t *testing.T, file string) *rest.Config {

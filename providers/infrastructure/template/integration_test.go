@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 	kcpapisv1alpha2 "github.com/kcp-dev/sdk/apis/apis/v1alpha2"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
@@ -229,7 +230,10 @@ func TestRefusals(t *testing.T) {
 		s.must(s.provider.Create(s.Context(), tmpl))
 		s.condition(tmpl.Name, sandbarv1alpha1.TemplateReady, reasonReady)
 		id := placement.ID{Origin: "c", UID: "it"}
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id.Namespace() + suffix, Labels: id.Labels(tmpl.Name)}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: id.Namespace() + suffix, Labels: id.Labels(tmpl.Name),
+			Annotations: map[string]string{placement.AnnotationProvider: logicalcluster.From(s.template(tmpl.Name)).String()},
+		}}
 		s.must(s.runtime.Create(s.Context(), ns))
 		s.eventually("one placement is counted", func() (bool, error) { return s.template(tmpl.Name).Status.Instances == 1, nil })
 		s.must(s.runtime.Delete(s.Context(), ns))

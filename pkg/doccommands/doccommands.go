@@ -10,6 +10,7 @@ package doccommands
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +30,23 @@ var (
 	// quoted is one word, also if it has spaces and dashes.
 	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 )
+
+// documents are those that show commands, from the repository's folder.
+var documents = []string{"README.md", "CONTRIBUTING.md", "docs/*.md", "examples/*/README.md"}
+
+// CheckAll is Check for all documents of the repository, whose folder is root.
+func CheckAll(t testing.TB, newRoot func() *cobra.Command, root string) int {
+	t.Helper()
+	var files []string
+	for _, pattern := range documents {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, found, err)
+		}
+		files = append(files, found...)
+	}
+	return Check(t, newRoot, files...)
+}
 
 // Check fails the test for each command of the program in the documents, in a block after a prompt or between
 // backquotes, that the program does not have or does not take with these flags. It returns how many commands there are.

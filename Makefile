@@ -94,11 +94,11 @@ test-integration: up gotest ## Tests of single parts against the real kcp, API s
 
 .PHONY: test-e2e
 test-e2e: up browser gotest ## The promises of the whole, tenant to pod, each named (RUN=TestDrain for some)
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,e2e) -each -quarantine e2e/quarantine.txt -before '$(stackruns)' -- -count=1 -timeout 0 -tags e2e $(if $(RUN),-run='$(RUN)') -- ./e2e
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,e2e) -each -quarantine e2e/quarantine.txt -before '$(stackruns)' -- -count=1 -timeout 0 -tags e2e $(if $(RUN),-run='$(value RUN)') -- ./e2e
 
 .PHONY: test-long
 test-long: up browser ## End-to-end tests that make test leaves out (RUN=TestLifecycleUnderChaos for some)
-	@SANDBAR_LONG=1 $(MAKE) --no-print-directory STACK=$(STACK) RUN='$(RUN)' test-e2e
+	@SANDBAR_LONG=1 $(MAKE) --no-print-directory STACK=$(STACK) RUN='$(value RUN)' test-e2e
 
 .PHONY: test-stack
 test-stack: parts ## Two stacks side by side, one killed, and nothing left behind (root)

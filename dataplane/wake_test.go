@@ -347,6 +347,42 @@ func TestARequestToAnInstanceThatResumesWaits(t *testing.T) {
 	eventually(t, "409 is answered", func() bool { return (<-w.later("POST", demo+"sync", "x")).code == 409 })
 }
 
+// Such a stream had no owner: each was cut at its first look, after 15 to 25 seconds, and a change of its owner's rights
+// did not find it.
+func TestAStreamThatBeginsJustAfterAWakeIsItsOwners(t *testing.T) {
+	began, ends := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(ends) })
+	w := newWorld(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		close(began)
+		<-ends
+		_, _ = io.WriteString(w, "the end\n")
+	}), asleep)
+	t.Cleanup(end)
+	woken := w.later("POST", demo+"sync", "x")
+	w.holds(1)
+	w.wakeUp()
+	if got := <-woken; got.code != 200 {
+		t.Fatalf("got %d %s", got.code, got.body)
+	}
+	got := w.later("GET", demo+"log", "")
+	<-began
+	streams := w.server.handler.live.of("cluster1", demoID.UID)
+	if len(streams) != 1 {
+		t.Fatalf("%d streams are the demo's", len(streams))
+	}
+	if refused := streams[0].stillAllowed(time.Now()); refused != nil {
+		t.Errorf("its look says %v", refused)
+	}
+	end()
+	if got := <-got; got.code != 200 || got.body != "the end\n" {
+		t.Errorf("got %d %q", got.code, got.body)
+	}
+}
+
 func TestWhatWaitsHearsWhyItIsNotServed(t *testing.T) {
 	for name, c := range map[string]struct {
 		during  func(w *world)

@@ -30,6 +30,13 @@ type Place struct {
 	ending   bool
 }
 
+// With is the same place with its kro instance as it is now.
+func (p *Place) With(instance *unstructured.Unstructured) *Place {
+	now := *p
+	now.Instance = instance
+	return &now
+}
+
 // Placer finds placements. It reads informers and nothing else.
 type Placer struct {
 	Cache *RuntimeCache

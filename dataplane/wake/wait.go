@@ -117,7 +117,7 @@ func (w *Wakes) look(ctx context.Context, c Call) (*locate.Place, instanceState,
 	if instance == nil || locate.IsDeleting(instance) || at.ID.Check(instance) != nil {
 		return nil, instanceAway, refusal.NotFound(refusal.CauseDeleting)
 	}
-	now := &locate.Place{ID: at.ID, Kind: at.Kind, Instance: instance}
+	now := at.With(instance)
 	switch cause := Suspension(instance); cause {
 	case "":
 	case sandbarv1alpha1.SuspendedUnused:

@@ -146,7 +146,7 @@ func (r *Route) parseObject(whole string, s *segments) {
 	}
 	r.Prefix = validlyEncoded(strings.TrimSuffix(whole, r.Tail))
 	if climbs(r.Tail) {
-		s.refused = refusal.Malformed("the path behind the verb must not contain . or .. segments, encoded or not")
+		s.refused = refusal.Malformed("the path behind the verb must not contain . or .. segments, NUL, or a character in more bytes than it needs, encoded or not")
 	}
 }
 

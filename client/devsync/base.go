@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -34,6 +35,8 @@ type base struct {
 	// intents are what batches wanted of which no answer is known. When the sandbox has it, the
 	// batch was applied, and what the directory has since is a change and no conflict.
 	intents map[string]syncwire.Entry
+	// former is what was agreed on with a directory whose place another one took. It is not in the file.
+	former map[string]syncwire.Entry
 
 	path string
 	lock *os.File
@@ -131,6 +134,7 @@ func (b *base) read() error {
 }
 
 func (b *base) take(l line) {
+	delete(b.former, l.Path)
 	switch {
 	case l.Intent:
 		if l.Entry == nil {
@@ -196,8 +200,9 @@ func (b *base) set(path string, e syncwire.Entry) {
 }
 
 // forget drops all that was agreed on and intended, in the file as well: an intent that stays there would
-// be believed by the next run.
+// be believed by the next run. What was agreed on is former from then on.
 func (b *base) forget() error {
+	b.former = maps.Clone(b.entries)
 	clear(b.entries)
 	clear(b.intents)
 	b.buf.Reset()

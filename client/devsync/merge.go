@@ -155,6 +155,11 @@ func (m *merge) path(path string) {
 		m.base.set(path, l)
 		return
 	}
+	if former, ok := m.base.former[path]; ok && !m.twoWay && l.Type != syncwire.None && r.Same(former) {
+		// Another directory took the place of the one that sent this, and the sandbox has left it as it was: what the
+		// directory has now is a change. Where files travel both ways either may be what a person wants to keep.
+		b = former
+	}
 	here, there := !l.Same(b), !r.Same(b)
 	switch {
 	case here && !there:

@@ -56,29 +56,53 @@ func TestWhatTheSandboxMakesGoesToTheDirectoryThatTookThePlace(t *testing.T) {
 	}
 }
 
-// rm -rf proj && git clone … proj
+// rm -rf proj && git clone … proj: of what both have, one way sends what the sandbox has left as it was sent; two ways
+// leave a person to choose.
 func TestNothingIsDeletedForADirectoryThatTookThePlaceAndLaterEditsArrive(t *testing.T) {
 	for _, way := range []struct {
 		name   string
 		change func(*devsync.Options)
-	}{{"one way", func(*devsync.Options) {}}, {"two ways", twoWay}} {
+		c      string // what the sandbox has then, which has not changed it
+	}{{"one way", func(*devsync.Options) {}, "cloned"}, {"two ways", twoWay, "c"}} {
 		t.Run(way.name, func(t *testing.T) {
 			w := newWorld(t)
-			write(t, w.dir, files{"a": "a", "only/there": "o", "c": "c"})
+			write(t, w.dir, files{"a": "a", "only/there": "o", "c": "c", "both": "b"})
 			x := w.watch(way.change)
-			w.replace(files{"a": "a", "c": "cloned", "n": "n"})
+			write(t, w.workspace, files{"both": "formatted"})
+			w.replace(files{"a": "a", "c": "cloned", "both": "cloned", "n": "n"})
 			x.await(state("n", devsync.FileApplied))
 			write(t, w.dir, files{"a": "edited", "n": "edited"})
 			x.await(state("a", devsync.FileApplied))
 			x.await(settled)
-			want := files{"a": "edited", "only/there": "o", "c": "c", "n": "edited"}
+			want := files{"a": "edited", "only/there": "o", "c": way.c, "both": "formatted", "n": "edited"}
 			if diff := cmp.Diff(want, read(t, w.workspace)); diff != "" {
 				t.Errorf("the sandbox (-want +got):\n%s", diff)
 			}
-			if got := read(t, w.dir)["c"]; got != "cloned" {
-				t.Errorf("the directory's version of the conflict is %q", got)
+			for _, path := range []string{"c", "both"} {
+				if got := read(t, w.dir)[path]; got != "cloned" {
+					t.Errorf("the directory has %q in %s", got, path)
+				}
 			}
 		})
+	}
+}
+
+// What one way has sent again is edited and deleted as ever.
+func TestAFileOfADirectoryThatTookThePlaceIsFollowed(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a", "c": "c"})
+	x := w.watch(func(*devsync.Options) {})
+	w.replace(files{"a": "a", "c": "cloned"})
+	x.await(state("c", devsync.FileApplied))
+	write(t, w.dir, files{"c": "edited"})
+	x.await(state("c", devsync.FileApplied))
+	if err := os.Remove(filepath.Join(w.dir, "c")); err != nil {
+		t.Fatal(err)
+	}
+	x.await(settled)
+	x.await(func(devsync.Event) bool { return read(t, w.workspace)["c"] == "" })
+	if diff := cmp.Diff(files{"a": "a"}, read(t, w.workspace)); diff != "" {
+		t.Errorf("the sandbox (-want +got):\n%s", diff)
 	}
 }
 

@@ -62,7 +62,7 @@ func readListing(body io.Reader) (*devsync.Listing, error) {
 	if head.Entries < 0 || head.Entries > maxListing {
 		return nil, &CallError{Code: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the workspace has %d entries; the limit is %d", head.Entries, maxListing)}
 	}
-	listing := &devsync.Listing{}
+	listing := &devsync.Listing{Skipped: head.Skipped}
 	for range head.Entries { // fewer are a listing that was cut off, and no deletions
 		var e syncwire.Entry
 		if err := d.Decode(&e); err != nil {

@@ -40,8 +40,8 @@ const (
 // later, and a reason to restart an app for a program that watches. A .sandbarignore or a .gitignore with
 // "!" brings a name back.
 const editorFiles = `
-.*.sw[a-p]
-.sw[a-p]
+.*.sw[a-px]
+.sw[a-px]
 4913
 *~
 .#*

@@ -205,7 +205,7 @@ func TestWhatASandbarignoreNamesIsNotSentThoughGitTracksIt(t *testing.T) {
 
 func TestTemporaryFilesOfEditorsAreNotSentUnlessARuleBringsThemBack(t *testing.T) {
 	temporary := files{
-		".a.swp": "", "d/.a.js.swo": "", "4913": "", "a~": "", ".a.un~": "", ".#a": "-> me@host.1", "#a#": "", ".goutputstream-ABC123": "",
+		".a.swp": "", ".a.swx": "", "d/.a.js.swo": "", "4913": "", "a~": "", ".a.un~": "", ".#a": "-> me@host.1", "#a#": "", ".goutputstream-ABC123": "",
 		"a.js___jb_tmp___": "", "a.js___jb_old___": "", ".a.kate-swp": "", ".~lock.a.odt#": "", ".nfs00000000012345670000abcd": "", ".fuse_hidden0000abcd": "",
 	}
 	kept := files{"a": "a", ".svgo.svg": "s", "a.swift": "s", "~a": "x", "49130": "x", "a#b": "x", ".nfsrc": "x"}

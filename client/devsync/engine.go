@@ -100,6 +100,8 @@ type Engine struct {
 	whole bool
 	// owed: the last batch that was applied said later.
 	owed bool
+	// skipped is how many files of the sandbox were told to be left out.
+	skipped int
 	// replaced is how many files were agreed on with the directory whose place another one took, until
 	// that one has been read and compared; 0 otherwise.
 	replaced int

@@ -29,6 +29,11 @@ func (e *Engine) list(ctx context.Context) error {
 	if listing == nil {
 		return nil
 	}
+	if e.opts.TwoWay && listing.Skipped != e.skipped {
+		if e.skipped = listing.Skipped; e.skipped > 0 {
+			e.note(fmt.Sprintf("the sandbox keeps %d files or directories to itself: their names have a control character, a line break or a backslash, or they lie too deep or cannot be read", e.skipped))
+		}
+	}
 	now := newRemoteTree()
 	now.tag = listing.Tag
 	for _, entry := range listing.Entries {

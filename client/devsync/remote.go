@@ -54,6 +54,9 @@ type Content struct {
 type Listing struct {
 	Tag     string
 	Entries []syncwire.Entry
+	// Skipped counts what is there and is not among the entries: it cannot be named in a batch, lies too deep, or cannot
+	// be read.
+	Skipped int
 }
 
 // Applied is what a batch did.

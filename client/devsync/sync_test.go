@@ -406,6 +406,34 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 	}
 }
 
+func TestWhatTheSandboxCannotNameIsCounted(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.dir, files{"a": "a"})
+	write(t, w.workspace, files{"a\x1b[31mred": "x", "a\\b": "x", "fine": "x"})
+	var told []string
+	counts := func(change func(*devsync.Options)) func(*devsync.Options) {
+		return func(o *devsync.Options) {
+			change(o)
+			o.OnEvent = func(e devsync.Event) {
+				if e.Type == devsync.EventNote {
+					told = append(told, e.Reason)
+				}
+			}
+		}
+	}
+	w.mustSync(counts(func(*devsync.Options) {}))
+	if len(told) > 0 {
+		t.Errorf("one way told %q", told)
+	}
+	w.mustSync(counts(twoWay))
+	if len(told) != 1 || !strings.Contains(told[0], "keeps 2 files or directories to itself") {
+		t.Errorf("two ways told %q", told)
+	}
+	if diff := cmp.Diff(files{"a": "a", "fine": "x"}, read(t, w.dir)); diff != "" {
+		t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+}
+
 func TestOnlyOneProcessSyncsAPair(t *testing.T) {
 	w := newWorld(t)
 	e, err := devsync.Open(w.options())

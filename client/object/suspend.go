@@ -69,7 +69,7 @@ const (
 )
 
 // Reached reports whether an instance is suspended or awake in its present generation. One that sleeps is awake: the next
-// request wakes it. The error, an [ExpiredError], says that it does not come to it by itself.
+// request wakes it; so is one that is Degraded: it serves with what it had before its spec was refused. The error, an [ExpiredError], says that it does not come to it by itself.
 func (s Suspension) Reached(obj *unstructured.Unstructured) (bool, error) {
 	status := statusOf(obj)
 	if status.ObservedGeneration != obj.GetGeneration() {
@@ -82,5 +82,6 @@ func (s Suspension) Reached(obj *unstructured.Unstructured) (bool, error) {
 	if meant != nil && meant.Status == metav1.ConditionTrue && meant.Reason == string(sandbarv1alpha1.SuspendedExpired) {
 		return false, &ExpiredError{Name: obj.GetName()}
 	}
-	return status.Phase == sandbarv1alpha1.InstanceSleeping || apimeta.IsStatusConditionTrue(status.Conditions, sandbarv1alpha1.InstanceReadyCondition), nil
+	serves := status.Phase == sandbarv1alpha1.InstanceSleeping || status.Phase == sandbarv1alpha1.InstanceDegraded
+	return serves || apimeta.IsStatusConditionTrue(status.Conditions, sandbarv1alpha1.InstanceReadyCondition), nil
 }

@@ -85,6 +85,8 @@ func TestASuspensionIsReachedInThePresentGeneration(t *testing.T) {
 		"Ready before the change":       {Awake, 1, "Ready", []any{condition("Ready", "True", "Ready")}, false, ""},
 		"starting":                      {Awake, 2, "Resuming", []any{condition("Ready", "False", "Starting")}, false, ""},
 		"asleep until the next request": {Awake, 2, "Sleeping", []any{condition("Ready", "False", "Sleeping")}, true, ""},
+		"with what it had before":       {Awake, 2, "Degraded", []any{condition("Ready", "False", "NotComposed")}, true, ""},
+		"refused, and nothing serves":   {Awake, 2, "Failed", []any{condition("Ready", "False", "NotComposed")}, false, ""},
 		"without a status":              {Awake, 2, "", nil, false, ""},
 		"past its shutdown time": {
 			Awake, 2, "Suspended", []any{condition("Suspended", "True", string(sandbarv1alpha1.SuspendedExpired))}, false, "the shutdown time of web has passed: set a later",

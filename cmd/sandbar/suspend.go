@@ -96,6 +96,8 @@ func outcomeOf(suspended, changed bool, state string) string {
 		return did
 	case strings.HasPrefix(state, string(sandbarv1alpha1.InstanceSleeping)):
 		return did + ", and sleeps until the next request"
+	case strings.HasPrefix(state, string(sandbarv1alpha1.InstanceDegraded)):
+		return did + ", and is " + state
 	}
 	return did + ", and is Ready"
 }

@@ -51,6 +51,20 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 }
 
+// A spec that is refused keeps nothing from being suspended and resumed: it runs with what it had.
+func TestAResumedInstanceWhoseSpecIsRefusedIsDescribed(t *testing.T) {
+	w := newWorld(t)
+	s := w.withObjects(t)
+	box := suspendable(false)
+	box["status"].(map[string]any)["phase"] = "Degraded"
+	box["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "Ready", "status": "False", "reason": "NotComposed", "message": "the limits are too high"}}
+	s.Put("sandboxrunners", box)
+	code, _, stderr := w.run(t, "resume", "web")
+	if code != 0 || !strings.HasPrefix(stderr, "web was not suspended, and is Degraded: ") || !strings.Contains(stderr, "the limits are too high") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
 // The end of the wait was told in the words of the call that it interrupted: "client rate limiter Wait returned an error".
 func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 	w := newWorld(t)

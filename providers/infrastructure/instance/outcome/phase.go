@@ -32,10 +32,7 @@ func phase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus, v verd
 		if o.Pods.Ready > 0 && !v.suspended.OK {
 			return sandbarv1alpha1.InstanceDegraded // what it was before the refused edit serves
 		}
-		if v.composed.Reason == ReasonQuota {
-			return sandbarv1alpha1.InstancePendingCapacity
-		}
-		return sandbarv1alpha1.InstanceFailed
+		return refusedPhase(s, o, old, v)
 	case v.suspended.OK:
 		return suspendedPhase(s, o, v)
 	case v.ready.OK:
@@ -55,6 +52,22 @@ func phase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus, v verd
 		return sandbarv1alpha1.InstanceDegraded
 	default:
 		return sandbarv1alpha1.InstanceMaterializing
+	}
+}
+
+// refusedPhase is that of an instance whose spec is refused, and of which nothing serves. One that was composed before
+// is suspended and resumed with what it had.
+func refusedPhase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus, v verdicts) sandbarv1alpha1.InstancePhase {
+	composed, cause := o.Instance != nil, o.Cause()
+	switch {
+	case composed && v.suspended.OK:
+		return suspendedPhase(s, o, v)
+	case v.composed.Reason == ReasonQuota:
+		return sandbarv1alpha1.InstancePendingCapacity
+	case composed && resuming(old) && (cause == nil || !cause.failing):
+		return sandbarv1alpha1.InstanceWaking
+	default:
+		return sandbarv1alpha1.InstanceFailed
 	}
 }
 

@@ -38,6 +38,10 @@ const (
 	endedEvery = 250 * time.Millisecond
 )
 
+// kubeletGone begins what the kubelet writes in the place of a log whose container is gone: with the code 200, and
+// without the time that each line of a log has.
+var kubeletGone = []byte("unable to retrieve container logs for ")
+
 // errEnded means that the container whose log was read has ended.
 var errEnded = errors.New("the container ended")
 
@@ -73,7 +77,10 @@ func (f *follow) plain(ctx context.Context, body io.Reader) error {
 	for {
 		line, err := in.ReadSlice('\n')
 		if len(line) > 0 {
-			if err := f.podLine(line, begins); err != nil {
+			switch err := f.podLine(line, begins); {
+			case errors.Is(err, errEnded):
+				return f.containerEnded(ctx)
+			case err != nil:
 				return err
 			}
 			begins = line[len(line)-1] == '\n'
@@ -92,7 +99,7 @@ func (f *follow) plain(ctx context.Context, body io.Reader) error {
 	}
 }
 
-// podLine takes a line, or a piece of one.
+// podLine takes a line, or a piece of one. The error is errEnded for what the kubelet says of a container that is gone.
 func (f *follow) podLine(line []byte, begins bool) error {
 	p, at := &f.pod, time.Time{}
 	if begins {
@@ -100,6 +107,8 @@ func (f *follow) podLine(line []byte, begins bool) error {
 		if stamp, rest, ok := stamped(line); ok && f.asksTimes() {
 			line, at = rest, stamp
 			p.begin(at)
+		} else if f.opts.Follow && bytes.HasPrefix(line, kubeletGone) {
+			return errEnded
 		}
 	}
 	if p.drop {

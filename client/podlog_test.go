@@ -25,7 +25,7 @@ type kubelet struct {
 }
 
 type answer struct {
-	lines []string // "seconds text"; a text without a line feed at its end is half a line
+	lines []string // "seconds text"; a text without a line feed at its end is half a line, and one after "-" has no time
 	ends  string   // "well" as when the container ends, "broken", "open", or "absent"
 }
 
@@ -51,6 +51,10 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, line := range a.lines {
 		seconds, text, _ := strings.Cut(line, " ")
+		if seconds == "-" {
+			_, _ = io.WriteString(w, text)
+			continue
+		}
 		offset, err := time.ParseDuration(seconds + "s")
 		if err != nil {
 			k.t.Error(err)
@@ -87,6 +91,21 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 			[]answer{{[]string{"1 a\n"}, "broken"}, {nil, "absent"}, {[]string{"2 end\n"}, "open"}},
 			"",
 			[]string{"connected", "a\n", "disconnected", "disconnected", "connected", "end\n"},
+		},
+		"a pod is deleted, and the kubelet says so in the place of a log": {
+			[]answer{
+				{[]string{"1 a\n"}, "well"},
+				{[]string{"- unable to retrieve container logs for containerd://11b8fee8"}, "well"},
+				{[]string{"- unable to retrieve container logs for containerd://11b8fee8"}, "well"},
+				{[]string{"2 end\n"}, "open"},
+			},
+			crash,
+			[]string{"connected", "a\n", "ended " + crash, "connected", "end\n"},
+		},
+		"an app writes what the kubelet says": {
+			[]answer{{[]string{"1 unable to retrieve container logs for fun\n"}, "broken"}, {[]string{"2 end\n"}, "open"}},
+			"",
+			[]string{"connected", "unable to retrieve container logs for fun\n", "disconnected", "connected", "end\n"},
 		},
 		"a connection breaks between lines of one time": {
 			[]answer{{[]string{"1 a\n", "1 b\n"}, "broken"}, {[]string{"1 a\n", "1 b\n", "1 c\n", "2 end\n"}, "open"}},

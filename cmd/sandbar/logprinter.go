@@ -28,8 +28,9 @@ type logPrinter struct {
 	// A line of source began and has not ended: two streams never share a line.
 	open   bool
 	source string
-	// lost is true from when the connection was lost until it is there again.
-	lost bool
+	// lost is true from when the connection was lost until it is there again, since since.
+	lost  bool
+	since time.Time
 	// begun is true from when the log was read first: what is not there yet is not lost.
 	begun  bool
 	losses *losses
@@ -40,10 +41,14 @@ type logPrinter struct {
 	text  []byte
 	// output is how far the line of source is on a terminal.
 	output termsafe.Output
+	now    func() time.Time
 }
 
+// replacedWithin is how long a pod that is replaced may not accept connections before its state is told.
+const replacedWithin = 10 * time.Second
+
 func newLogPrinter(out, notes io.Writer, asJSON, timestamps bool) *logPrinter {
-	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: terminal(out), losses: &losses{}}
+	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: terminal(out), losses: &losses{}, now: time.Now}
 }
 
 func (p *logPrinter) print(e client.LogEvent) error {
@@ -76,7 +81,7 @@ func (p *logPrinter) print(e client.LogEvent) error {
 
 // ended tells how a container ended.
 func (p *logPrinter) ended(message string) {
-	p.broke, p.lost = "", true
+	p.broke, p.lost, p.since = "", true, p.now()
 	if message == "" {
 		say(p.notes, "the container ended; the log goes on when the next one writes something")
 		return
@@ -87,11 +92,15 @@ func (p *logPrinter) ended(message string) {
 // disconnected tells why the log is not being read. A connection that just breaks says nothing of the
 // reason: the next try, which is made at once, may have it.
 func (p *logPrinter) disconnected(e client.LogEvent) {
-	p.lost = true
+	if !p.lost {
+		p.lost, p.since = true, p.now()
+	}
 	var answer *client.CallError
 	switch isAnswer := errors.As(e.Err, &answer); {
 	case isAnswer && p.stateTold && (answer.Suspended() || p.begun && answer.Code == http.StatusConflict && !answer.Sandbox):
 		p.broke = "" // the instance is suspended, or its pod is replaced: its state says so
+	case isAnswer && p.stateTold && p.begun && answer.Code == http.StatusBadGateway && !answer.Sandbox && p.now().Sub(p.since) < replacedWithin:
+		p.broke = "" // most likely as well, and its state is about to say so
 	case isAnswer:
 		p.broke = ""
 		p.tellLoss(reasonIn(e.Err))

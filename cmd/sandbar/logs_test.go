@@ -124,6 +124,40 @@ func TestTheEndOfAContainerIsToldApartFromABrokenConnection(t *testing.T) {
 	}
 }
 
+// A start command was changed under dev: its pod is replaced, which its state tells a moment later.
+func TestAPodThatIsReplacedIsNoLostConnectionWhereItsStateIsTold(t *testing.T) {
+	unreachable := &client.CallError{Code: http.StatusBadGateway, Message: "the instance's pod does not accept connections"}
+	for name, c := range map[string]struct {
+		stateTold bool
+		after     time.Duration // of the second answer
+		err       *client.CallError
+		tells     bool
+	}{
+		"for a moment, and the state is told": {true, 3 * time.Second, unreachable, false},
+		"for long":                            {true, time.Minute, unreachable, true},
+		"nobody tells the state":              {false, 3 * time.Second, unreachable, true},
+		"the app's own answer":                {true, 3 * time.Second, &client.CallError{Code: http.StatusBadGateway, Sandbox: true, Message: "x"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var notes strings.Builder
+			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+			p := newLogPrinter(io.Discard, &notes, false, false)
+			p.stateTold, p.now = c.stateTold, func() time.Time { return now }
+			for i, e := range []client.LogEvent{{Type: client.LogConnected}, {Type: client.LogDisconnected, Err: io.EOF}, {Type: client.LogDisconnected, Err: c.err}} {
+				if i == 2 {
+					now = now.Add(c.after)
+				}
+				if err := p.print(e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tells := strings.Contains(notes.String(), "the connection to the log is lost"); tells != c.tells {
+				t.Errorf("it says %q", notes.String())
+			}
+		})
+	}
+}
+
 // A progress bar on a terminal is one line, and elsewhere the bytes that were written.
 func TestAProgressBarBeginsItsLineAgainOnATerminal(t *testing.T) {
 	at := time.Unix(0, 0).UTC()

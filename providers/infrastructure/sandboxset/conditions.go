@@ -81,6 +81,8 @@ func limitedOf(o found, s parted, status *sandbarv1alpha1.SandboxSetStatus, now 
 	switch {
 	case o.invalid != nil && int(status.Replicas) < o.wishes.replicas:
 		return condition(name, true, reasonInvalid, "no sandbox can be made; see the condition Valid")
+	case o.invalid != nil && s.available < o.wishes.replicas:
+		return condition(name, true, reasonInvalid, "%d of %d can be taken, and no other can be made; see the condition Valid", s.available, o.wishes.replicas)
 	case o.limited != nil:
 		return condition(name, true, reasonQuota, "%s", o.limited.Message)
 	case len(failing) > 0 && o.plan.blocked:

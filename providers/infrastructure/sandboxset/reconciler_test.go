@@ -269,6 +269,7 @@ func TestASetWithoutItsTemplateGoesOnWithWhatNeedsNone(t *testing.T) {
 		w := without(t)
 		w.wantCondition("pool", sandbarv1alpha1.SandboxSetValid, "False TemplateNotUsable", "spec.templateRef", `"own"`)
 		w.wantCondition("pool", sandbarv1alpha1.SandboxSetAvailable, "False Invalid", "none of the 3")
+		w.wantCondition("pool", sandbarv1alpha1.SandboxSetScalingLimited, "True Invalid", "0 of 3 can be taken")
 		if s := w.sets["pool"].Status; s.AvailableReplicas != 0 || s.Replicas != 3 || s.Revision == "" {
 			t.Errorf("%+v", s)
 		}

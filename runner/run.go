@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/runner/execs"
@@ -79,6 +81,7 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 		Args: command(config.StartCommand), Dir: config.Workdir, Env: environment,
 		Grace: config.StopGrace, Drain: listens.beside(ctx, drainApp), Logger: logger,
 		LastLines: func() []string { return lastLines(ring) },
+		Hint:      func(code int) string { return scriptHint(code, config.StartCommand, config.Workdir) },
 	})
 	reloads := newReloader(config.Reload,
 		shellRunner(reaper, config.Workdir, environment, func(pipe *os.File, fd int) { drainApp(pipe, fd, supervisor.Status().Attempt) }),
@@ -183,6 +186,29 @@ func command(start string) []string {
 		return nil
 	}
 	return []string{shell, "-c", start}
+}
+
+// Shells exit with these codes when a command cannot be run, and is not found (POSIX, 2.8.2).
+const (
+	codeCannotRun = 126
+	codeNotFound  = 127
+)
+
+// scriptHint explains a start command whose shell says that a script is not found which is there: the interpreter that
+// the script's first line names is not. It looks at each word of the command.
+func scriptHint(code int, command, dir string) string {
+	if code != codeCannotRun && code != codeNotFound {
+		return ""
+	}
+	for word := range strings.FieldsFuncSeq(command, func(r rune) bool { return strings.ContainsRune(" \t\n;&|()\"'", r) }) {
+		if !filepath.IsAbs(word) {
+			word = filepath.Join(dir, word)
+		}
+		if err := execs.CheckScript(word); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
 }
 
 // openLog returns the log of the app, which goes on where an earlier runner's ended.

@@ -49,18 +49,32 @@ func explain(path string, err error) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	file, failed := os.Open(path)
+	if script := CheckScript(path); script != nil {
+		return script
+	}
+	return err
+}
+
+// CheckScript returns an *InterpreterError if a script is at path whose interpreter is not there, and nil otherwise.
+func CheckScript(path string) error {
+	file, failed := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
 	if failed != nil {
-		return err
+		return nil //nolint:nilerr // it is no script
 	}
 	defer file.Close()
+	if info, failed := file.Stat(); failed != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // it is no script
+	}
 	head, failed := io.ReadAll(io.LimitReader(file, maxInterpreterLine)) //nolint:forbidigo // maxInterpreterLine
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	named, isScript := bytes.CutPrefix(line, []byte("#!"))
 	if failed != nil || !isScript {
-		return err
+		return nil //nolint:nilerr // it is no script
 	}
 	name, crlf := strings.CutSuffix(string(named), "\r")
 	interpreter, _, _ := strings.Cut(strings.TrimLeft(name, " \t"), " ")
+	if _, failed := os.Stat(interpreter); failed == nil && !crlf {
+		return nil
+	}
 	return &InterpreterError{Path: path, Interpreter: interpreter, CRLF: crlf}
 }

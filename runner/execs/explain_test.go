@@ -46,6 +46,19 @@ func TestAScriptWhoseInterpreterIsNotThereSaysSo(t *testing.T) {
 	}
 }
 
+func TestAScriptWhoseInterpreterIsThereIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "run.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 127\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{script, dir, filepath.Join(dir, "gone")} {
+		if err := CheckScript(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestAProgramThatIsNotThereIsNotTakenForAScript(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "gone")
 	if err := explain(missing, os.ErrNotExist); !errors.Is(err, os.ErrNotExist) {

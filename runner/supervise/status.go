@@ -50,8 +50,9 @@ type Exit struct {
 	// Code is the exit code, and -1 when there is none.
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended the app, such as SIGKILL.
-	Signal  string    `json:"signal,omitempty"`
-	Reason  Reason    `json:"reason"`
+	Signal string `json:"signal,omitempty"`
+	Reason Reason `json:"reason"`
+	// Message says more, for a person: why there was no process, or what may be behind the code.
 	Message string    `json:"message,omitempty"`
 	Time    time.Time `json:"time"`
 }
@@ -133,6 +134,10 @@ func (e *Exit) Explain() string {
 	case StartFailed:
 		return e.Message
 	default:
-		return fmt.Sprintf("the app exited with code %d", e.Code)
+		said := fmt.Sprintf("the app exited with code %d", e.Code)
+		if e.Message != "" {
+			said += ": " + e.Message
+		}
+		return said
 	}
 }

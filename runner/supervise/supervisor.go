@@ -58,6 +58,9 @@ type Options struct {
 	// LastLines returns what the app wrote last, a few short lines. Nil: they are
 	// not logged.
 	LastLines func() []string
+	// Hint returns what may be behind an exit code of the command other than zero, for a person; empty if nothing is
+	// known. Nil: nothing is.
+	Hint func(code int) string
 }
 
 // Supervisor keeps one app running.
@@ -218,6 +221,9 @@ func (s *Supervisor) start() (Started, error) {
 func (s *Supervisor) ended(status unix.WaitStatus) {
 	before := s.Status()
 	exit := describe(status, before.Attempt, time.Now())
+	if exit.Reason == Failed && s.options.Hint != nil {
+		exit.Message = s.options.Hint(exit.Code)
+	}
 	quickEnds := before.QuickEnds + 1
 	if exit.Time.Sub(before.StartTime) >= healthyAfter {
 		s.delay, quickEnds = backoffLeast, 0

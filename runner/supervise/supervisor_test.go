@@ -10,7 +10,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -267,6 +269,23 @@ func TestStatusTellsWhyTheAppEnded(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWhatMayBeBehindAnExitCodeIsTold(t *testing.T) {
+	var logged bytes.Buffer
+	s := newSupervisor(Options{
+		Args: app, Logger: slog.New(slog.NewJSONHandler(&logged, nil)),
+		Hint: func(code int) string { return fmt.Sprint("a hint for ", code) },
+	}, nil)
+	for status, want := range map[unix.WaitStatus]string{
+		127 << 8: "the app exited with code 127: a hint for 127", 0: "the app exited with code 0", 9: "the app was ended by SIGKILL",
+	} {
+		s.process, s.retry = &fakeProcess{status: make(chan unix.WaitStatus, 1)}, time.NewTimer(time.Hour)
+		s.ended(status)
+		if st := s.Status(); !strings.HasPrefix(st.Message, want+"; it is started again") || st.LastExit.Explain() != want {
+			t.Errorf("after %#x: %q, %q", status, st.Message, st.LastExit.Explain())
+		}
 	}
 }
 

@@ -103,6 +103,8 @@ func (l *lastBytes) lines() []byte {
 type spoken struct {
 	at   time.Time
 	text string
+	// ofApp tells that the text is a runner's, about the app that it starts.
+	ofApp bool
 }
 
 // observeLastWords returns the cause with the last lines of a container that does not stay up, and
@@ -121,8 +123,8 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 			// The message goes without; its log may be there later.
 			log.FromContext(ctx).V(1).Info("could not read the log of a container that fails", "cause", err.Error())
 		}
-		if text := lastWords(data); !sameButForNumbers(text, said.text) {
-			said.text = text
+		if text, ofApp := lastWords(data); !sameButForNumbers(text, said.text) {
+			said.text, said.ofApp = text, ofApp
 		}
 		said.at = now
 		r.words.Add(s.Placement().Owner.UID, said)
@@ -131,6 +133,9 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 		return c, again
 	}
 	quoted := *c
+	if said.ofApp {
+		quoted = c.OfApp()
+	}
 	quoted.Message += ". " + sandbarv1alpha1.LastWordsMark + said.text
 	return &quoted, again
 }
@@ -138,9 +143,9 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 // runnerEnded is what the runner logs when the app has ended (runner/supervise).
 const runnerEnded = "the app ended"
 
-// lastWords finds what to quote in the end of a container's log: what the runner says of its app, or the
+// lastWords finds what to quote in the end of a container's log: what the runner says of its app (ofApp), or the
 // last lines as they are.
-func lastWords(data []byte) string {
+func lastWords(data []byte) (text string, ofApp bool) {
 	var lines []string
 	ended, ofRunner := "", hasLineOfRunner(data)
 	for line := range bytes.Lines(data) {
@@ -163,9 +168,9 @@ func lastWords(data []byte) string {
 		}
 	}
 	if ended != "" || ofRunner { // the other lines are the app's, which has not ended
-		return outcome.Detail(ended)
+		return outcome.Detail(ended), ended != ""
 	}
-	return outcome.Detail(strings.Join(lines[max(0, len(lines)-wordsQuoted):], " | "))
+	return outcome.Detail(strings.Join(lines[max(0, len(lines)-wordsQuoted):], " | ")), false
 }
 
 // hasLineOfRunner reports whether the runner has written to a log of itself.

@@ -36,7 +36,10 @@ func TestTheLastWordsOfALog(t *testing.T) {
 		"of a runner whose app has not crashed often": {runner + "}\n", ""},
 		"of an app that logs in JSON":                 {`{"level":"error","message":"boom"}` + "\n", `{"level":"error","message":"boom"}`},
 	} {
-		got := lastWords([]byte(test.log))
+		got, ofApp := lastWords([]byte(test.log))
+		if ofApp != strings.HasPrefix(test.want, "the app exited") {
+			t.Errorf("%s: of the app: %t", name, ofApp)
+		}
 		if name == "with what a terminal obeys" {
 			if strings.ContainsRune(got, 0x1b) {
 				t.Errorf("%s: %q", name, got)
@@ -47,7 +50,7 @@ func TestTheLastWordsOfALog(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
-	if got := lastWords([]byte(strings.Repeat("x", wordsBytes))); len(got) > outcome.MaxDetail {
+	if got, _ := lastWords([]byte(strings.Repeat("x", wordsBytes))); len(got) > outcome.MaxDetail {
 		t.Errorf("%d bytes are quoted", len(got))
 	}
 }
@@ -65,6 +68,24 @@ func failingWorld(t *testing.T) (w *world, now *time.Time) {
 	}
 	w.kroSays(map[string]any{"state": "IN_PROGRESS", "conditions": []any{fixture.KroCondition("Ready", "False", w.kroInstance().GetGeneration(), "waits")}})
 	return w, now
+}
+
+// "container runner runs and does not report that it is ready" is nothing that a person who wrote an app can act on.
+func TestAnAppThatDoesNotStayUpIsSpokenOfAndNotItsContainer(t *testing.T) {
+	w, _ := failingWorld(t)
+	pod := fixture.PodOf("a", fixture.Running(2*time.Hour, false, 0))
+	if err := w.runtime.Delete(t.Context(), pod.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.runtime.Create(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+	w.log = `{"msg":"the app ended","explained":"the app exited with code 127","lastLines":["sh: vite: not found"],"logger":"sandbar-runner"}` + "\n"
+	w.settle()
+	const want = "the app ends and is started again; its log tells why. Its last words: the app exited with code 127 | sh: vite: not found"
+	if ready := fixture.ConditionOf(t, w.inKCP, "Ready"); !strings.HasSuffix(ready.Message, want) {
+		t.Errorf("Ready says %s: %q", ready.Reason, ready.Message)
+	}
 }
 
 func TestTheLastWordsOfACrashAreToldAndRarelyReadAgain(t *testing.T) {

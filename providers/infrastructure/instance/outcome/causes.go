@@ -344,6 +344,16 @@ func probing(pod *corev1.Pod, now time.Time) (*Cause, time.Duration) {
 	}, 0
 }
 
+// OfApp is the cause in words about the app, for a container that runs and is not ready: the runner in it has said
+// that its app does not stay up.
+func (c *Cause) OfApp() Cause {
+	said := *c
+	if c.Reason == reasonUnready {
+		said.Message = "the app ends and is started again; its log tells why"
+	}
+	return said
+}
+
 // Detail makes a text of the runtime cluster fit to be quoted in a message.
 func Detail(text string) string {
 	return Shortened(strings.Trim(OneLine(text), " .;"), MaxDetail)

@@ -102,7 +102,7 @@ func (b *byo) tenants(ctx context.Context) error {
 	b.admin.say.chapter("An administrator of kcp gives alice and bob a workspace each")
 	return b.admin.insistFor(ctx, 2*time.Minute, `for user in alice bob; do
   sed s/alice/$user/ examples/tenant/workspace.yaml | kubectl --kubeconfig $ADMIN --server $KCP/clusters/root apply -f -
-  kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/$user --timeout=60s
+  kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/$user --timeout=180s
   sed s/alice/$user/ examples/tenant/admin.yaml | kubectl --kubeconfig $ADMIN --server $KCP/clusters/root:$user apply -f -
 done`)
 }

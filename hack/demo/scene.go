@@ -86,7 +86,7 @@ func (s *scene) workspace(ctx context.Context) error {
 	s.admin.env = append(s.admin.env, "KCP="+server)
 	for _, command := range []string{
 		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root apply -f tenant/workspace.yaml",
-		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/alice --timeout=60s",
+		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root wait --for=jsonpath='{.status.phase}'=Ready workspace/alice --timeout=180s",
 		"kubectl --kubeconfig $ADMIN --server $KCP/clusters/root:alice apply -f tenant/admin.yaml",
 	} {
 		if err := s.admin.insist(ctx, command); err != nil {
@@ -101,7 +101,7 @@ func (s *scene) sandbox(ctx context.Context) error {
 	s.say.note("from here on everything happens with alice's own token; she has no credential of the runtime cluster")
 	for _, command := range []string{
 		"kubectl apply -f $EXAMPLES/tenant/apibinding.yaml",
-		"kubectl wait --for=condition=InitialBindingCompleted apibinding/sandbar.dev --timeout=60s",
+		"kubectl wait --for=condition=InitialBindingCompleted apibinding/sandbar.dev --timeout=180s",
 		"sandbar trust --yes",
 		// As a manifest: alice's workspace may have it already, from an earlier demo.
 		"sandbar apply -f $EXAMPLES/tenant/sandboxrunner.yaml",

@@ -62,6 +62,10 @@ online: ## Give the sandboxes of a stack that is up a way to the internet (STACK
 	@hack/deps.sh slirp4netns:slirp4netns
 	@$(STACKCMD) online --name $(STACK)
 
+.PHONY: gateway
+gateway: ## Run Traefik as the Gateway API controller of a stack that is up (STACK=dev DOMAIN=gateway.test), some minutes to build
+	@$(STACKCMD) gateway --name $(STACK) $(or $(DOMAIN),gateway.test)
+
 .PHONY: down
 down: ## Stop all of it and leave nothing (STACK=dev)
 	@$(STACKCMD) down --name $(STACK)

@@ -29,22 +29,25 @@ func newBrowser(t *testing.T) browser {
 	return newBrowserOf(t, trustingHome(t))
 }
 
-// trustingHome is the home of a person whose browsers trust the stack's CA.
-func trustingHome(t *testing.T) string {
+// trustingHome is the home of a person whose browsers trust the stack's CA, and others.
+func trustingHome(t *testing.T, others ...string) string {
 	t.Helper()
 	home := t.TempDir()
 	store := filepath.Join(home, ".pki", "nssdb")
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "certutil", "-d", "sql:"+store, "-A", "-t", "C,,", "-n", "stack", "-i", world.CAFile).CombinedOutput(); err != nil {
-		t.Fatalf("making a browser trust the stack's CA (Debian's package libnss3-tools): %v: %s", err, out)
+	for i, file := range append(others, world.CAFile) {
+		add := exec.CommandContext(t.Context(), "certutil", "-d", "sql:"+store, "-A", "-t", "C,,", "-n", fmt.Sprint("stack", i), "-i", file)
+		if out, err := add.CombinedOutput(); err != nil {
+			t.Fatalf("making a browser trust the stack's CA (Debian's package libnss3-tools): %v: %s", err, out)
+		}
 	}
 	return home
 }
 
 // newBrowserOf starts the browser of the person whose home it is. It trusts what this person trusts.
-func newBrowserOf(t *testing.T, home string) browser {
+func newBrowserOf(t *testing.T, home string, further ...chromedp.ExecAllocatorOption) browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.UserDataDir(t.TempDir()),
@@ -55,7 +58,7 @@ func newBrowserOf(t *testing.T, home string) browser {
 		chromedp.Env("HOME="+home),
 		chromedp.WindowSize(1000, 600),
 	)
-	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	ctx, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), append(options, further...)...)
 	t.Cleanup(cancel)
 	ctx, cancelTab := chromedp.NewContext(ctx)
 	// Waits until the browser has ended, so that its profile can be removed.

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -59,7 +61,7 @@ func Get(name string) (*sandbarv1alpha1.Template, error) {
 }
 
 // WithoutGateway returns a copy of the Template whose graph has no resources of the Gateway
-// API, and the ids of those it left out. kro refuses a graph with a kind that the runtime
+// API, nor the fields of the status that come from one, and the ids of those it left out. kro refuses a graph with a kind that the runtime
 // cluster does not serve, even when the resource would never be included; so on a cluster
 // without that API, previews have no routes of their own and all else works.
 func WithoutGateway(t *sandbarv1alpha1.Template) (*sandbarv1alpha1.Template, []string, error) {
@@ -78,6 +80,11 @@ func WithoutGateway(t *sandbarv1alpha1.Template) (*sandbarv1alpha1.Template, []s
 		kept = append(kept, r)
 	}
 	graph["resources"] = kept
+	if kind, ok := graph["schema"].(map[string]any); ok && len(dropped) > 0 {
+		if status, ok := kind["status"].(map[string]any); ok {
+			removeReferences(status, regexp.MustCompile(`\b(`+strings.Join(dropped, "|")+`)\.`))
+		}
+	}
 	raw, err := json.Marshal(graph)
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing the graph of Template %s: %w", t.Name, err)
@@ -85,6 +92,21 @@ func WithoutGateway(t *sandbarv1alpha1.Template) (*sandbarv1alpha1.Template, []s
 	out := t.DeepCopy()
 	out.Spec.Graph.Raw = raw
 	return out, dropped, nil
+}
+
+// removeReferences removes the fields whose expressions match, and the parents that have no other.
+func removeReferences(fields map[string]any, references *regexp.Regexp) {
+	maps.DeleteFunc(fields, func(_ string, value any) bool {
+		switch v := value.(type) {
+		case string:
+			return references.MatchString(v)
+		case map[string]any:
+			removeReferences(v, references)
+			return len(v) == 0
+		default:
+			return false
+		}
+	})
 }
 
 func gatewayResource(resource any) (id string, ok bool) {

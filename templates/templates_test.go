@@ -193,6 +193,11 @@ func TestWithoutGatewayDropsRoutesAndNothingElse(t *testing.T) {
 			t.Errorf("%s has changed:\n%s", id, diff)
 		}
 	}
+	status, want := statusOf(t, bare), statusOf(t, whole)
+	delete(want, "preview")
+	if diff := cmp.Diff(want, status); diff != "" {
+		t.Errorf("the status has changed otherwise than by the field that comes from a route:\n%s", diff)
+	}
 	if strings.Contains(string(whole.Spec.Graph.Raw), gatewayGroup) == strings.Contains(string(bare.Spec.Graph.Raw), gatewayGroup) {
 		t.Error("the original has changed, or the copy has not")
 	}

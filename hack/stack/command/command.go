@@ -43,6 +43,7 @@ func init() {
 	subcommands = []subcommand{
 		{"up", "", "build what is missing, start, wait until ready; print where things are", up},
 		{"online", "", "give the pods of a stack that is up a way to the internet, by slirp4netns", online},
+		{"gateway", "DOMAIN", "build Traefik and run it as the Gateway API controller of a stack that is up, for hosts below a domain", gateway},
 		{"down", "", "stop everything and leave nothing", down},
 		{"status", "[-o json]", "show what runs where; exit code 1 when something does not", status},
 		{"restart", "PROCESS", "kill one process, let it come back, wait until the stack is ready again", restart},

@@ -169,20 +169,26 @@ func (s *setup) buildImages(ctx context.Context, names []string) (map[string]str
 	if len(names) == 0 {
 		names = images.Names(true)
 	}
-	chosen, err := parts.Named([]string{"pause", "coredns"})
-	if err != nil {
-		return nil, err
-	}
-	built, err := parts.Build(ctx, s.hack, s.cache, chosen)
-	if err != nil {
-		return nil, err
-	}
-	st := &stack{setup: s, built: built}
-	archives, err := st.builder().Build(ctx, names, false)
+	archives, err := s.imagesOf(ctx, names)
 	for name, archive := range archives {
 		fmt.Printf("%s\t%s\n", images.Ref(name), archive)
 	}
 	return archives, err
+}
+
+// imagesOf builds images, and the parts that go into them, and returns their archives.
+func (s *setup) imagesOf(ctx context.Context, names []string) (map[string]string, error) {
+	built := parts.Built{}
+	if needed := images.Parts(names); len(needed) > 0 {
+		chosen, err := parts.Named(needed)
+		if err != nil {
+			return nil, err
+		}
+		if built, err = parts.Build(ctx, s.hack, s.cache, chosen); err != nil {
+			return nil, err
+		}
+	}
+	return (&stack{setup: s, built: built}).builder().Build(ctx, names, false)
 }
 
 // importImages brings archives (REF=ARCHIVE) and images of the stack's own

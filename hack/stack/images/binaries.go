@@ -19,9 +19,11 @@ const unprivileged = 1000
 var runAsUnprivileged = fmt.Sprintf("%d:%d", unprivileged, unprivileged)
 
 // partImage is the image of a static binary that package parts has built.
-func partImage(part, binary string) recipe {
+func partImage(part, binary string, onDemand bool) recipe {
 	return recipe{
-		config: ociimage.Config{Entrypoint: []string{"/" + binary}, User: runAsUnprivileged},
+		config:   ociimage.Config{Entrypoint: []string{"/" + binary}, User: runAsUnprivileged},
+		onDemand: onDemand,
+		part:     part,
 		key: func(_ context.Context, b *Builder) (string, error) {
 			return fileHash(b.Parts.Bin(part, binary))
 		},

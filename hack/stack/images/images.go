@@ -46,11 +46,15 @@ type recipe struct {
 	write  func(ctx context.Context, b *Builder, w *ociimage.LayerWriter) error
 	// onDemand keeps the image out of what a stack starts with.
 	onDemand bool
+	// part is what package parts must have built; empty for nothing.
+	part string
 }
 
 var recipes = map[string]recipe{
-	"pause":   partImage("pause", "pause"),
-	"coredns": partImage("coredns", "coredns"),
+	"pause":   partImage("pause", "pause", false),
+	"coredns": partImage("coredns", "coredns", false),
+	// On demand: the Gateway API controller of stack gateway.
+	"traefik": partImage("traefik", "traefik", true),
 	"runner":  commandImage("sandbar-runner", false),
 	// On demand: on one machine the provider runs on the host, beside kcp.
 	"provider":         commandImage("sandbar-provider", true),
@@ -75,6 +79,17 @@ func Names(all bool) []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// Parts returns the names of the parts that images are made of.
+func Parts(names []string) []string {
+	var needed []string
+	for _, name := range names {
+		if part := recipes[name].part; part != "" {
+			needed = append(needed, part)
+		}
+	}
+	return needed
 }
 
 // Build makes the images that the cache does not have and returns their

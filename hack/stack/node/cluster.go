@@ -84,12 +84,18 @@ func (n Node) InstallCRDs(ctx context.Context) error {
 	return nil
 }
 
+// timeoutFlag has kubectl wait for as long as the context lasts, five minutes without an end.
+func timeoutFlag(ctx context.Context) string {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return "--timeout=300s"
+	}
+	return fmt.Sprintf("--timeout=%ds", int(time.Until(deadline).Seconds()))
+}
+
 // WaitReady waits until the node takes pods, names resolve and kro is ready.
 func (n Node) WaitReady(ctx context.Context) error {
-	timeout := "--timeout=300s"
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = fmt.Sprintf("--timeout=%ds", int(time.Until(deadline).Seconds()))
-	}
+	timeout := timeoutFlag(ctx)
 	// The node's object appears when kubelet has registered it.
 	if _, err := n.kubectl(ctx, "", "wait", "--for=create", "node/node", timeout); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,8 @@ type Part struct {
 	// VersionOf are modules whose required versions make the version that the binaries tell.
 	// Empty for binaries that know it themselves.
 	VersionOf []string
+	// onDemand keeps the part out of what a stack starts with.
+	onDemand bool
 	// prepare changes the module's folder before the build.
 	prepare func(ctx context.Context, dir string) error
 }
@@ -67,12 +70,14 @@ var All = []Part{
 		CopyFrom: map[string]string{"sigs.k8s.io/gateway-api//config/crd/standard": "crds"},
 	},
 	{Name: "pause", Module: "stack/pause", Packages: []string{"."}},
+	// It takes some minutes, and few need a gateway.
+	{Name: "traefik", Module: "traefik", Packages: []string{"github.com/traefik/traefik/v3/cmd/traefik"}, onDemand: true},
 }
 
-// Named returns the parts with those names, all when there are none.
+// Named returns the parts with those names, when there are none all that a stack starts with.
 func Named(names []string) ([]Part, error) {
 	if len(names) == 0 {
-		return All, nil
+		return slices.DeleteFunc(slices.Clone(All), func(p Part) bool { return p.onDemand }), nil
 	}
 	var chosen []Part
 	for _, name := range names {

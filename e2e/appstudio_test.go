@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/hack/local"
 )
 
 // TestAppStudio: a product that has no credential serves two people, each with their own token in their own workspace,
@@ -31,23 +33,13 @@ func TestAppStudio(t *testing.T) {
 	browser := newBrowser(t)
 	p := browser.open(t, studio.url)
 	studio.login(p, alice)
-	until(p, "[...document.forms.create.resource.options].some(o => o.value === 'sandboxrunners')", true)
-	eval[bool](p, "document.forms.create.name.value = 'shop', document.forms.create.requestSubmit(), true")
-	until(p, "document.getElementById('phase').textContent", "Ready")
-
-	// The first save brings the first file, and starts the app.
-	until(p, "document.forms.edit.content.value.includes('Hello from App Studio')", true)
-	eval[bool](p, "document.forms.edit.requestSubmit(), true")
-	until(p, "document.getElementById('log').textContent.includes('listening')", true)
+	studio.creates(p)
 	until(p, "[...document.querySelectorAll('#files button')].some(b => b.textContent === 'server.mjs')", true)
 	// The shell works in the workspace.
 	until(p, "document.getElementById('screen').textContent.includes('$')", true)
 	eval[bool](p, "document.forms.type.line.value = 'echo $((6*7)); ls', document.forms.type.requestSubmit(), true")
 	until(p, "/42\\s[^]*server\\.mjs/.test(document.getElementById('screen').textContent)", true)
-	// What the frame shows is what its link shows.
-	until(p, "document.getElementById('preview').src !== ''", true)
-	app := browser.open(t, studio.previewLink(p))
-	until(app, "document.body.innerText", "Hello from App Studio")
+	app := studio.shows(browser, p)
 	shown := eval[string](p, "document.getElementById('preview').src")
 	eval[bool](p, "document.forms.edit.content.value = document.forms.edit.content.value.replace('Hello', 'Edited'), document.forms.edit.requestSubmit(), true")
 	eventually(t, "an edit is visible", func() error {
@@ -98,6 +90,26 @@ func TestAppStudio(t *testing.T) {
 	})
 }
 
+// creates makes the project "shop" from a Template. The first save brings its first file, and starts the app.
+func (s *appStudio) creates(p *tab) {
+	s.t.Helper()
+	until(p, "[...document.forms.create.resource.options].some(o => o.value === 'sandboxrunners')", true)
+	eval[bool](p, "document.forms.create.name.value = 'shop', document.forms.create.requestSubmit(), true")
+	until(p, "document.getElementById('phase').textContent", "Ready")
+	until(p, "document.forms.edit.content.value.includes('Hello from App Studio')", true)
+	eval[bool](p, "document.forms.edit.requestSubmit(), true")
+	until(p, "document.getElementById('log').textContent.includes('listening')", true)
+}
+
+// shows opens what the frame shows in a tab of its own.
+func (s *appStudio) shows(b browser, p *tab) (app *tab) {
+	s.t.Helper()
+	until(p, "document.getElementById('preview').src !== ''", true)
+	app = b.open(s.t, s.previewLink(p))
+	until(app, "document.body.innerText", "Hello from App Studio")
+	return app
+}
+
 // appStudio is a process of examples/appstudio.
 type appStudio struct {
 	t   *testing.T
@@ -107,7 +119,7 @@ type appStudio struct {
 
 // startAppStudio starts it with nothing but kcp's address and what its people may trust: no kubeconfig, no home, no
 // environment.
-func startAppStudio(t *testing.T) *appStudio {
+func startAppStudio(t *testing.T, others ...*local.Provider) *appStudio {
 	t.Helper()
 	dir := t.TempDir()
 	binary, trust := filepath.Join(dir, "appstudio"), filepath.Join(dir, "trust.json")
@@ -116,12 +128,10 @@ func startAppStudio(t *testing.T) *appStudio {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building App Studio: %v\n%s", err, out)
 	}
-	ca, err := os.ReadFile(world.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (session.TrustStore{Path: trust}).Add(client.DataPlane{URL: world.URL, CABundle: ca}); err != nil {
-		t.Fatal(err)
+	for _, p := range append(others, world) {
+		if err := (session.TrustStore{Path: trust}).Add(client.DataPlane{URL: p.URL, CABundle: pemOf(t, p)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kcp := world.Stack.KCPUser("alice", "root")
 	kcpCA := filepath.Join(dir, "kcp.crt")
@@ -174,11 +184,15 @@ func (s *appStudio) previewLink(p *tab) string {
 }
 
 // wantNoRuntime fails if the process has a connection to the runtime cluster's API server.
-func (s *appStudio) wantNoRuntime() {
+func (s *appStudio) wantNoRuntime(others ...*local.Stack) {
 	s.t.Helper()
-	server, err := url.Parse(world.Stack.Runtime().Host)
-	if err != nil {
-		s.t.Fatal(err)
+	var clusters []string
+	for _, stack := range append(others, world.Stack) {
+		server, err := url.Parse(stack.Runtime().Host)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		clusters = append(clusters, server.Host)
 	}
 	out, err := exec.CommandContext(s.t.Context(), "ss", "-tnpH").Output()
 	if err != nil {
@@ -190,7 +204,7 @@ func (s *appStudio) wantNoRuntime() {
 			continue
 		}
 		mine++
-		if strings.Contains(line, server.Host) {
+		if slices.ContainsFunc(clusters, func(cluster string) bool { return strings.Contains(line, cluster) }) {
 			s.t.Errorf("App Studio is connected to the runtime cluster: %s", line)
 		}
 	}

@@ -30,11 +30,11 @@ import (
 )
 
 // TestTwoProviders: one kcp has two providers, each with a workspace, an export and Templates of its own, and both share
-// the runtime cluster (two runtime clusters are two stacks). It keeps the promises 003-6 and 003-38 of the
+// the runtime cluster (TestTwoProvidersOnTwoClusters has one each). It keeps the promises 003-6 and 003-38 of the
 // requirements: the binding alone decides which provider serves a workspace, and no client knows of it.
 func TestTwoProviders(t *testing.T) {
 	changes(t)
-	blue := startProvider(t, "blue")
+	blue := startProvider(t, local.ProviderOptions{Name: "blue", Templates: []string{"sandbox-runner"}})
 	alice, bob := newTenant(t, "alice"), newWorkspace(t, "bob")
 	bob.bindTo(blue, reviewsClaim("Accepted"), eventsClaim())
 
@@ -59,16 +59,87 @@ func TestTwoProviders(t *testing.T) {
 	}
 }
 
-// startProvider starts a further provider on the stack, until the test ends.
-func startProvider(t *testing.T, name string) *local.Provider {
+// TestTwoProvidersOnTwoClusters: a workspace is backed by somebody else's cluster, with no change to any client (seed 003,
+// phase 4). Each provider has a node of its own, and both have all their names there.
+func TestTwoProvidersOnTwoClusters(t *testing.T) {
+	long(t, "it starts a second node")
+	changes(t)
+	second, err := world.Stack.Second(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Down(context.Background()); err != nil {
+			t.Errorf("taking the second stack down: %v", err)
+		}
+	})
+	green := startProvider(t, local.ProviderOptions{Name: "green", Runtime: second, Templates: []string{"sandbox-runner"}})
+	alice, bob := newTenant(t, "alice"), newWorkspace(t, "bob")
+	bob.bindTo(green, reviewsClaim("Accepted"), eventsClaim())
+	program := newProgram(t)
+	for tn, by := range map[*tenant]*local.Provider{alice: world, bob: green} {
+		if served := program.develops(tn, "web"); served != by.URL {
+			t.Errorf("the workspace of %s is served by %s, and is bound to the provider at %s", tn.user, served, by.URL)
+		}
+		onlyOn(t, by, tn.instanceOf(t, "web").id, world, green)
+	}
+	t.Run("refuse each other's workspaces", func(t *testing.T) {
+		refusesOthers(t, world, alice, green, bob)
+		refusesOthers(t, green, bob, world, alice)
+	})
+	t.Run("believe no preview of each other", func(t *testing.T) { believesNoPreview(t, green, alice, bob) })
+	t.Run("serve the same product", func(t *testing.T) { serveOneProduct(t, green, alice, bob) })
+	t.Run("are changed by a new binding", func(t *testing.T) { movesTo(t, program, alice, green) })
+	for _, tn := range []*tenant{alice, bob} { // as long as green runs: nobody else would clean up
+		box := tn.instanceOf(t, "web")
+		onlyOn(t, green, box.id, world, green)
+		box.delete()
+		waitGoneFrom(t, green.Runtime(), box.id)
+	}
+}
+
+// serveOneProduct: two people use App Studio, and their workspaces are bound to a provider each.
+func serveOneProduct(t *testing.T, green *local.Provider, alice, bob *tenant) {
 	t.Helper()
-	p, err := world.Stack.StartProvider(t.Context(), local.ProviderOptions{Name: name, Templates: []string{"sandbox-runner"}})
+	studio := startAppStudio(t, green)
+	for tn, by := range map[*tenant]*local.Provider{alice: world, bob: green} {
+		b := newBrowserOf(t, trustingHome(t, green.CAFile))
+		p := b.open(t, studio.url)
+		studio.login(p, tn)
+		studio.creates(p)
+		app := studio.shows(b, p)
+		if port := eval[string](app, "location.port"); port != portOf(t, by) {
+			t.Errorf("the app of %s is shown at port %s, and its provider is at %s", tn.user, port, by.URL)
+		}
+		studio.wantNoRuntime(green.Runtime())
+		shop := tn.instanceOf(t, "shop")
+		onlyOn(t, by, shop.id, world, green)
+		eval[bool](p, "document.getElementById('delete').click(), true")
+		waitGoneFrom(t, by.Runtime(), shop.id)
+	}
+}
+
+// onlyOn: a placement is on one provider's cluster alone.
+func onlyOn(t *testing.T, by *local.Provider, id placement.ID, all ...*local.Provider) {
+	t.Helper()
+	for _, p := range all {
+		_, err := kubernetes.NewForConfigOrDie(p.Runtime().Runtime()).CoreV1().Namespaces().Get(t.Context(), id.Namespace(), metav1.GetOptions{})
+		if p == by && err != nil || p != by && !apierrors.IsNotFound(err) {
+			t.Errorf("%s on the cluster of %s: %v; it is for that of %s", id.Namespace(), p.URL, err, by.URL)
+		}
+	}
+}
+
+// startProvider starts a further provider on the stack, until the test ends.
+func startProvider(t *testing.T, options local.ProviderOptions) *local.Provider {
+	t.Helper()
+	p, err := world.Stack.StartProvider(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
-			t.Errorf("stopping the provider %s: %v", name, err)
+			t.Errorf("stopping the provider %s: %v", options.Name, err)
 		}
 	})
 	return p

@@ -321,7 +321,13 @@ func condition(obj *unstructured.Unstructured, kind string) map[string]any {
 // waitGone waits until nothing of the placement is left on the runtime cluster.
 func waitGone(t *testing.T, id placement.ID) {
 	t.Helper()
-	kube := kubernetes.NewForConfigOrDie(world.Stack.Runtime())
+	waitGoneFrom(t, world.Stack, id)
+}
+
+// waitGoneFrom is waitGone on the node of a stack.
+func waitGoneFrom(t *testing.T, stack *local.Stack, id placement.ID) {
+	t.Helper()
+	kube := kubernetes.NewForConfigOrDie(stack.Runtime())
 	eventually(t, "nothing is left of "+id.Namespace(), func() error {
 		ns, err := kube.CoreV1().Namespaces().Get(t.Context(), id.Namespace(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

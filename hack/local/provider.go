@@ -28,6 +28,9 @@ type ProviderOptions struct {
 	// Name is that of a further provider on the stack: of its workspace below root, on the runtime cluster, and of its
 	// folder. Empty, the default, is the stack's own, in the workspace root:sandbar.
 	Name string
+	// Runtime is the stack whose node is the provider's runtime cluster, under the names that a provider has by itself.
+	// Nil is the provider's own stack, which further providers share under their Name.
+	Runtime *Stack
 	// Templates are the names of the built-in Templates; nil for all.
 	Templates []string
 	// Verbosity of the provider's log, 0 to 7.
@@ -180,13 +183,23 @@ func (p *Provider) build(ctx context.Context) error {
 	return nil
 }
 
+// Runtime is the stack whose node is the provider's runtime cluster.
+func (p *Provider) Runtime() *Stack { return cmp.Or(p.opts.Runtime, p.Stack) }
+
+func (p *Provider) runtimeName() string {
+	if p.opts.Runtime != nil {
+		return ""
+	}
+	return p.opts.Name
+}
+
 // InitArgs are the arguments of sandbar-provider init for this stack.
 func (p *Provider) InitArgs() []string {
 	args := []string{
 		"init",
-		"--runtime-name", p.opts.Name,
+		"--runtime-name", p.runtimeName(),
 		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
-		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
+		"--runtime-kubeconfig", p.Runtime().Kubeconfig("runtime-admin"),
 		"--workspace", p.Workspace,
 		"--dataplane-url", p.URL, "--dataplane-ca-file", p.CAFile,
 		"--preview-domain", strings.Replace(strings.TrimPrefix(p.URL, "https://"), "localhost", previewHost, 1),
@@ -213,8 +226,8 @@ func (p *Provider) Doctor(ctx context.Context, args ...string) ([]byte, error) {
 	return exec.CommandContext(ctx, p.binary(), append([]string{
 		"doctor",
 		"--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"),
-		"--runtime-kubeconfig", p.Stack.Kubeconfig("runtime-admin"),
-		"--workspace", p.Workspace, "--runtime-name", p.opts.Name, "--identities", p.Dir,
+		"--runtime-kubeconfig", p.Runtime().Kubeconfig("runtime-admin"),
+		"--workspace", p.Workspace, "--runtime-name", p.runtimeName(), "--identities", p.Dir,
 	}, args...)...).Output()
 }
 

@@ -134,6 +134,23 @@ func (s *Stack) load(kubeconfig string) *rest.Config {
 	return c
 }
 
+// Second brings up a second stack beside this one, whose node can be another runtime cluster. It is to be taken down
+// with Down.
+func (s *Stack) Second(ctx context.Context) (*Stack, error) {
+	second := *s
+	second.Name += "-second"
+	if _, err := second.Run(ctx, "up", "--for-tests"); err != nil {
+		return nil, err
+	}
+	return Find(ctx, second.Name)
+}
+
+// Down stops the stack and leaves nothing of it.
+func (s *Stack) Down(ctx context.Context) error {
+	_, err := s.Run(ctx, "down")
+	return err
+}
+
 // Run runs hack/stack's program with a command for this stack and returns what it prints.
 func (s *Stack) Run(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"-C", filepath.Join(s.root, "hack", "stack"), "run", "."}, append(args, "--name", s.Name)...)...)

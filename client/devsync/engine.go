@@ -80,6 +80,8 @@ type stuck struct {
 	times  int
 	reason string
 	local  syncwire.Entry
+	// remote is what the sandbox had when it was refused; of what it did not accept it is not kept.
+	remote syncwire.Entry
 }
 
 // Engine keeps a directory and a workspace alike. It is used by one goroutine, but for Refresh.
@@ -353,7 +355,7 @@ func (e *Engine) withoutStuck(local *tree, changes []change, p *plan) []change {
 		return changes
 	}
 	return slices.DeleteFunc(changes, func(c change) bool {
-		if r, ok := e.refusals[c.path]; ok && r.local.Same(local.entry(c.path)) {
+		if r, ok := e.refusals[c.path]; ok && r.local.Same(local.entry(c.path)) && r.remote.Same(e.remote.entry(c.path)) {
 			return true
 		}
 		delete(e.refusals, c.path)
@@ -397,6 +399,6 @@ func (e *Engine) state(paths []string, p *plan) {
 }
 
 func (e *Engine) refuse(c change, reason string) {
-	e.refusals[c.path] = stuck{reason: reason, local: e.local.entry(c.path)}
+	e.refusals[c.path] = stuck{reason: reason, local: e.local.entry(c.path), remote: e.remote.entry(c.path)}
 	e.tell(c, FileRefused, reason)
 }

@@ -30,7 +30,7 @@ const maxIgnoreBytes = 1 << 20
 // isIgnoreFile tells whether a change of a path changes what is ignored.
 func isIgnoreFile(path string) bool {
 	for _, name := range ignoreFiles {
-		if path == name || strings.HasSuffix(path, "/"+name) {
+		if strings.EqualFold(path[strings.LastIndexByte(path, '/')+1:], name) { // some file systems know no case
 			return true
 		}
 	}

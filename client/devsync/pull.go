@@ -85,6 +85,9 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 	}
 	switch c.want.Type {
 	case syncwire.None:
+		if err := e.checkRules(c, ""); err != nil {
+			return err
+		}
 		return e.remove(c)
 	case syncwire.File, syncwire.Symlink:
 	default:
@@ -104,6 +107,9 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		if reason := CheckReceivedTarget(c.path, c.want.Target); reason != "" {
 			return errors.New(reason)
 		}
+		if err := e.checkRules(c, ""); err != nil {
+			return err
+		}
 		if err := e.root.Symlink(c.want.Target, temp); err != nil {
 			return err
 		}
@@ -111,6 +117,9 @@ func (e *Engine) receive(ctx context.Context, c change) error {
 		var err error
 		if temp, err = e.download(ctx, c, dir); err != nil {
 			temp = "" // it is gone, or the beginning of a large file, which stays
+			return err
+		}
+		if err := e.checkRules(c, temp); err != nil {
 			return err
 		}
 	}

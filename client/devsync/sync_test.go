@@ -406,6 +406,65 @@ func TestNamesFromTheSandboxStayInTheDirectory(t *testing.T) {
 	}
 }
 
+// A program in the sandbox took the line "secret.json" out of .gitignore, and got secret.json a moment later.
+func TestNoRuleOfTheSandboxHasMoreSentThanBefore(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"a line is gone":        func(w *world) { write(t, w.workspace, files{".gitignore": "# nothing\n"}) },
+		"an exception is added": func(w *world) { write(t, w.workspace, files{".gitignore": "secret.json\n!secret.json\n"}) },
+		"the file is gone": func(w *world) {
+			if err := os.Remove(filepath.Join(w.workspace, ".gitignore")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"it is a symlink": func(w *world) {
+			if err := os.Remove(filepath.Join(w.workspace, ".gitignore")); err != nil {
+				t.Fatal(err)
+			}
+			write(t, w.workspace, files{".gitignore": "-> a"})
+		},
+		"a file of this program's own": func(w *world) { write(t, w.workspace, files{".sandbarignore": "!secret.json\n"}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			write(t, w.dir, files{"a": "a", ".gitignore": "secret.json\n", "secret.json": "TOPSECRET"})
+			w.mustSync(twoWay)
+			change(w)
+			for range 2 {
+				r := w.mustSync(twoWay)
+				if len(r.Refused) != 1 || !strings.Contains(r.Refused[0].Reason, "files that are ignored here would be sent") {
+					t.Errorf("refused: %v", r.Refused)
+				}
+			}
+			if got := read(t, w.workspace)["secret.json"]; got != "" {
+				t.Errorf("the sandbox has %q", got)
+			}
+			if got := read(t, w.dir)[".gitignore"]; got != "secret.json\n" {
+				t.Errorf("the directory's rules are %q", got)
+			}
+		})
+	}
+	t.Run("until a person brings it", func(t *testing.T) {
+		w := newWorld(t)
+		write(t, w.dir, files{".gitignore": "secret.json\n", "secret.json": "no secret"})
+		w.mustSync(twoWay)
+		write(t, w.workspace, files{".gitignore": "# nothing\n"})
+		w.mustSync(func(o *devsync.Options) { twoWay(o); o.Prefer = devsync.Remotes })
+		if got := read(t, w.dir)[".gitignore"]; got != "# nothing\n" {
+			t.Errorf("the directory's rules are %q", got)
+		}
+	})
+	t.Run("more is ignored at once", func(t *testing.T) {
+		w := newWorld(t)
+		write(t, w.dir, files{".gitignore": "secret.json\n"})
+		w.mustSync(twoWay)
+		write(t, w.workspace, files{".gitignore": "node_modules\nsecret.json\n"})
+		w.mustSync(twoWay)
+		if diff := cmp.Diff(files{".gitignore": "node_modules\nsecret.json\n"}, read(t, w.dir)); diff != "" {
+			t.Errorf("the directory (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestWhatTheSandboxCannotNameIsCounted(t *testing.T) {
 	w := newWorld(t)
 	write(t, w.dir, files{"a": "a"})

@@ -64,6 +64,16 @@ func parseAll(content string, fold bool) (patterns []pattern) {
 // Reset forgets the patterns of a directory, and no defaults.
 func (r *Rules) Reset(dir string) { delete(r.files, dir) }
 
+// Empty tells whether no file has a pattern.
+func (r *Rules) Empty() bool {
+	for _, patterns := range r.files {
+		if len(patterns) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Ignored tells whether a path, slash-separated and relative to the root, is ignored: by a
 // pattern, or because a directory above it is. isDir tells whether the path itself is a
 // directory; a symlink to one is none.

@@ -59,7 +59,7 @@ func newExecCommand(s *target) *cobra.Command {
 		output     string
 	)
 	cmd := &cobra.Command{
-		Use:   "exec NAME [-it] -- COMMAND [ARG...]",
+		Use:   "exec [KIND/]NAME [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a sandbox, beside its process; exits with the command's exit code",
 		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code; with 127 if
 there is no such program, 126 if it cannot be run, 125 if sandbar itself failed, and 130 after an

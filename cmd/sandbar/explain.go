@@ -76,7 +76,7 @@ func (s *target) fieldsOf(cmd *cobra.Command, word string) (*workspaceObjects, [
 	if err != nil {
 		return nil, nil, unknownKind(kind.Name, err)
 	}
-	s.resource, s.asArgument = strings.Join([]string{kind.Resource.Resource, kind.Resource.Version, kind.Resource.Group}, "."), true
+	s.kindFound, s.asArgument = kind.Resource, true
 	return &workspaceObjects{Client: c, kind: kind}, path, nil
 }
 

@@ -21,7 +21,7 @@ func newLogsCommand(s *target) *cobra.Command {
 		output string
 	)
 	cmd := &cobra.Command{
-		Use:     "logs NAME",
+		Use:     "logs [KIND/]NAME",
 		Aliases: []string{"log"},
 		Short:   "Print what the process in a sandbox wrote, and with -f what it writes",
 		Long: `Print what the process in a sandbox wrote, and with -f what it writes.

@@ -28,6 +28,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 )
 
@@ -142,10 +143,13 @@ func hideInHelp(root *cobra.Command) {
 	})
 }
 
-// takesInstance reports whether a command is about an instance of the kind that --resource names.
+// takesInstance reports whether a command is about an instance, whose kind --resource may name.
 func takesInstance(c *cobra.Command) bool {
-	return strings.HasPrefix(c.Use, c.Name()+" NAME") || c.Name() == "cp" || c.Name() == "doctor"
+	return namesInstance(c) || c.Name() == "cp" || c.Name() == "doctor"
 }
+
+// namesInstance reports whether the first argument of a command is an instance.
+func namesInstance(c *cobra.Command) bool { return strings.HasPrefix(c.Use, c.Name()+" [KIND/]NAME") }
 
 // addCommands adds the commands in the groups of sandbar --help.
 func (s *target) addCommands(root *cobra.Command) {
@@ -200,7 +204,9 @@ func (e *usageError) Unwrap() error { return e.err }
 func isUsage(err error) bool {
 	var flags *usageError
 	var call *session.UsageError
-	return errors.As(err, &flags) || errors.As(err, &call)
+	var reference *object.ReferenceError
+	var ambiguous *object.AmbiguousNameError
+	return errors.As(err, &flags) || errors.As(err, &call) || errors.As(err, &reference) || errors.As(err, &ambiguous)
 }
 
 // atMost takes the positional argument that is named, or none.

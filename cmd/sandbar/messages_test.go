@@ -163,7 +163,10 @@ func TestMessages(t *testing.T) {
 		}},
 		{"a component of a kind without", "dev web --component api", func(w *world) { w.verbs = []string{"exec", "log"} }},
 		{"a name that cannot be", "dev My_App . --create", nil},
-		{"a name with its kind", "logs sandboxrunner/web", nil},
+		{"a name with its kind and its namespace", "logs default/sandboxrunner/web", nil},
+		{"a name with a kind that is not there", "logs sandboxrunnr/web", func(w *world) { w.has(objects{"sandboxrunners": web}) }},
+		{"an instance of a kind that is not there", "logs sandboxrunner/wbe", func(w *world) { w.has(objects{"sandboxrunners": web, "sandboxes": nil}) }},
+		{"suspended, with its kind", "exec sandboxrunner/web -n default -- true", func(w *world) { w.has(objects{"sandboxrunners": web}); w.serve(suspended) }},
 		{"a command that is not there", "versoin", nil}, //nolint:misspell // on purpose
 		{"a shell that is not there", "completion fishy", nil},
 		{"a topic that is not there", "help lgos", nil},
@@ -253,6 +256,10 @@ func TestMessages(t *testing.T) {
 		{"a resource without a group", "logs web --resource sandboxes", nil},
 		{"a data plane that is not trusted", "logs web", func(w *world) { w.trust = filepath.Join(t.TempDir(), "none.json") }},
 		{"a data plane that is not trusted, before a sandbox is made", "dev new --create", func(w *world) {
+			w.trust = filepath.Join(t.TempDir(), "none.json")
+			w.offers(hashOf(w.bundle))
+		}},
+		{"a data plane that is not trusted, without a terminal", "trust", func(w *world) {
 			w.trust = filepath.Join(t.TempDir(), "none.json")
 			w.offers(hashOf(w.bundle))
 		}},

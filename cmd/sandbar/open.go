@@ -33,7 +33,7 @@ func newOpenCommand(s *target) *cobra.Command {
 		revoke bool
 	)
 	cmd := &cobra.Command{
-		Use:   "open NAME",
+		Use:   "open [KIND/]NAME",
 		Short: "Open what a sandbox serves in a browser, on an address of its own",
 		Args:  named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

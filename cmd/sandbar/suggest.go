@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // similar returns the words that a person may have meant by one that is not there. cobra compares them, as it
@@ -33,18 +32,6 @@ func didYouMean(word, prefix string, words []string) string {
 		return ""
 	}
 	return "; did you mean " + prefix + strings.Join(found, " or "+prefix) + "?"
-}
-
-// checkName refuses what cannot be an instance's name, before a server says it in words about paths and
-// regular expressions.
-func checkName(name string) error {
-	if strings.Contains(name, "/") {
-		return &usageError{fmt.Errorf("%q is not a name: give the name of the instance alone, its kind with --resource and its namespace with --namespace", name)}
-	}
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return &usageError{fmt.Errorf("%q cannot be the name of an instance: a name has lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit", name)}
-	}
-	return nil
 }
 
 // knownCommand refuses a word after sandbar that is not a command.

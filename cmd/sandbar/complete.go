@@ -27,8 +27,7 @@ const (
 func (s *target) completing(commands []*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		switch {
-		case c.Name() == "explain":
-			c.ValidArgsFunction = s.completeField
+		case c.ValidArgsFunction != nil: // the command's own
 		case takesKind(c):
 			c.ValidArgsFunction = s.completeObject
 		case namesInstance(c): // cp and doctor take no name

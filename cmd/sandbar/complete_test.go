@@ -11,14 +11,6 @@ import (
 	"testing"
 )
 
-// completed is what a shell gets for a command line, without the directive, and with one word for each line.
-func (w *world) completed(t *testing.T, args ...string) string {
-	t.Helper()
-	_, stdout, _ := w.run(t, append([]string{"__complete"}, args...)...)
-	words, _, _ := strings.Cut(stdout, ":")
-	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
-}
-
 func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 	w := newWorld(t)
 	s := w.stocked(t)
@@ -71,4 +63,12 @@ func TestCompletionIsQuietWhenTheWorkspaceRefuses(t *testing.T) {
 			t.Errorf("%q: %d %q %q", line, code, got, stderr)
 		}
 	}
+}
+
+// completed is what a shell gets for a command line, without the directive, and with one word for each line.
+func (w *world) completed(t *testing.T, args ...string) string {
+	t.Helper()
+	_, stdout, _ := w.run(t, append([]string{"__complete"}, args...)...)
+	words, _, _ := strings.Cut(stdout, ":")
+	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
 }

@@ -35,8 +35,9 @@ own: sandbox.status.conditions.reason is the reason of each condition.
 		Example: `  sandbar explain sandboxes
   sandbar explain sandbox.spec.lifecycle
   sandbar explain sandboxes.sandbar.dev.spec --recursive`,
-		Args: named("KIND[.FIELD…]"),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.explainKind(cmd, args[0], recursive) },
+		Args:              named("KIND[.FIELD…]"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return s.explainKind(cmd, args[0], recursive) },
+		ValidArgsFunction: s.completeField,
 	}
 	cmd.Flags().BoolVar(&recursive, "recursive", false, "show the names and types of all fields below")
 	return cmd

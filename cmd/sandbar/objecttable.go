@@ -30,7 +30,6 @@ const (
 	columnExpires = object.ColumnExpires
 	columnAge     = "Age"
 
-	none  = "<none>"
 	never = "never"
 )
 

@@ -30,6 +30,8 @@ import (
 
 // target is the person's workspace and the instance that a command is about, as the flags say.
 type target struct {
+	// version is the program's, which the servers get to know.
+	version    string
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
 	// inPath is the workspace that --workspace names.
@@ -112,7 +114,7 @@ func (s *target) workspace() (*rest.Config, string, error) {
 	if cfg.Host, err = s.address(cfg.Host); err != nil {
 		return nil, "", err
 	}
-	cfg.UserAgent = "sandbar/" + version
+	cfg.UserAgent = "sandbar/" + s.version
 	return client.WithoutRedirects(cfg), namespace, nil
 }
 
@@ -303,4 +305,15 @@ func parseResource(text string) (schema.GroupVersionResource, error) {
 // isVersion tells v1, v1alpha1 and v2beta3 from the first label of a group.
 func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && '0' <= s[1] && s[1] <= '9'
+}
+
+func (s *target) trustStore() (session.TrustStore, error) {
+	if s.trustFile != "" {
+		return session.TrustStore{Path: s.trustFile}, nil
+	}
+	file, err := client.TrustFile()
+	if err != nil {
+		return session.TrustStore{}, fmt.Errorf("%w (use --trust-file)", err)
+	}
+	return session.TrustStore{Path: file}, nil
 }

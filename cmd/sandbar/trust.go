@@ -17,17 +17,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-func (s *target) trustStore() (session.TrustStore, error) {
-	if s.trustFile != "" {
-		return session.TrustStore{Path: s.trustFile}, nil
-	}
-	file, err := client.TrustFile()
-	if err != nil {
-		return session.TrustStore{}, fmt.Errorf("%w (use --trust-file)", err)
-	}
-	return session.TrustStore{Path: file}, nil
-}
-
 func newTrustCommand(s *target) *cobra.Command {
 	var caFile string
 	var yes, browsers, unseen bool
@@ -131,11 +120,4 @@ func (s *target) trust(cmd *cobra.Command, address, caFile string, unseen bool) 
 		return err
 	}
 	return w.TrustURL(cmd.Context(), plane, unseen)
-}
-
-// confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
-func confirmed(cmd *cobra.Command, o client.Offer) bool {
-	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", termsafe.Line(o.Binding), termsafe.Line(o.URL))
-	allowed, err := agrees(cmd, "Let it get your token? Check that it is your provider's.")
-	return allowed && err == nil
 }

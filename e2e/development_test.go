@@ -111,7 +111,7 @@ func TestDevelopmentOfSeveralComponents(t *testing.T) {
 				s.writeAt(part, name, content)
 			}
 		}
-		s.must("sync", "notes", s.dir, "--resource", "webapps.sandbar.dev", "--prefer", "local")
+		s.must("sync", "webapp/notes", s.dir, "--prefer", "local")
 		out, notes, stop := s.begin("dev", "notes", s.dir, "--resource", "webapps.sandbar.dev")
 		await(t, notes, "api | ")
 		await(t, notes, "web | ")

@@ -137,7 +137,7 @@ func TestFilesOfASandboxOfAnyImage(t *testing.T) {
 	tn.create(sandboxes, "Sandbox", "notes", sampleSandbox(t)).waitReady()
 	cp := func(args ...string) {
 		t.Helper()
-		s.must(append([]string{"--resource", "sandboxes.sandbar.dev", "cp"}, args...)...)
+		s.must(append([]string{"cp"}, args...)...)
 	}
 
 	binary := string(bytes.Repeat([]byte("\x00\xff\r\n"), 1<<20))
@@ -161,10 +161,10 @@ func TestFilesOfASandboxOfAnyImage(t *testing.T) {
 		t.Errorf("the executable bit is lost: %v", err)
 	}
 	cp(filepath.Join(s.dir, "src/a.bin"), "notes:/data/one.bin")
-	if got := s.must("--resource", "sandboxes.sandbar.dev", "cp", "notes:/data/one.bin", "-"); got != binary {
+	if got := s.must("cp", "sandbox/notes:/data/one.bin", "-"); got != binary {
 		t.Errorf("one file came back with %d bytes", len(got))
 	}
-	code, _, notes := s.run("--resource", "sandboxes.sandbar.dev", "cp", "notes:/data/none", back)
+	code, _, notes := s.run("cp", "sbx/notes:/data/none", back)
 	if code != 1 || !strings.Contains(notes, "No such file") {
 		t.Errorf("a file that is not there: exit code %d, %s", code, notes)
 	}

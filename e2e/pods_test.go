@@ -403,13 +403,13 @@ func TestRedisVerbs(t *testing.T) {
 	t.Run("and with sandbar's own", func(t *testing.T) {
 		s := newTerminal(t, tn)
 		s.must("trust", world.URL, "--ca-file", world.CAFile)
-		if got := s.must("--resource", "redis.sandbar.dev", "exec", "cache", "--", "redis-cli", "GET", "key"); got != "a value\n" {
+		if got := s.must("exec", "redis/cache", "--", "redis-cli", "GET", "key"); got != "a value\n" {
 			t.Errorf("redis-cli says %q", got)
 		}
 		if code, _, _ := s.run("--resource", "redis.sandbar.dev", "exec", "cache", "--", "sh", "-c", "exit 7"); code != 7 {
 			t.Errorf("a command that exits with 7 makes sandbar exit with %d", code)
 		}
-		out, _, stop := s.begin("--resource", "redis.sandbar.dev", "port-forward", "cache", "0:6379")
+		out, _, stop := s.begin("port-forward", "cache", "0:6379")
 		defer stop()
 		await(t, out, " to port 6379\n")
 		address, _, _ := strings.Cut(out.String(), " ")

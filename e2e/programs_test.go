@@ -33,8 +33,8 @@ func TestTrustInOneStep(t *testing.T) {
 	if _, err := tn.dyn.Resource(runners).Namespace("default").Get(t.Context(), "early", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("before the data plane is trusted there is a SandboxRunner: %v", err)
 	}
-	if list := s.must("trust"); !strings.HasSuffix(list, "\tnot trusted\n") {
-		t.Errorf("before, the list says %q", list)
+	if code, list, notes := s.run("trust"); code != 1 || !strings.HasSuffix(list, "\tnot trusted\n") || !strings.Contains(notes, "run sandbar trust --yes") {
+		t.Errorf("before, without a terminal: exit code %d, the list %q, %s", code, list, notes)
 	}
 	s.must("trust", "--yes")
 	if list := s.must("trust"); !strings.HasPrefix(list, world.URL+"\t") || !strings.HasSuffix(list, "\ttrusted\n") {

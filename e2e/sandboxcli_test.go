@@ -62,7 +62,7 @@ type boxTerminal struct {
 }
 
 func (b *boxTerminal) args(verb string, more ...string) []string {
-	return append([]string{"--resource", "sandboxes.sandbar.dev", verb, "box"}, more...)
+	return append([]string{verb, "sandbox/box"}, more...)
 }
 
 // pipedInput has a line that a terminal would echo, and the end of which it would not pass on.

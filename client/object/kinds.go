@@ -42,6 +42,14 @@ func (k Kind) String() string {
 	return schema.GroupResource{Group: k.Resource.Group, Resource: k.Singular}.String()
 }
 
+// Word is the kind as a person writes it: its resource, with the group if that is not Sandbar's own.
+func (k Kind) Word() string {
+	if k.Resource.Group == sandbarv1alpha1.GroupVersion.Group {
+		return k.Resource.Resource
+	}
+	return k.Resource.GroupResource().String()
+}
+
 // is reports whether a word means the kind.
 func (k Kind) is(word string) bool {
 	return word == k.Resource.Resource || word == k.Singular || strings.EqualFold(word, k.Name) || slices.Contains(k.ShortNames, word)
@@ -63,10 +71,7 @@ func (k Kinds) Named(word string) (Kind, bool) {
 func (k Kinds) String() string {
 	var names []string
 	for _, kind := range k {
-		name := kind.Resource.Resource
-		if kind.Resource.Group != sandbarv1alpha1.GroupVersion.Group {
-			name = kind.Resource.GroupResource().String()
-		}
+		name := kind.Word()
 		if len(kind.ShortNames) > 0 {
 			name += " (" + strings.Join(kind.ShortNames, ", ") + ")"
 		}

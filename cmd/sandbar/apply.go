@@ -72,7 +72,7 @@ func readFiles(cmd *cobra.Command, files []string) ([]*unstructured.Unstructured
 			return nil, err
 		}
 		for _, obj := range some {
-			if err := checkName(obj.GetName()); err != nil {
+			if err := object.CheckName(obj.GetName()); err != nil {
 				return nil, fmt.Errorf("-f %s: %w", file, err)
 			}
 		}

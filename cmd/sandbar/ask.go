@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 	"github.com/spf13/cobra"
 )
 
@@ -45,4 +47,11 @@ func lineOf(ctx context.Context, cmd *cobra.Command) (string, error) {
 	case text := <-line:
 		return text, nil
 	}
+}
+
+// confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
+func confirmed(cmd *cobra.Command, o client.Offer) bool {
+	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", termsafe.Line(o.Binding), termsafe.Line(o.URL))
+	allowed, err := agrees(cmd, "Let it get your token? Check that it is your provider's.")
+	return allowed && err == nil
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 )
 
@@ -65,6 +66,30 @@ func TestBadInputIsRefusedInTwoLinesAtMost(t *testing.T) {
 			{args: "delete pod web", code: exitFailure},
 			{args: "explain pod", code: exitFailure},
 			{args: "logs web --resource pods.sandbar.dev", code: exitFailure},
+			{args: "logs pod/web", code: exitFailure},
+			{args: "exec sandbx/web -- true", code: exitOurs},
+			{args: "suspend pod/web", code: exitFailure},
+			{args: "cp pod/web:a b", code: exitFailure},
+		}},
+		{"a name that is not one", stocked, []mistake{
+			{args: "get sandbox/a/b", code: exitUsage},
+			{args: "logs sandbox/a/b", code: exitUsage},
+			{args: "exec /web -- true", code: exitUsage},
+			{args: "suspend My_App", code: exitUsage},
+			{args: "cp sandbox/My_App:a b", code: exitUsage},
+			{args: "logs sandbox/web --resource sandboxes.sandbar.dev", code: exitUsage},
+			{args: "dev sandbox/web . --create", code: exitUsage},
+		}},
+		{"a name of several kinds", func(t *testing.T, w *world) { t.Helper(); w.withTwins(t) }, []mistake{
+			{args: "logs web", code: exitUsage},
+			{args: "exec web -- true", code: exitUsage},
+			{args: "suspend web", code: exitUsage},
+			{args: "cp web:a b", code: exitUsage},
+		}},
+		{"a name that no instance has", stocked, []mistake{
+			{args: "logs wbe", code: exitFailure},
+			{args: "logs sandbox/wbe", code: exitFailure},
+			{args: "suspend warm", code: exitFailure},
 		}},
 		{"no binding", func(_ *testing.T, w *world) { w.has(nil) }, []mistake{
 			{args: "get sandboxes", code: exitFailure},
@@ -142,6 +167,25 @@ func TestBadInputIsRefusedInTwoLinesAtMost(t *testing.T) {
 		golden.WriteString("\n")
 	}
 	compareGolden(t, "bad-input.golden", golden.String())
+}
+
+// withTwins has a workspace with a Sandbox and a Redis of the name web.
+func (w *world) withTwins(t *testing.T) {
+	t.Helper()
+	var kinds []objecttest.Kind
+	for resource, name := range kindsOf {
+		kinds = append(kinds, objecttest.Kind{GVK: sandbarv1alpha1.GroupVersion.WithKind(name), Resource: resource, Columns: instanceColumnsOf("Own", "spec")})
+	}
+	s := objecttest.New(kinds...)
+	for _, resource := range []string{"sandboxes", "redis"} {
+		s.Put(resource, map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource], "metadata": map[string]any{"name": "web"}})
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
+		s.ServeHTTP(rw, r)
+		return true
+	}
 }
 
 // serverOf is the address of a kubeconfig's server without its workspace.

@@ -61,7 +61,7 @@ several, each by itself; for all of them or none, create a SandboxClaim. With --
 day, the same call has the same Sandboxes.
 
 The provider's data plane answers, so it has to be trusted: sandbar trust.`,
-		Example: `  sandbar exec $(sandbar claim shell) --resource sandboxes.sandbar.dev -- hostname
+		Example: `  sandbar exec sandbox/$(sandbar claim shell) -- hostname
   sandbar claim shell --label run=a --replicas 5 --wait 1m
   sandbar claim shell --key build-4711 -o json`,
 		Args: named("TEMPLATE"),

@@ -96,7 +96,7 @@ func oneCommand(cmd *cobra.Command, args []string) error {
 func newAttachCommand(s *target) *cobra.Command {
 	var withInput bool
 	cmd := &cobra.Command{
-		Use:   "attach NAME [ID]",
+		Use:   "attach [KIND/]NAME [ID]",
 		Short: "Return to a command that runs in a sandbox; exits with the command's exit code",
 		Long: `Return to a command that sandbar exec began, here or elsewhere. ID is the beginning of what
 sandbar exec NAME --list prints, and may be left out if one command runs.
@@ -130,7 +130,7 @@ From there on it is as with sandbar exec, and so are the exit codes.`,
 func newKillCommand(s *target) *cobra.Command {
 	var signal string
 	cmd := &cobra.Command{
-		Use:   "kill NAME [ID]",
+		Use:   "kill [KIND/]NAME [ID]",
 		Short: "End a command that runs in a sandbox, or send it a signal",
 		Long: `End a command that sandbar exec began, here or elsewhere, and wait for its end: HUP and TERM, and
 KILL two seconds later. With --signal, send its process group that signal and do not wait. ID is the

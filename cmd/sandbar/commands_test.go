@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,19 +36,6 @@ func (w *world) commands(t *testing.T) []client.Command {
 		list = append(list, c)
 	}
 	return list
-}
-
-// program starts the real program, as a shell does.
-func (w *world) program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...)...)
-	cmd.Env = append(os.Environ(), asSandbar+"=1")
-	t.Cleanup(func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-		}
-	})
-	return cmd
 }
 
 func TestExecTellsFailuresApart(t *testing.T) {

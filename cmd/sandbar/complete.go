@@ -27,11 +27,10 @@ const (
 func (s *target) completing(commands []*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		switch {
-		case c.Name() == "explain":
-			c.ValidArgsFunction = s.completeField
+		case c.ValidArgsFunction != nil: // the command's own
 		case takesKind(c):
 			c.ValidArgsFunction = s.completeObject
-		case strings.HasPrefix(c.Use, c.Name()+" NAME"): // cp and doctor take no name
+		case namesInstance(c): // cp and doctor take no name
 			c.ValidArgsFunction = s.completeInstance
 		}
 		if c.Flags().Lookup("output") != nil && takesKind(c) {
@@ -76,14 +75,37 @@ func (s *target) completeObject(cmd *cobra.Command, args []string, word string) 
 	return s.names(ctx, args[0], word, args[1:]), noFiles
 }
 
-// completeInstance completes NAME of the kind that --resource names; what follows are files.
+// completeInstance completes NAME and KIND/NAME, or NAME of the kind that --resource names; what follows are files.
 func (s *target) completeInstance(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	return s.names(ctx, s.resource, word, nil), noFiles
+	if s.resource != "" {
+		return s.names(ctx, s.resource, word, nil), noFiles
+	}
+	if strings.Contains(word, "/") {
+		return s.completeObject(cmd, nil, word)
+	}
+	return s.instances(ctx, word), noFiles
+}
+
+// instances are the names of the instances that begin with a word, without those that need their kind.
+func (s *target) instances(ctx context.Context, word string) []cobra.Completion {
+	c := s.quiet()
+	if c == nil {
+		return nil
+	}
+	_, namespace, err := s.workspace()
+	if err != nil {
+		return nil
+	}
+	names, err := c.NamesAlone(ctx, namespace, mostCompletions)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, word) })
 }
 
 // kinds are those of the workspace, with their kind's name as the description.

@@ -11,14 +11,6 @@ import (
 	"testing"
 )
 
-// completed is what a shell gets for a command line, without the directive, and with one word for each line.
-func (w *world) completed(t *testing.T, args ...string) string {
-	t.Helper()
-	_, stdout, _ := w.run(t, append([]string{"__complete"}, args...)...)
-	words, _, _ := strings.Cut(stdout, ":")
-	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
-}
-
 func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 	w := newWorld(t)
 	s := w.stocked(t)
@@ -40,9 +32,12 @@ func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 		"label sandbox we":                       "web",
 		"create sandboxse":                       "sandboxsets=SandboxSet",
 		"get sandboxes -o ":                      "json yaml name wide jsonpath= custom-columns=",
-		"logs ":                                  "app",
+		"logs ":                                  "api app web",
+		"logs sbx/":                              "sbx/api sbx/web",
+		"logs sandboxrunner/a":                   "sandboxrunner/app",
+		"suspend we":                             "web",
 		"logs --resource sandboxes.sandbar.dev ": "api web",
-		"exec a":                                 "app",
+		"exec a":                                 "api app",
 		"get sandboxes -n o":                     "other",
 		"logs x --resource sandboxe":             "sandboxes.sandbar.dev",
 		"get sandboxes --context ":               "w",
@@ -68,4 +63,12 @@ func TestCompletionIsQuietWhenTheWorkspaceRefuses(t *testing.T) {
 			t.Errorf("%q: %d %q %q", line, code, got, stderr)
 		}
 	}
+}
+
+// completed is what a shell gets for a command line, without the directive, and with one word for each line.
+func (w *world) completed(t *testing.T, args ...string) string {
+	t.Helper()
+	_, stdout, _ := w.run(t, append([]string{"__complete"}, args...)...)
+	words, _, _ := strings.Cut(stdout, ":")
+	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
 }

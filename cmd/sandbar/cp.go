@@ -6,6 +6,7 @@ package main
 import (
 	"errors"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,10 +18,10 @@ func newCopyCommand(s *target) *cobra.Command {
 	container := ""
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
-		Short: "Copy files and directories to or from a sandbox; the sandbox's side is NAME:PATH",
+		Short: "Copy files and directories to or from a sandbox; the sandbox's side is [KIND/]NAME:PATH",
 		Long: `Copy a file, or a directory with all below it, to or from a sandbox, over what is there. The
-sandbox's side is NAME:PATH, with PATH relative to the sandbox's files; NAME: is all of them. A file
-here whose name has a colon is written with a slash before it, as in ./a:b.
+sandbox's side is NAME:PATH or KIND/NAME:PATH, with PATH relative to the sandbox's files; NAME: is all
+of them. A file here whose name has a colon is written from the directory on, as in ./a:b.
 A DESTINATION that ends in "/", or is a directory here, gets a file or directory of the source's
 name, and "-" is stdout; what goes to a device or a FIFO is written into it. Executable bits and
 symlinks that stay inside are copied; other symlinks and devices, and a .git that a sandbox offers,
@@ -38,7 +39,7 @@ sh and cat. --container names one of several containers.`,
 			from, source, down := inSandbox(args[0])
 			to, destination, up := inSandbox(args[1])
 			if up == down {
-				return &usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH, and the other a file here; write ./FILE for one whose name has a colon")}
+				return &usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH or KIND/NAME:PATH, and the other a file here; write ./FILE for one whose name has a colon")}
 			}
 			name, here := to, args[0]
 			if down {
@@ -59,11 +60,14 @@ sh and cat. --container names one of several containers.`,
 	return cmd
 }
 
-// inSandbox reads NAME:PATH; ok is false for a file of this machine. A slash before the colon makes it one, as with
-// scp.
+// kindAndName is KIND/NAME. A path that begins with ./, ../ or / is not.
+var kindAndName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]*/[^/]*$`)
+
+// inSandbox reads NAME:PATH or KIND/NAME:PATH; ok is false for a file of this machine. Another slash before the colon makes
+// it one, as with scp.
 func inSandbox(arg string) (name, path string, ok bool) {
 	name, path, ok = strings.Cut(arg, ":")
-	if strings.ContainsRune(name, '/') || filepath.VolumeName(arg) != "" {
+	if strings.ContainsRune(name, '/') && !kindAndName.MatchString(name) || filepath.VolumeName(arg) != "" {
 		return "", "", false
 	}
 	return name, path, ok

@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,65 +20,6 @@ import (
 
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
 )
-
-// treeText is a tree as text: content, "-> target" for symlinks, "+" before what is executable,
-// and a name that ends in "/" for a directory.
-func treeText(t *testing.T, root string) map[string]string {
-	t.Helper()
-	tree := map[string]string{}
-	err := filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
-		name, _ := filepath.Rel(root, full)
-		if err != nil || name == "." {
-			return err
-		}
-		switch {
-		case name == ".sandbar":
-			return fs.SkipDir
-		case d.IsDir():
-			tree[name+"/"] = ""
-		case d.Type() == fs.ModeSymlink:
-			target, err := os.Readlink(full)
-			tree[name] = "-> " + target
-			return err
-		default:
-			content, err := os.ReadFile(full)
-			tree[name] = string(content)
-			if info, infoErr := d.Info(); infoErr == nil && info.Mode()&0o100 != 0 {
-				tree[name] = "+" + tree[name]
-			}
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree
-}
-
-func plant(t *testing.T, root string, tree map[string]string) {
-	t.Helper()
-	for name, content := range tree {
-		full := filepath.Join(root, name)
-		err := os.MkdirAll(filepath.Dir(full), 0o755)
-		target, isLink := strings.CutPrefix(content, "-> ")
-		content, executable := strings.CutPrefix(content, "+")
-		switch {
-		case err != nil:
-		case strings.HasSuffix(name, "/"):
-			err = os.MkdirAll(full, 0o755)
-		case isLink:
-			err = os.Symlink(target, full)
-		case executable:
-			err = os.WriteFile(full, []byte(content), 0o755)
-		default:
-			err = os.WriteFile(full, []byte(content), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 	w := newWorld(t)

@@ -7,22 +7,9 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 )
-
-// withSchema gives the workspace's Sandboxes the schema of package object's tests.
-func withSchema(t *testing.T, s *objecttest.Server) {
-	t.Helper()
-	text, err := os.ReadFile("../../client/object/testdata/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Describe(map[string]string{"sandbar.dev/v1alpha1": string(text)})
-}
 
 func TestCreateMakesAnObjectOfFlagsAndFiles(t *testing.T) {
 	w := newWorld(t)
@@ -84,28 +71,6 @@ func TestCreateRefusesMistakesBeforeItCreates(t *testing.T) {
 			t.Errorf("it has sent %s", r)
 		}
 	}
-}
-
-// becoming has a server give an object of a name one state after the other, once it is watched.
-func becoming(s *objecttest.Server, name string, states ...map[string]any) {
-	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Query().Get("watch") == "" {
-			return false
-		}
-		for _, status := range states {
-			obj := s.Object("sandboxes", "default", name)
-			obj.Object["status"] = status
-			s.Put("sandboxes", obj.Object)
-		}
-		states = nil
-		return false
-	})
-}
-
-func stateWith(phase, status, message string) map[string]any {
-	return map[string]any{"phase": phase, "observedGeneration": int64(1), "conditions": []any{
-		map[string]any{"type": "Ready", "status": status, "message": message},
-	}}
 }
 
 func TestCreateWaitsWithProgressOnStderr(t *testing.T) {

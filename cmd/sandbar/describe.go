@@ -108,7 +108,7 @@ func describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 
 // describeInstance prints what instances have and other kinds do not.
 func describeInstance(field func(string, ...string), d *object.Description, now time.Time) {
-	if !isInstance(d.Columns) {
+	if !object.IsInstance(d.Columns) {
 		return
 	}
 	field("State", strings.Split(strings.TrimRight(object.StateOf(d.Object), "\n"), "\n")...)

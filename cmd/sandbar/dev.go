@@ -30,7 +30,7 @@ func newDevCommand(s *target) *cobra.Command {
 		verbose bool
 	)
 	cmd := &cobra.Command{
-		Use:   "dev NAME [DIR]",
+		Use:   "dev [KIND/]NAME [DIR]",
 		Short: "Keep a sandbox's files as those of a directory while you edit, and show its log",
 		Long: `Keep a sandbox's files as those of a directory while you edit, and show its log, until
 interrupted. DIR is the current directory if it is not named.
@@ -66,9 +66,6 @@ the one that --component names; the component stands before each line, and in ea
 			}
 			if making {
 				create.Dir = append(args, ".")[1]
-				if err := checkName(args[0]); err != nil {
-					return err
-				}
 				if err := s.ensure(cmd, args[0], create); err != nil {
 					return err
 				}

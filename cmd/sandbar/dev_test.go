@@ -8,112 +8,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
-	"log"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
-	"github.com/sandbar-dev/sandbar/runner"
 )
-
-const (
-	asRunner     = "SANDBAR_TEST_AS_RUNNER"
-	asSandbar    = "SANDBAR_TEST_AS_SANDBAR"
-	controlToken = "0123456789abcdef0123456789abcdef"
-)
-
-// The test's program is a runner as well, and the program itself.
-func TestMain(m *testing.M) {
-	if os.Getenv(asSandbar) != "" {
-		main()
-	}
-	if os.Getenv(asRunner) == "" {
-		quietLibraries() // once, as main does
-		os.Exit(m.Run())
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	config, err := runner.ConfigFromEnv(os.Environ())
-	if err == nil {
-		err = runner.Run(ctx, config, slog.New(slog.DiscardHandler))
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// withRunner puts a real runner behind the data plane, and returns its workspace.
-func (w *world) withRunner(t *testing.T, command string) (workspace string) {
-	t.Helper()
-	workspace = t.TempDir()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), asRunner+"=1", "SANDBAR_CONTROL_TOKEN="+controlToken,
-		"SANDBAR_WORKDIR="+workspace, "SANDBAR_CONTROL_ADDR="+address, "SANDBAR_START_COMMAND="+command)
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// Asked, and not killed: its app would go on without it.
-		_ = process.Process.Signal(syscall.SIGTERM)
-		stuck := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
-		defer stuck.Stop()
-		if err := process.Wait(); err != nil {
-			t.Errorf("the runner's end: %v", err)
-		}
-	})
-	if err := runner.WaitHealthy(t.Context(), "http://"+address+"/healthz"); err != nil {
-		t.Fatal(err)
-	}
-	to, _ := url.Parse("http://" + address)
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) {
-		p.SetURL(to)
-		p.Out.URL.Path = strings.Replace(p.In.URL.Path, "/log", "/logs", 1)
-		p.Out.Header.Set(runner.TokenHeader, controlToken)
-	}, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err == nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.conns = append(w.conns, conn)
-		}
-		return conn, err
-	}}}
-	w.serve(proxy.ServeHTTP)
-	return workspace
-}
-
-func put(t *testing.T, dir, name, content string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func contentOf(dir, name string) string {
-	content, _ := os.ReadFile(filepath.Join(dir, name))
-	return string(content)
-}
 
 func TestSyncListsConflictsAndPreferDecidesThem(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -176,7 +176,7 @@ func (s *target) followState(ctx context.Context, name string, parts []session.P
 		return err
 	}
 	f := &stateFollower{
-		name: name, told: s.told, synced: synced,
+		name: s.name, told: s.told, synced: synced,
 		unanswered: func(ctx context.Context) (string, bool) {
 			for _, p := range parts {
 				if why, known := unanswered(ctx, p.Instance); why != "" || !known {

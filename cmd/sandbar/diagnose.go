@@ -87,7 +87,7 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 	if err != nil {
 		return ""
 	}
-	w := whereabouts{kind: k, name: s.name, asArgument: s.asArgument}
+	w := whereabouts{kind: k, name: s.name, alone: s.resource == "" && s.reference != "" && s.reference == s.name}
 	if w.name == "" && !s.asArgument {
 		w.name = args[0]
 	}
@@ -105,17 +105,23 @@ func (s *target) diagnose(ctx context.Context, args []string, failed error) stri
 
 // resumeCommand is the command line that resumes the instance.
 func (s *target) resumeCommand() string {
-	line := "sandbar resume " + s.name
+	line := "sandbar resume " + s.written()
 	if s.inPath != "" {
 		line += " --workspace " + s.inPath
 	}
 	if s.overrides.Context.Namespace != "" {
 		line += " -n " + s.overrides.Context.Namespace
 	}
-	if s.resource != client.SandboxRunners.GroupResource().String() {
-		line += " --resource " + s.resource
-	}
 	return line
+}
+
+// written is the instance as a person writes it: as they did, unless --resource has its kind.
+func (s *target) written() string {
+	resource, err := s.meant()
+	if s.resource == "" || resource == client.SandboxRunners || err != nil {
+		return cmp.Or(s.reference, s.name)
+	}
+	return object.Reference{Kind: object.Kind{Resource: resource}.Word(), Name: s.name}.String()
 }
 
 // deniedBy says that the workspace has refused the credential, if it has; else nothing.
@@ -216,8 +222,8 @@ func isNotServed(err error) bool {
 type whereabouts struct {
 	kind
 	name string
-	// asArgument reports whether the command takes the kind as an argument.
-	asArgument bool
+	// alone reports whether the person wrote the name without a kind.
+	alone bool
 }
 
 // kinds are those that the workspace serves in the group.
@@ -261,7 +267,7 @@ func (w whereabouts) notServed() string {
 		name := k.Name + "." + w.resource.Group
 		meant := w.resource.Resource
 		if strings.EqualFold(meant, k.Kind) || meant == k.SingularName || slices.Contains(k.ShortNames, meant) {
-			return fmt.Sprintf("this workspace has no resource %s; did you mean --resource %s?", asked, name)
+			return fmt.Sprintf("this workspace has no resource %s; did you mean %s?", asked, name)
 		}
 		names = append(names, name)
 	}
@@ -285,11 +291,8 @@ func (w whereabouts) missing(ctx context.Context) string {
 		}
 		other := w.resource.GroupVersion().WithResource(k.Name)
 		if _, err := w.objects.Resource(other).Namespace(w.namespace).Get(ctx, w.name, metav1.GetOptions{}); err == nil {
-			hint := "Add --resource " + other.GroupResource().String()
-			if w.asArgument {
-				hint = fmt.Sprintf("Write %s/%s", k.Name, w.name)
-			}
-			return fmt.Sprintf("there is no %s %s; did you mean the %s %s? %s", kind, w.name, k.Kind, w.name, hint)
+			written := object.Reference{Kind: object.Kind{Resource: other}.Word(), Name: w.name}
+			return fmt.Sprintf("there is no %s %s; did you mean the %s %s? Write %s", kind, w.name, k.Kind, w.name, written)
 		}
 	}
 	text := fmt.Sprintf("there is no %s %s in the namespace %s", kind, w.name, w.namespace)
@@ -301,6 +304,7 @@ func (w whereabouts) missing(ctx context.Context) string {
 	for i := range list.Items {
 		names = append(names, list.Items[i].GetName())
 	}
+	names = append(names, w.others(ctx, names)...)
 	switch {
 	case len(names) == 0 && w.noNamespace(ctx):
 		return fmt.Sprintf("there is no namespace %s in %s: name another with -n, or make it with kubectl create namespace %s", w.namespace, placeOf(w.cfg.Host), w.namespace)
@@ -312,6 +316,22 @@ func (w whereabouts) missing(ctx context.Context) string {
 		names = append(names[:mostOthers], "others")
 	}
 	return text + "; it has " + termsafe.Line(strings.Join(names, ", "))
+}
+
+// others are the names of instances of other kinds that could have been meant, too: those that need no kind.
+func (w whereabouts) others(ctx context.Context, have []string) []string {
+	if !w.alone {
+		return nil
+	}
+	c, err := object.New(w.cfg)
+	if err != nil {
+		return nil
+	}
+	names, err := c.NamesAlone(ctx, w.namespace, mostCompared)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(have, name) })
 }
 
 // noNamespace reports whether the workspace says that the namespace is not there.

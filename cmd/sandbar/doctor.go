@@ -31,7 +31,7 @@ It exits with 1 if a check fails, and with 0 if there are only warnings.`,
 			if output != "" && output != "json" {
 				return &usageError{fmt.Errorf("-o %q is not a format: leave it out, or use json", output)}
 			}
-			resource, err := parseResource(s.resource)
+			resource, err := s.meant()
 			if err != nil {
 				return err
 			}

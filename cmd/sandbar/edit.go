@@ -106,15 +106,6 @@ func (s *target) edit(cmd *cobra.Command, args []string, o *editOptions) error {
 	return &keptError{file, showDiff(cmd.OutOrStdout(), o.format, err)}
 }
 
-// keptError is why an edit was not taken, with the file that has it.
-type keptError struct {
-	file string
-	err  error
-}
-
-func (e *keptError) Error() string { return e.err.Error() }
-func (e *keptError) Unwrap() error { return e.err }
-
 // editable is what a person may edit of an object.
 func editable(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()

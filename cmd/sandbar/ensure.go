@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 )
 
@@ -25,8 +26,12 @@ func checkCreate(opts session.EnsureOptions) error {
 	return opts.Check()
 }
 
-// ensure creates or resumes a SandboxRunner, and waits until it can be developed.
-func (s *target) ensure(cmd *cobra.Command, name string, opts session.EnsureOptions) error {
+// ensure creates or resumes the SandboxRunner that an argument names, and waits until it can be developed.
+func (s *target) ensure(cmd *cobra.Command, argument string, opts session.EnsureOptions) error {
+	r, err := s.refer(argument)
+	if err != nil {
+		return err
+	}
 	if err := checkCreate(opts); err != nil {
 		return err
 	}
@@ -34,12 +39,16 @@ func (s *target) ensure(cmd *cobra.Command, name string, opts session.EnsureOpti
 	if err != nil {
 		return err
 	}
-	resource, err := parseResource(s.resource)
-	if err != nil {
-		return err
-	}
-	if resource != client.SandboxRunners {
-		return &usageError{fmt.Errorf("--create makes SandboxRunners, and no %s", resource.Resource)}
+	if r.Kind != "" || !r.Resource.Empty() {
+		onlyRunners := func(k object.Kind) error {
+			if k.Resource == client.SandboxRunners {
+				return nil
+			}
+			return &usageError{fmt.Errorf("--create makes SandboxRunners, and no %s", k.Resource.Resource)}
+		}
+		if err := s.withKindOf(cmd.Context(), argument, onlyRunners); err != nil {
+			return err
+		}
 	}
 	show := w.Notes
 	w.Notes = func(n session.Note) {
@@ -48,5 +57,5 @@ func (s *target) ensure(cmd *cobra.Command, name string, opts session.EnsureOpti
 		}
 		show(n)
 	}
-	return w.Ensure(cmd.Context(), name, opts)
+	return w.Ensure(cmd.Context(), r.Name, opts)
 }

@@ -22,7 +22,7 @@ var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func newEnvCommand(s *target) *cobra.Command {
 	var change client.EnvChange
 	cmd := &cobra.Command{
-		Use:   "env NAME [VARIABLE=VALUE...] [VARIABLE-...]",
+		Use:   "env [KIND/]NAME [VARIABLE=VALUE...] [VARIABLE-...]",
 		Short: "Set variables of the environment of a sandbox's process; VARIABLE- takes one back",
 		Long: `Set variables of the environment of a sandbox's process, and take back those that end in "-".
 Without any, it lists the names of those that are set; values are told to nobody. The process has

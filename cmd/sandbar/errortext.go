@@ -108,3 +108,20 @@ func keptReason(err error) string {
 	}
 	return text
 }
+
+// keptError is why an edit was not taken, with the file that has it.
+type keptError struct {
+	file string
+	err  error
+}
+
+func (e *keptError) Error() string { return e.err.Error() }
+
+func (e *keptError) Unwrap() error { return e.err }
+
+// forcibleError is an error of a command that --force-conflicts has ignore other writers' changes.
+type forcibleError struct{ err error }
+
+func (e *forcibleError) Error() string { return e.err.Error() }
+
+func (e *forcibleError) Unwrap() error { return e.err }

@@ -174,11 +174,3 @@ func (p *eventPrinter) waiting() string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// counted is a number of things.
-func counted[N int | int64](n N, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}

@@ -20,20 +20,6 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 )
 
-// exitError is the exit code of a command in the sandbox; nothing is to be said of it.
-type exitError struct{ code int }
-
-func (e *exitError) Error() string { return fmt.Sprintf("the command exited with code %d", e.code) }
-
-// execError is a failure of ours, or of the start, where the exit code is otherwise the command's.
-type execError struct {
-	err  error
-	code int
-}
-
-func (e *execError) Error() string { return e.err.Error() }
-func (e *execError) Unwrap() error { return e.err }
-
 // asExec gives an error the exit code that tells it from one of the command.
 func asExec(err error) error {
 	var (
@@ -59,7 +45,7 @@ func newExecCommand(s *target) *cobra.Command {
 		output     string
 	)
 	cmd := &cobra.Command{
-		Use:   "exec NAME [-it] -- COMMAND [ARG...]",
+		Use:   "exec [KIND/]NAME [-it] -- COMMAND [ARG...]",
 		Short: "Run a command in a sandbox, beside its process; exits with the command's exit code",
 		Long: `Run a command in a sandbox, beside its process. It exits with the command's exit code; with 127 if
 there is no such program, 126 if it cannot be run, 125 if sandbar itself failed, and 130 after an

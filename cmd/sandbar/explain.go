@@ -35,8 +35,9 @@ own: sandbox.status.conditions.reason is the reason of each condition.
 		Example: `  sandbar explain sandboxes
   sandbar explain sandbox.spec.lifecycle
   sandbar explain sandboxes.sandbar.dev.spec --recursive`,
-		Args: named("KIND[.FIELD…]"),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.explainKind(cmd, args[0], recursive) },
+		Args:              named("KIND[.FIELD…]"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return s.explainKind(cmd, args[0], recursive) },
+		ValidArgsFunction: s.completeField,
 	}
 	cmd.Flags().BoolVar(&recursive, "recursive", false, "show the names and types of all fields below")
 	return cmd
@@ -76,7 +77,7 @@ func (s *target) fieldsOf(cmd *cobra.Command, word string) (*workspaceObjects, [
 	if err != nil {
 		return nil, nil, unknownKind(kind.Name, err)
 	}
-	s.resource, s.asArgument = strings.Join([]string{kind.Resource.Resource, kind.Resource.Version, kind.Resource.Group}, "."), true
+	s.kindFound, s.asArgument = kind.Resource, true
 	return &workspaceObjects{Client: c, kind: kind}, path, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,11 +21,6 @@ func odd(t *testing.T) string {
 		"app.js": "1", ".env": "A=1", "tls/[a].pem": "1", "out": "-> ../../elsewhere", "two\nlines": "1",
 	})
 	return dir
-}
-
-// untimed is a transcript without the times of its lines.
-func untimed(text string) string {
-	return regexp.MustCompile(`(?m)^\[\d\d:\d\d:\d\d\] `).ReplaceAllString(text, "")
 }
 
 func TestSyncListsOnceWhatStaysHere(t *testing.T) {

@@ -5,9 +5,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +18,7 @@ func newLogsCommand(s *target) *cobra.Command {
 		output string
 	)
 	cmd := &cobra.Command{
-		Use:     "logs NAME",
+		Use:     "logs [KIND/]NAME",
 		Aliases: []string{"log"},
 		Short:   "Print what the process in a sandbox wrote, and with -f what it writes",
 		Long: `Print what the process in a sandbox wrote, and with -f what it writes.
@@ -75,31 +72,4 @@ colours and lines that begin again; elsewhere stdout gets the bytes as they were
 	cmd.Flags().StringVar(&opts.Stream, "stream", "", "stdout or stderr; both if empty")
 	addOutputFlag(cmd, &output)
 	return cmd
-}
-
-// addOutputFlag adds -o, which is text or json.
-func addOutputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "text", "text, or json for one JSON object a line")
-}
-
-func jsonOutput(output string) (bool, error) {
-	switch output {
-	case "json":
-		return true, nil
-	case "text":
-		return false, nil
-	default:
-		return false, &usageError{fmt.Errorf("-o %q is neither text nor json", output)}
-	}
-}
-
-// terminal tells whether a writer is one; what is written there is escaped.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && isTerminal(f)
-}
-
-// say tells a person what happens, on a line of its own.
-func say(w io.Writer, format string, args ...any) {
-	fmt.Fprintf(w, "[%s] %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

@@ -201,7 +201,7 @@ func TestAProgressBarBeginsItsLineAgainOnATerminal(t *testing.T) {
 func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
-	code, _, stderr := (&world{trust: filepath.Join(t.TempDir(), "trust.json")}).run(t, "logs", "web")
+	code, _, stderr := (&world{newRoot: newRootCommand, trust: filepath.Join(t.TempDir(), "trust.json")}).run(t, "logs", "web")
 	if code != exitUsage || !strings.Contains(stderr, "which $KUBECONFIG names: make it with sandbar login URL") || strings.Contains(stderr, "MASTER") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
@@ -209,7 +209,7 @@ func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
 
 func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
 	for _, address := range []string{"http://sandboxes.example.com", "sandboxes.example.com", "https://user@host"} {
-		w := &world{kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
+		w := &world{newRoot: newRootCommand, kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
 		code, _, stderr := w.run(t, "trust", address)
 		if code != exitUsage || !strings.Contains(stderr, "is not an https URL") {
 			t.Errorf("%s: exit code %d, %q", address, code, stderr)
@@ -241,7 +241,7 @@ func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
 }
 
 func TestNoSandboxIsMadeForADirectoryThatIsNotThere(t *testing.T) {
-	w := &world{kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
+	w := &world{newRoot: newRootCommand, kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
 	code, _, stderr := w.run(t, "dev", "web", filepath.Join(t.TempDir(), "none"), "--create")
 	if code != exitFailure || !strings.Contains(stderr, "opening the directory") {
 		t.Errorf("exit code %d, %q", code, stderr)

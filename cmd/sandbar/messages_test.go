@@ -7,14 +7,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,75 +24,6 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// objects are those of a workspace, by resource and name; a resource that is not there is not bound.
-type objects map[string]map[string]map[string]any
-
-var kindsOf = map[string]string{"sandboxrunners": "SandboxRunner", "sandboxes": "Sandbox", "redis": "Redis"}
-
-// has makes a workspace have objects alone.
-func (w *world) has(o objects) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool { return o.answer(rw, r) }
-}
-
-// answer is what a workspace answers. It leaves an object that is nil to the world.
-func (o objects) answer(rw http.ResponseWriter, r *http.Request) bool {
-	path := strings.TrimPrefix(r.URL.Path, "/clusters/root:me")
-	rw.Header().Set("Content-Type", "application/json")
-	if path == "/apis/sandbar.dev/v1alpha1" && len(o) > 0 {
-		list := []map[string]any{}
-		for resource := range o {
-			list = append(list, map[string]any{
-				"name": resource, "kind": kindsOf[resource], "singularName": strings.ToLower(kindsOf[resource]), "namespaced": true, "verbs": []string{"get", "list"},
-			}, map[string]any{"name": resource + "/status", "kind": kindsOf[resource], "namespaced": true, "verbs": []string{"get"}})
-		}
-		_ = json.NewEncoder(rw).Encode(map[string]any{"kind": "APIResourceList", "groupVersion": "sandbar.dev/v1alpha1", "resources": list})
-		return true
-	}
-	resource, name, one := strings.Cut(strings.TrimPrefix(path, "/apis/sandbar.dev/v1alpha1/namespaces/default/"), "/")
-	all, bound := o[resource]
-	switch obj, there := all[name]; {
-	case !bound:
-		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		http.Error(rw, "404 page not found", http.StatusNotFound)
-	case !one:
-		items := []any{}
-		for name := range all {
-			items = append(items, map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource], "metadata": map[string]any{"name": name}})
-		}
-		_ = json.NewEncoder(rw).Encode(map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource] + "List", "items": items})
-	case !there:
-		rw.WriteHeader(http.StatusNotFound)
-		_ = json.NewEncoder(rw).Encode(map[string]any{
-			"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
-			"message": fmt.Sprintf("%s.sandbar.dev %q not found", resource, name), "details": map[string]any{"name": name, "group": "sandbar.dev", "kind": resource},
-		})
-	case obj == nil:
-		return false
-	default:
-		_ = json.NewEncoder(rw).Encode(obj)
-	}
-	return true
-}
-
-// refusing answers every verb as the data plane does.
-func refusing(code int, reason, message string, causes ...metav1.StatusCause) http.HandlerFunc {
-	return func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Type", "application/json")
-		rw.WriteHeader(code)
-		_ = json.NewEncoder(rw).Encode(metav1.Status{
-			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
-			Reason: metav1.StatusReason(reason), Message: message, Details: &metav1.StatusDetails{Causes: causes},
-		})
-	}
-}
-
-// workspaceHost is the address of a world's workspace.
-var workspaceHost = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
 
 // suspendable is a SandboxRunner that is suspended, or Ready.
 func suspendable(suspended bool) map[string]any {
@@ -163,7 +91,10 @@ func TestMessages(t *testing.T) {
 		}},
 		{"a component of a kind without", "dev web --component api", func(w *world) { w.verbs = []string{"exec", "log"} }},
 		{"a name that cannot be", "dev My_App . --create", nil},
-		{"a name with its kind", "logs sandboxrunner/web", nil},
+		{"a name with its kind and its namespace", "logs default/sandboxrunner/web", nil},
+		{"a name with a kind that is not there", "logs sandboxrunnr/web", func(w *world) { w.has(objects{"sandboxrunners": web}) }},
+		{"an instance of a kind that is not there", "logs sandboxrunner/wbe", func(w *world) { w.has(objects{"sandboxrunners": web, "sandboxes": nil}) }},
+		{"suspended, with its kind", "exec sandboxrunner/web -n default -- true", func(w *world) { w.has(objects{"sandboxrunners": web}); w.serve(suspended) }},
 		{"a command that is not there", "versoin", nil}, //nolint:misspell // on purpose
 		{"a shell that is not there", "completion fishy", nil},
 		{"a topic that is not there", "help lgos", nil},
@@ -253,6 +184,10 @@ func TestMessages(t *testing.T) {
 		{"a resource without a group", "logs web --resource sandboxes", nil},
 		{"a data plane that is not trusted", "logs web", func(w *world) { w.trust = filepath.Join(t.TempDir(), "none.json") }},
 		{"a data plane that is not trusted, before a sandbox is made", "dev new --create", func(w *world) {
+			w.trust = filepath.Join(t.TempDir(), "none.json")
+			w.offers(hashOf(w.bundle))
+		}},
+		{"a data plane that is not trusted, without a terminal", "trust", func(w *world) {
 			w.trust = filepath.Join(t.TempDir(), "none.json")
 			w.offers(hashOf(w.bundle))
 		}},

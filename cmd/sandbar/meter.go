@@ -45,18 +45,3 @@ func (m *meter) end() {
 		m.shown = time.Time{}
 	}
 }
-
-// bytesOf writes a number of bytes as people read it.
-func bytesOf(n int64) string {
-	const step = 1024
-	if n < step {
-		return counted(n, "byte")
-	}
-	value, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if value /= step; value < step {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", value, unit)
-}

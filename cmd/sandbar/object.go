@@ -27,23 +27,22 @@ func parseObjectArgs(cmd *cobra.Command, args []string) (objectArgs, error) {
 		return objectArgs{}, &usageError{fmt.Errorf("%s needs a KIND, for example: %s; see %s --help", cmd.Name(), exampleOf(cmd), cmd.CommandPath())}
 	}
 	var a objectArgs
-	if !strings.Contains(args[0], "/") {
-		a = objectArgs{args[0], args[1:]}
+	apart := !strings.Contains(args[0], "/")
+	if apart {
+		a.kind, args = args[0], args[1:]
 	}
 	for _, arg := range args {
-		kind, name, slash := strings.Cut(arg, "/")
-		switch {
-		case !slash && a.names != nil:
-			continue // KIND and names
-		case !slash || a.kind != "" && a.kind != kind:
-			return objectArgs{}, &usageError{fmt.Errorf("%q: name objects of one kind, either as KIND NAME… or as KIND/NAME…", arg)}
-		}
-		a.kind, a.names = kind, append(a.names, name)
-	}
-	for _, name := range a.names {
-		if err := checkName(name); err != nil {
+		r, err := object.ParseReference(arg)
+		if err != nil {
 			return objectArgs{}, err
 		}
+		if apart != (r.Kind == "") || !apart && a.kind != "" && a.kind != r.Kind {
+			return objectArgs{}, &usageError{fmt.Errorf("%q: name objects of one kind, either as KIND NAME… or as KIND/NAME…", arg)}
+		}
+		if !apart {
+			a.kind = r.Kind
+		}
+		a.names = append(a.names, r.Name)
 	}
 	return a, nil
 }
@@ -98,7 +97,7 @@ func (s *target) objectsOf(ctx context.Context, cmd *cobra.Command, word string)
 	if err != nil {
 		return nil, unknownKind(word, err)
 	}
-	s.resource, s.asArgument = strings.Join([]string{k.Resource.Resource, k.Resource.Version, k.Resource.Group}, "."), true
+	s.kindFound, s.asArgument = k.Resource, true
 	w := &workspaceObjects{Client: c, kind: k}
 	if k.Namespaced {
 		w.namespace = namespace

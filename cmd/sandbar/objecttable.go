@@ -25,12 +25,11 @@ import (
 // The columns of instances. Every kind that a Template defines has the server's columns State, Idle and Expires;
 // the table shows them in the order in which a person asks, with times that are counted from now.
 const (
-	columnState   = "State"
-	columnIdle    = "Idle"
-	columnExpires = "Expires"
+	columnState   = object.ColumnState
+	columnIdle    = object.ColumnIdle
+	columnExpires = object.ColumnExpires
 	columnAge     = "Age"
 
-	none  = "<none>"
 	never = "never"
 )
 
@@ -71,7 +70,7 @@ func (p *tablePrinter) print(out io.Writer, s showing) error {
 func tableOf(s showing, now time.Time) *metav1.Table {
 	columns, cells := s.columns, func(item object.Item) []any { return item.Cells }
 	switch {
-	case isInstance(s.columns):
+	case object.IsInstance(s.columns):
 		columns, cells = instanceColumns(s.columns), func(item object.Item) []any { return instanceCells(s, item, now) }
 	case len(s.columns) == 0: // a server without tables
 		columns = []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}, {Name: columnAge, Type: "string"}}
@@ -94,16 +93,6 @@ func tableOf(s showing, now time.Time) *metav1.Table {
 		table.Rows = append(table.Rows, row)
 	}
 	return table
-}
-
-// isInstance reports whether objects with these columns are instances of a Template's kind.
-func isInstance(columns []metav1.TableColumnDefinition) bool {
-	for _, name := range []string{columnState, columnIdle, columnExpires} {
-		if !slices.ContainsFunc(columns, func(c metav1.TableColumnDefinition) bool { return c.Name == name }) {
-			return false
-		}
-	}
-	return true
 }
 
 var instanceOwn = []string{"Name", columnState, columnAge, columnIdle, columnExpires}

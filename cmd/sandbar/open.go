@@ -4,19 +4,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
@@ -33,7 +28,7 @@ func newOpenCommand(s *target) *cobra.Command {
 		revoke bool
 	)
 	cmd := &cobra.Command{
-		Use:   "open NAME",
+		Use:   "open [KIND/]NAME",
 		Short: "Open what a sandbox serves in a browser, on an address of its own",
 		Args:  named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,25 +90,3 @@ func newOpenCommand(s *target) *cobra.Command {
 	cmd.Flags().BoolVar(&revoke, "revoke", false, "end all previews of the sandbox that were given out so far, for everybody")
 	return cmd
 }
-
-// browse starts the person's browser; the URL has been printed in case there is none. The address may come from a server, and
-// the program that gets it starts others for other schemes, with files and arguments of the address.
-func browse(ctx context.Context, address string) error {
-	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return fmt.Errorf("%q is not the address of a page, and no browser is started", address)
-	}
-	program := "xdg-open"
-	if runtime.GOOS == "darwin" {
-		program = "open"
-	}
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return nil //nolint:nilerr // no browser is no failure: the URL is on stdout
-	}
-	if err := exec.CommandContext(ctx, path, address).Run(); err != nil {
-		return fmt.Errorf("starting a browser: %w", err)
-	}
-	return nil
-}
-
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

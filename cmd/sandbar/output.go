@@ -19,7 +19,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/sandbar-dev/sandbar/client/object"
-	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // maxTemplateFile bounds the file of a template or of columns.
@@ -199,18 +198,6 @@ func (p documentPrinter) print(out io.Writer, s showing) error {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return writeDocument(out, text.Bytes())
-}
-
-// writeDocument writes a text with values of objects as it is, but to a terminal without what that would obey:
-// a message of a condition can quote what a sandbox printed.
-func writeDocument(out io.Writer, text []byte) error {
-	if terminal(out) {
-		text = []byte(termsafe.String(string(text)))
-	}
-	if _, err := out.Write(text); err != nil {
-		return fmt.Errorf("writing: %w", err)
-	}
-	return nil
 }
 
 // namePrinter prints KIND.GROUP/NAME, which other commands take.

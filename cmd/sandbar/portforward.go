@@ -25,7 +25,7 @@ const shutdownTimeout = 3 * time.Second
 func newPortForwardCommand(s *target) *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
-		Use:   "port-forward NAME [[LOCAL:]PORT...]",
+		Use:   "port-forward [KIND/]NAME [[LOCAL:]PORT...]",
 		Short: "Serve what a sandbox serves on a port of this machine, as yourself, until interrupted",
 		Long: `Serve what a sandbox serves on a port of this machine, until interrupted.
 

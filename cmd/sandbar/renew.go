@@ -16,7 +16,7 @@ import (
 func newRenewCommand(s *target) *cobra.Command {
 	var opts client.RenewOptions
 	cmd := &cobra.Command{
-		Use:   "renew NAME",
+		Use:   "renew [KIND/]NAME",
 		Short: "Keep a sandbox from sleeping or ending: count it as used, and move its shutdown time",
 		Args:  named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -11,7 +11,7 @@ import (
 
 func newRestartCommand(s *target) *cobra.Command {
 	return &cobra.Command{
-		Use:   "restart NAME",
+		Use:   "restart [KIND/]NAME",
 		Short: "Restart the process in a sandbox; returns when the new one runs",
 		Args:  named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -6,94 +6,11 @@
 package main
 
 import (
-	"encoding/pem"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sandbar-dev/sandbar/client/workspacetest"
 )
-
-// atStart is a world whose workspace is k, with a kubeconfig that has a token for it.
-func atStart(t *testing.T, k *workspacetest.Workspace) *world {
-	t.Helper()
-	k.Token, k.Exports = token, append(k.Exports, "root:sandbar:sandbar.dev")
-	k.Kinds = map[string]string{"sandboxrunners": "SandboxRunner", "sandboxes": "Sandbox"}
-	server := httptest.NewTLSServer(k)
-	t.Cleanup(server.Close)
-	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters["w"] = &clientcmdapi.Cluster{Server: server.URL + "/clusters/root:me", CertificateAuthorityData: certificateOf(server)}
-	cfg.AuthInfos["w"] = &clientcmdapi.AuthInfo{Token: token}
-	cfg.Contexts["w"] = &clientcmdapi.Context{Cluster: "w", AuthInfo: "w"}
-	cfg.CurrentContext = "w"
-	dir := t.TempDir()
-	w := &world{url: server.URL, bundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), kubeconfig: filepath.Join(dir, "kubeconfig"), trust: filepath.Join(dir, "trust.json")}
-	if err := clientcmd.WriteToFile(*cfg, w.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// given is a claim as an APIBinding has it.
-func given(group, resource, state string, verbs ...any) map[string]any {
-	return map[string]any{"group": group, "resource": resource, "verbs": verbs, "state": state, "selector": map[string]any{"matchAll": true}}
-}
-
-// transcript is a row of a golden file: a command line in a workspace.
-type transcript struct {
-	name, args string
-	workspace  *workspacetest.Workspace
-}
-
-// compareTranscripts runs the rows and compares what a person reads with a file.
-func compareTranscripts(t *testing.T, file string, rows []transcript) {
-	t.Helper()
-	var golden strings.Builder
-	for _, c := range rows {
-		k := c.workspace
-		if k == nil {
-			k = &workspacetest.Workspace{}
-		}
-		w := atStart(t, k)
-		code, stdout, stderr := w.run(t, strings.Fields(c.args)...)
-		text := strings.NewReplacer(w.kubeconfig, "KUBECONFIG", filepath.Dir(w.kubeconfig), "DIR").Replace(stdout + untimed(stderr))
-		text = workspaceHost.ReplaceAllString(text, "https://kcp.example.com")
-		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, text, code)
-	}
-	compareGolden(t, file, golden.String())
-}
-
-// compareGolden compares a text with a file of testdata.
-func compareGolden(t *testing.T, file, got string) {
-	t.Helper()
-	name := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
-
-// unauthorized is kcp's answer to a token that it does not know.
-const unauthorized = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","message":"Unauthorized","code":401}`
-
-// nasty is what a server could send to act on a terminal.
-const nasty = "\x1b]52;c;cm0gLXJm\x07\u202e"
 
 func TestBindShowsWhatItGrants(t *testing.T) {
 	reviews := given("authorization.k8s.io", "subjectaccessreviews", "Accepted", "create")
@@ -178,13 +95,4 @@ func TestWhoamiShowsTheUserAndTheWorkspace(t *testing.T) {
 		{"another format", "whoami -o yaml", nil},
 		{"an argument", "whoami now", nil},
 	})
-}
-
-// answering is a workspace with one answer to everything.
-func answering(code int, body string) *workspacetest.Workspace {
-	return &workspacetest.Workspace{Before: func(rw http.ResponseWriter, _ *http.Request) bool {
-		rw.WriteHeader(code)
-		fmt.Fprint(rw, body)
-		return true
-	}}
 }

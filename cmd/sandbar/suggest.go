@@ -4,13 +4,9 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // similar returns the words that a person may have meant by one that is not there. cobra compares them, as it
@@ -33,61 +29,4 @@ func didYouMean(word, prefix string, words []string) string {
 		return ""
 	}
 	return "; did you mean " + prefix + strings.Join(found, " or "+prefix) + "?"
-}
-
-// checkName refuses what cannot be an instance's name, before a server says it in words about paths and
-// regular expressions.
-func checkName(name string) error {
-	if strings.Contains(name, "/") {
-		return &usageError{fmt.Errorf("%q is not a name: give the name of the instance alone, its kind with --resource and its namespace with --namespace", name)}
-	}
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return &usageError{fmt.Errorf("%q cannot be the name of an instance: a name has lower-case letters, digits, '-' and '.', and begins and ends with a letter or digit", name)}
-	}
-	return nil
-}
-
-// knownCommand refuses a word after sandbar that is not a command.
-func knownCommand(root *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var names []string
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return &usageError{fmt.Errorf("there is no command %q%s; see %s --help", args[0], didYouMean(args[0], "", names), root.CommandPath())}
-}
-
-// knownTopic refuses a word after sandbar help that is not a command.
-func knownTopic(help *cobra.Command, args []string) error {
-	found, rest, err := help.Root().Find(args)
-	if err != nil || found.HasSubCommands() {
-		return knownCommand(found, rest)
-	}
-	return nil
-}
-
-// unknownFlag explains a flag that a command does not have; it returns nil for another error.
-func unknownFlag(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return nil
-	}
-	// The flags of a command that does not exist are not those of sandbar itself.
-	if !cmd.HasParent() && cmd.Flags().NArg() > 0 {
-		return knownCommand(cmd, cmd.Flags().Args())
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
-	if unknown.GetSpecifiedShortnames() != "" {
-		return nil
-	}
-	return fmt.Errorf("%w%s", err, didYouMean(unknown.GetSpecifiedName(), "--", names))
 }

@@ -37,7 +37,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 	var version, output string
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   verb + " NAME",
+		Use:   verb + " [KIND/]NAME",
 		Short: short,
 		Long:  long + "\n\n--wait=false returns at once. It exits with 1 if the sandbox has not come there within --timeout.",
 		Args:  named("NAME"),
@@ -48,12 +48,15 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 			if output != "" && output != diffFormat {
 				return &usageError{fmt.Errorf("-o %q: %s prints diff, or a sentence without -o", output, verb)}
 			}
-			k, err := s.kind()
-			if err != nil {
+			var k kind
+			var obj *unstructured.Unstructured
+			var changed bool
+			err := s.withKindOf(cmd.Context(), args[0], func(object.Kind) (err error) {
+				if k, err = s.kind(); err == nil {
+					obj, changed, err = k.setSuspended(cmd.Context(), s.name, suspended, version)
+				}
 				return err
-			}
-			s.name = args[0]
-			obj, changed, err := k.setSuspended(cmd.Context(), args[0], suspended, version)
+			})
 			if err != nil {
 				return showDiff(cmd.OutOrStdout(), output, err)
 			}

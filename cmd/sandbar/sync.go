@@ -34,7 +34,7 @@ func newSyncCommand(s *target) *cobra.Command {
 		output string
 	)
 	cmd := &cobra.Command{
-		Use:   "sync NAME [DIR [PATH...]]",
+		Use:   "sync [KIND/]NAME [DIR [PATH...]]",
 		Short: "Make a sandbox's files as those of a directory, once",
 		Long: `Make a sandbox's files as those of a directory, once. DIR is the current directory if it is
 not named.

@@ -23,12 +23,15 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/login"
+	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
 // target is the person's workspace and the instance that a command is about, as the flags say.
 type target struct {
+	// version is the program's, which the servers get to know.
+	version    string
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
 	// inPath is the workspace that --workspace names.
@@ -39,8 +42,10 @@ type target struct {
 
 	// asArgument reports whether the kind is an argument of the command, and not the flag --resource.
 	asArgument bool
-	// name and uid are those of the instance that was found.
-	name, uid string
+	// kindFound is the resource of the instance's kind once that is known, and empty before.
+	kindFound schema.GroupVersionResource
+	// name and uid are those of the instance that was found, and reference is what the person wrote of it.
+	name, uid, reference string
 	// told is what the person was told last of the instance's state, before dev follows it.
 	told string
 }
@@ -56,8 +61,8 @@ func (s *target) addFlags(fs *pflag.FlagSet) {
 	flags.ContextOverrideFlags.Namespace.BindStringFlag(fs, &s.overrides.Context.Namespace)
 	flags.ClusterOverrideFlags.APIServer.BindStringFlag(fs, &s.overrides.ClusterInfo.Server)
 	fs.StringVar(&s.inPath, "workspace", "", "workspace of the same server to use, such as root:team, instead of the context's; $"+workspaceVariable+" is next")
-	fs.StringVar(&s.resource, "resource", client.SandboxRunners.GroupResource().String(),
-		"resource of the instance, for kinds of other Templates, for example redis.sandbar.dev")
+	fs.StringVar(&s.resource, "resource", "",
+		"resource of the instance's kind, for example redis.sandbar.dev: the same as KIND/NAME, for scripts")
 	fs.StringVar(&s.component, "component", "", "component of the instance whose verb is meant")
 	fs.StringVar(&s.trustFile, "trust-file", "", "file that holds the data planes that may get your token; defaults to sandbar/trust.json in your configuration folder")
 }
@@ -109,7 +114,7 @@ func (s *target) workspace() (*rest.Config, string, error) {
 	if cfg.Host, err = s.address(cfg.Host); err != nil {
 		return nil, "", err
 	}
-	cfg.UserAgent = "sandbar/" + version
+	cfg.UserAgent = "sandbar/" + s.version
 	return client.WithoutRedirects(cfg), namespace, nil
 }
 
@@ -155,13 +160,13 @@ type kind struct {
 	namespace string
 }
 
-// kind connects to the workspace; --resource says which kind it is.
+// kind connects to the workspace, and has the kind that is meant.
 func (s *target) kind() (kind, error) {
 	cfg, namespace, err := s.workspace()
 	if err != nil {
 		return kind{}, err
 	}
-	resource, err := parseResource(s.resource)
+	resource, err := s.meant()
 	if err != nil {
 		return kind{}, err
 	}
@@ -195,25 +200,71 @@ func (s *target) parts(ctx context.Context, args []string, notes io.Writer) ([]s
 	return session.Parts(ctx, i, append(args, ".")[1], s.component, printNotes(notes))
 }
 
-// find finds the instance of a name, with the way to its data plane.
-func (s *target) find(ctx context.Context, name string) (*client.Instance, error) {
-	if err := checkName(name); err != nil {
-		return nil, err
-	}
+// find finds the instance that an argument names, with the way to its data plane.
+func (s *target) find(ctx context.Context, argument string) (i *client.Instance, err error) {
 	w, err := s.open()
 	if err != nil {
 		return nil, err
 	}
-	resource, err := parseResource(s.resource)
-	if err != nil {
-		return nil, err
-	}
-	s.name = name
-	i, err := w.Instance(ctx, resource, name)
+	err = s.withKindOf(ctx, argument, func(k object.Kind) error {
+		i, err = w.Instance(ctx, k.Resource, s.name)
+		return err
+	})
 	if err == nil {
 		s.uid = string(i.Object.GetUID())
 	}
 	return i, err
+}
+
+// withKindOf calls do with the kind of the instance that an argument names, as [object.Client.WithKindOf] does. From there on
+// the target is that instance.
+func (s *target) withKindOf(ctx context.Context, argument string, do func(object.Kind) error) error {
+	r, err := s.refer(argument)
+	if err != nil {
+		return err
+	}
+	cfg, namespace, err := s.workspace()
+	if err != nil {
+		return err
+	}
+	c, err := object.New(cfg)
+	if err != nil {
+		return err
+	}
+	err = c.WithKindOf(ctx, namespace, r, func(k object.Kind) error {
+		s.kindFound = k.Resource
+		return do(k)
+	})
+	return unknownKind(r.Kind, err)
+}
+
+// refer reads the argument that names the instance, and --resource.
+func (s *target) refer(argument string) (object.Reference, error) {
+	r, err := object.ParseReference(argument)
+	if err != nil {
+		return object.Reference{}, err
+	}
+	s.name, s.reference = r.Name, argument
+	if s.resource == "" {
+		return r, nil
+	}
+	if r.Kind != "" {
+		return object.Reference{}, &usageError{fmt.Errorf("%s has a kind, and so does --resource: leave one of them out", r)}
+	}
+	r.Resource, err = parseResource(s.resource)
+	return r, err
+}
+
+// meant is the resource of the kind that is meant: the one that was found, else that of --resource, and else that of
+// SandboxRunners.
+func (s *target) meant() (schema.GroupVersionResource, error) {
+	switch {
+	case !s.kindFound.Empty():
+		return s.kindFound, nil
+	case s.resource == "":
+		return client.SandboxRunners, nil
+	}
+	return parseResource(s.resource)
 }
 
 // open returns the workspace with the data planes that are trusted.
@@ -254,4 +305,15 @@ func parseResource(text string) (schema.GroupVersionResource, error) {
 // isVersion tells v1, v1alpha1 and v2beta3 from the first label of a group.
 func isVersion(s string) bool {
 	return len(s) > 1 && s[0] == 'v' && '0' <= s[1] && s[1] <= '9'
+}
+
+func (s *target) trustStore() (session.TrustStore, error) {
+	if s.trustFile != "" {
+		return session.TrustStore{Path: s.trustFile}, nil
+	}
+	file, err := client.TrustFile()
+	if err != nil {
+		return session.TrustStore{}, fmt.Errorf("%w (use --trust-file)", err)
+	}
+	return session.TrustStore{Path: file}, nil
 }

@@ -77,7 +77,7 @@ func (w *topWorkspace) watch(ctx context.Context, k object.Kind) error {
 	if err != nil {
 		return err
 	}
-	if !isInstance(list.Columns) {
+	if !object.IsInstance(list.Columns) {
 		return errNotInstances
 	}
 	rows := make([]top.Row, 0, len(list.Items))

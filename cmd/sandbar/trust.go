@@ -17,17 +17,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-func (s *target) trustStore() (session.TrustStore, error) {
-	if s.trustFile != "" {
-		return session.TrustStore{Path: s.trustFile}, nil
-	}
-	file, err := client.TrustFile()
-	if err != nil {
-		return session.TrustStore{}, fmt.Errorf("%w (use --trust-file)", err)
-	}
-	return session.TrustStore{Path: file}, nil
-}
-
 func newTrustCommand(s *target) *cobra.Command {
 	var caFile string
 	var yes, browsers, unseen bool
@@ -41,7 +30,8 @@ so only for data planes that you have named with this command. Check with the pe
 the provider that the URL is theirs.
 
 Without a URL it lists those that your workspace's APIBindings name, and asks whether the one that
-is not trusted yet may get your token; --yes answers. Where the binding has the hash of the data
+is not trusted yet may get your token; --yes answers. Without a terminal and --yes it trusts nothing,
+and exits with 1. Where the binding has the hash of the data
 plane's CA bundle, sandbar fetches the bundle from the data plane and takes it only if it has that
 hash: no --ca-file is needed. --ca-file gives a bundle that you have from somewhere else.
 
@@ -100,15 +90,12 @@ func (s *target) trustOffered(cmd *cobra.Command, yes bool) error {
 		return nil
 	case len(open) == 0:
 		return nil
+	case len(open) > 1 && yes:
+		return &usageError{fmt.Errorf("--yes is for one data plane, and there are %d to trust: name one with sandbar trust URL", len(open))}
 	case len(open) > 1:
-		fmt.Fprintln(cmd.ErrOrStderr(), "To trust one of them: sandbar trust URL")
-		if yes {
-			return &usageError{fmt.Errorf("--yes is for one data plane, and there are %d to trust: name the URL", len(open))}
-		}
-		return nil
+		return fmt.Errorf("nothing has changed, because %d data planes are not trusted: name the one that you mean with sandbar trust URL", len(open))
 	case !yes && !asksPerson(cmd):
-		fmt.Fprintln(cmd.ErrOrStderr(), "To trust it: sandbar trust --yes")
-		return nil
+		return errors.New("nothing has changed, because without a terminal nobody can be asked: if the data plane is your provider's, run sandbar trust --yes")
 	case !yes && !confirmed(cmd, open[0]):
 		return errors.New("nothing is trusted")
 	}
@@ -133,11 +120,4 @@ func (s *target) trust(cmd *cobra.Command, address, caFile string, unseen bool) 
 		return err
 	}
 	return w.TrustURL(cmd.Context(), plane, unseen)
-}
-
-// confirmed asks whether a data plane may get the person's token. Nothing but yes is yes.
-func confirmed(cmd *cobra.Command, o client.Offer) bool {
-	fmt.Fprintf(cmd.ErrOrStderr(), "The binding %s names the data plane %s.\n", termsafe.Line(o.Binding), termsafe.Line(o.URL))
-	allowed, err := agrees(cmd, "Let it get your token? Check that it is your provider's.")
-	return allowed && err == nil
 }

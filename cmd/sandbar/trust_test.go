@@ -9,10 +9,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net/http"
@@ -42,38 +39,6 @@ func offering(t *testing.T, hash string) (w *world, made func() int) {
 		}
 		return n
 	}
-}
-
-// offers has the workspace's binding name the data plane with a hash. There is no SandboxRunner "new".
-func (w *world) offers(hash string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kcp = func(rw http.ResponseWriter, r *http.Request) bool {
-		rw.Header().Set("Content-Type", "application/json")
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/apibindings"):
-			_ = json.NewEncoder(rw).Encode(map[string]any{"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBindingList", "items": []any{map[string]any{
-				"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
-				"metadata": map[string]any{"name": "sandbar.dev", "annotations": map[string]any{
-					"extra.apis.kcp.io/dataplane-url": w.url, "extra.apis.kcp.io/dataplane-ca-sha256": hash,
-				}},
-				"status": map[string]any{"boundResources": []any{map[string]any{"group": "sandbar.dev", "resource": "sandboxrunners"}}},
-			}}})
-			return true
-		case strings.HasSuffix(r.URL.Path, "/sandboxrunners/new"):
-			return objects{"sandboxrunners": {}}.answer(rw, r)
-		case r.Method == http.MethodGet:
-			return false
-		default:
-			rw.WriteHeader(http.StatusForbidden)
-			return true
-		}
-	}
-}
-
-func hashOf(bundle []byte) string {
-	sum := sha256.Sum256(bundle)
-	return hex.EncodeToString(sum[:])
 }
 
 // dataPlane is that of a world, as somebody has trusted it.

@@ -134,11 +134,3 @@ func parseCAs(bundle []byte) ([]*x509.Certificate, error) {
 	}
 	return cas, nil
 }
-
-// quoted is a file's name for a shell.
-func quoted(file string) string {
-	if strings.ContainsAny(file, " '\"$`\\&;()<>|*?[]#~!") {
-		return "'" + strings.ReplaceAll(file, "'", `'\''`) + "'"
-	}
-	return file
-}

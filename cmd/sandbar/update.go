@@ -97,9 +97,3 @@ func (o *updateOptions) check(all []*unstructured.Unstructured) error {
 	}
 	return nil
 }
-
-// forcibleError is an error of a command that --force-conflicts has ignore other writers' changes.
-type forcibleError struct{ err error }
-
-func (e *forcibleError) Error() string { return e.err.Error() }
-func (e *forcibleError) Unwrap() error { return e.err }

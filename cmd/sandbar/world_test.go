@@ -8,20 +8,40 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"flag"
+	"fmt"
 	"io"
+	"io/fs"
+	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/runner"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -31,6 +51,7 @@ const token = "the-persons-token"
 // world is a workspace with the SandboxRunner "web", and a data plane that answers its verbs with
 // plane; both are HTTPS servers.
 type world struct {
+	newRoot           func() *cobra.Command
 	kubeconfig, trust string
 	// plane gets requests with the verb and what follows as path.
 	plane http.HandlerFunc
@@ -71,9 +92,10 @@ func (w *world) cut() {
 	w.conns = nil
 }
 
-func newWorld(t *testing.T) *world {
+// newTestWorld returns a world whose command lines are those of a program.
+func newTestWorld(t *testing.T, newRoot func() *cobra.Command) *world {
 	t.Helper()
-	w := &world{asked: map[string]int{}}
+	w := &world{newRoot: newRoot, asked: map[string]int{}}
 	const base = "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web"
 	plane := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dataplane/ca" {
@@ -122,13 +144,9 @@ func newWorld(t *testing.T) *world {
 	if err := clientcmd.WriteToFile(*cfg, w.kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	bundle := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(bundle, certificateOf(plane), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	w.trust = filepath.Join(t.TempDir(), "trust.json")
-	if code, _, stderr := w.run(t, "trust", plane.URL, "--ca-file", bundle); code != 0 {
-		t.Fatalf("trust: %s", stderr)
+	if err := (session.TrustStore{Path: w.trust}).Add(client.DataPlane{URL: plane.URL, CABundle: certificateOf(plane)}); err != nil {
+		t.Fatal(err)
 	}
 	return w
 }
@@ -188,7 +206,7 @@ func (w *world) runWith(t *testing.T, input io.Reader, args ...string) (code int
 // begin runs a command line. What it has written can be read meanwhile.
 func (w *world) begin(ctx context.Context, input io.Reader, args ...string) (out, errs *lockedBuffer, ended chan int) {
 	out, errs, ended = &lockedBuffer{}, &lockedBuffer{}, make(chan int, 1)
-	root := newRootCommand()
+	root := w.newRoot()
 	root.SetArgs(append([]string{"--kubeconfig", w.kubeconfig, "--trust-file", w.trust}, args...))
 	root.SetIn(input)
 	root.SetOut(out)
@@ -219,6 +237,206 @@ func awaitTimes(t *testing.T, b *lockedBuffer, text string, n int) {
 		case <-grown:
 		case <-late:
 			t.Fatalf("%q does not come %d times; there is %q", text, n, got)
+		}
+	}
+}
+
+const (
+	asRunner     = "SANDBAR_TEST_AS_RUNNER"
+	asSandbar    = "SANDBAR_TEST_AS_SANDBAR"
+	controlToken = "0123456789abcdef0123456789abcdef"
+)
+
+// runTests is the TestMain of a package whose tests run command lines. The test's own program is sandbar, or a sandbox's runner,
+// for a process that the tests start.
+func runTests(m *testing.M, newRoot func() *cobra.Command) {
+	if os.Getenv(asSandbar) != "" {
+		runProgram(newRoot)
+	}
+	if os.Getenv(asRunner) == "" {
+		quietLibraries() // once, as main does
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	config, err := runner.ConfigFromEnv(os.Environ())
+	if err == nil {
+		err = runner.Run(ctx, config, slog.New(slog.DiscardHandler))
+	}
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// withRunner puts a real runner behind the data plane, and returns its workspace.
+func (w *world) withRunner(t *testing.T, command string) (workspace string) {
+	t.Helper()
+	workspace = t.TempDir()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	process := exec.Command(os.Args[0])
+	process.Env = append(os.Environ(), asRunner+"=1", "SANDBAR_CONTROL_TOKEN="+controlToken,
+		"SANDBAR_WORKDIR="+workspace, "SANDBAR_CONTROL_ADDR="+address, "SANDBAR_START_COMMAND="+command)
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Asked, and not killed: its app would go on without it.
+		_ = process.Process.Signal(syscall.SIGTERM)
+		stuck := time.AfterFunc(20*time.Second, func() { _ = process.Process.Kill() })
+		defer stuck.Stop()
+		if err := process.Wait(); err != nil {
+			t.Errorf("the runner's end: %v", err)
+		}
+	})
+	if err := runner.WaitHealthy(t.Context(), "http://"+address+"/healthz"); err != nil {
+		t.Fatal(err)
+	}
+	to, _ := url.Parse("http://" + address)
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(to)
+		p.Out.URL.Path = strings.Replace(p.In.URL.Path, "/log", "/logs", 1)
+		p.Out.Header.Set(runner.TokenHeader, controlToken)
+	}, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.conns = append(w.conns, conn)
+		}
+		return conn, err
+	}}}
+	w.serve(proxy.ServeHTTP)
+	return workspace
+}
+
+func put(t *testing.T, dir, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contentOf(dir, name string) string {
+	content, _ := os.ReadFile(filepath.Join(dir, name))
+	return string(content)
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// untimed is a transcript without the times of its lines.
+func untimed(text string) string {
+	return regexp.MustCompile(`(?m)^\[\d\d:\d\d:\d\d\] `).ReplaceAllString(text, "")
+}
+
+// compareGolden compares a text with a file of testdata.
+func compareGolden(t *testing.T, file, got string) {
+	t.Helper()
+	name := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// refusing answers every verb as the data plane does.
+func refusing(code int, reason, message string, causes ...metav1.StatusCause) http.HandlerFunc {
+	return func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(code)
+		_ = json.NewEncoder(rw).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+			Reason: metav1.StatusReason(reason), Message: message, Details: &metav1.StatusDetails{Causes: causes},
+		})
+	}
+}
+
+// workspaceHost is the address of a world's workspace.
+var workspaceHost = regexp.MustCompile(`https://127\.0\.0\.1:\d+`)
+
+func hashOf(bundle []byte) string {
+	sum := sha256.Sum256(bundle)
+	return hex.EncodeToString(sum[:])
+}
+
+// withSchema gives the workspace's Sandboxes the schema of package object's tests.
+func withSchema(t *testing.T, s *objecttest.Server) {
+	t.Helper()
+	text, err := os.ReadFile("../../client/object/testdata/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Describe(map[string]string{"sandbar.dev/v1alpha1": string(text)})
+}
+
+// treeText is a tree as text: content, "-> target" for symlinks, "+" before what is executable,
+// and a name that ends in "/" for a directory.
+func treeText(t *testing.T, root string) map[string]string {
+	t.Helper()
+	tree := map[string]string{}
+	err := filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, full)
+		if err != nil || name == "." {
+			return err
+		}
+		switch {
+		case name == ".sandbar":
+			return fs.SkipDir
+		case d.IsDir():
+			tree[name+"/"] = ""
+		case d.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(full)
+			tree[name] = "-> " + target
+			return err
+		default:
+			content, err := os.ReadFile(full)
+			tree[name] = string(content)
+			if info, infoErr := d.Info(); infoErr == nil && info.Mode()&0o100 != 0 {
+				tree[name] = "+" + tree[name]
+			}
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func plant(t *testing.T, root string, tree map[string]string) {
+	t.Helper()
+	for name, content := range tree {
+		full := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(full), 0o755)
+		target, isLink := strings.CutPrefix(content, "-> ")
+		content, executable := strings.CutPrefix(content, "+")
+		switch {
+		case err != nil:
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(full, 0o755)
+		case isLink:
+			err = os.Symlink(target, full)
+		case executable:
+			err = os.WriteFile(full, []byte(content), 0o755)
+		default:
+			err = os.WriteFile(full, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

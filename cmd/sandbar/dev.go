@@ -83,6 +83,7 @@ the one that --component names; the component stands before each line, and in ea
 			})
 			for _, p := range parts {
 				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, p.Component)
+				d.events.decides = fmt.Sprintf("sandbar sync %s %s --prefer local|remote [PATH...]", args[0], quoted(append(args, ".")[1]))
 				opts := opts
 				settled := sync.OnceFunc(func() { unsynced.Add(-1) })
 				opts.OnEvent = func(e devsync.Event) {

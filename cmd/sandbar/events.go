@@ -57,6 +57,8 @@ type eventPrinter struct {
 
 	// stateTold: that the sandbox is suspended is told by somebody else.
 	stateTold bool
+	// decides is the command that decides conflicts once this sync has ended, told with the first; empty for none.
+	decides string
 
 	losses  *losses
 	pending map[string]bool
@@ -161,6 +163,10 @@ func (p *eventPrinter) settled(e devsync.Event) {
 		state = "in sync but for " + strings.Join(rest, ", ")
 	}
 	say(p.out, "%s (%s, %s sent)", state, counted(e.Files, "file"), counted(e.Bytes, "byte"))
+	if e.Conflicts > 0 && p.decides != "" {
+		say(p.out, "what is in conflict stays as it is on both sides; when this has ended, %s decides", p.decides)
+		p.decides = ""
+	}
 }
 
 func (p *eventPrinter) waiting() string {

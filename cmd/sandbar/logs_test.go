@@ -21,6 +21,7 @@ import (
 
 	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/client/session"
 )
 
@@ -121,6 +122,17 @@ func TestTheEndOfAContainerIsToldApartFromABrokenConnection(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestHowConflictsAreDecidedIsToldOnce(t *testing.T) {
+	var told strings.Builder
+	p := &eventPrinter{out: &told, decides: "sandbar sync web . --prefer local|remote [PATH...]"}
+	for _, conflicts := range []int{0, 1, 2} {
+		p.print(devsync.Event{Type: devsync.EventSettled, Conflicts: conflicts})
+	}
+	if got := strings.Count(told.String(), "sandbar sync web . --prefer local|remote [PATH...] decides"); got != 1 {
+		t.Errorf("told %d times: %s", got, told.String())
 	}
 }
 

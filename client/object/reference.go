@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,33 +170,35 @@ func (c *Client) eachKind(ctx context.Context, verb string, read func(context.Co
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var mu sync.Mutex
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(kindsAtOnce)
+	var group sync.WaitGroup
+	places := make(chan struct{}, kindsAtOnce)
 	for _, k := range all {
 		if !k.Namespaced || !slices.Contains(k.Verbs, verb) {
 			continue
 		}
-		group.Go(func() error {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
 			list, err := read(ctx, k)
-			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if IsInstance(list.Columns) {
+			switch {
+			case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+			case err != nil:
+				cancel(err) // the first one counts
+			case IsInstance(list.Columns):
 				mu.Lock()
 				defer mu.Unlock()
 				use(k, list)
 			}
-			return nil
 		})
 	}
-	return group.Wait()
+	group.Wait()
+	return context.Cause(ctx)
 }
 
-// Columns that each instance of a Template's kind has, whatever the Template adds.
+// Columns that each instance of a Template's kind has, in addition to those that the Template adds.
 const (
 	ColumnState   = "State"
 	ColumnIdle    = "Idle"

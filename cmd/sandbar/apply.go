@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -35,7 +36,7 @@ A field that another program has set to another value is refused with the progra
 refused.`,
 		Example: `  sandbar apply -f sandbox.yaml
   sandbar get sandbox web -o yaml | sed s/node-20/node-22/ | sandbar apply -f - --dry-run`,
-		Args: named(),
+		Args: cli.Named(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.apply(cmd, &o) },
 	}
 	fs := cmd.Flags()
@@ -55,7 +56,7 @@ func (s *target) apply(cmd *cobra.Command, o *applyOptions) error {
 	if err != nil {
 		return err
 	}
-	return s.eachObject(cmd, all, func(w *workspaceObjects, obj *unstructured.Unstructured) error {
+	return s.eachObject(cmd, all, func(w *cli.WorkspaceObjects, obj *unstructured.Unstructured) error {
 		return showDiff(cmd.OutOrStdout(), o.format, o.applyOne(cmd, w, obj, p))
 	})
 }
@@ -63,7 +64,7 @@ func (s *target) apply(cmd *cobra.Command, o *applyOptions) error {
 // readFiles reads the objects of the files of -f, and refuses one whose name cannot be.
 func readFiles(cmd *cobra.Command, files []string) ([]*unstructured.Unstructured, error) {
 	if len(files) == 0 {
-		return nil, &usageError{fmt.Errorf("%s takes -f FILE; see %s --help", cmd.Name(), cmd.CommandPath())}
+		return nil, &cli.UsageError{Err: fmt.Errorf("%s takes -f FILE; see %s --help", cmd.Name(), cmd.CommandPath())}
 	}
 	var all []*unstructured.Unstructured
 	for _, file := range files {
@@ -82,18 +83,18 @@ func readFiles(cmd *cobra.Command, files []string) ([]*unstructured.Unstructured
 }
 
 // eachObject finds the kind of each object in the workspace, and ends with the first error.
-func (s *target) eachObject(cmd *cobra.Command, all []*unstructured.Unstructured, do func(*workspaceObjects, *unstructured.Unstructured) error) error {
-	kinds := map[string]*workspaceObjects{}
+func (s *target) eachObject(cmd *cobra.Command, all []*unstructured.Unstructured, do func(*cli.WorkspaceObjects, *unstructured.Unstructured) error) error {
+	kinds := map[string]*cli.WorkspaceObjects{}
 	for _, obj := range all {
 		word := kindArgument(obj)
 		if kinds[word] == nil {
-			w, err := s.objectsOf(cmd.Context(), cmd, word)
+			w, err := s.ObjectsOf(cmd.Context(), cmd, word)
 			if err != nil {
 				return err
 			}
 			kinds[word] = w
 		}
-		s.name = obj.GetName()
+		s.Name = obj.GetName()
 		if err := do(kinds[word], obj); err != nil {
 			return err
 		}
@@ -101,12 +102,12 @@ func (s *target) eachObject(cmd *cobra.Command, all []*unstructured.Unstructured
 	return nil
 }
 
-func (o *applyOptions) applyOne(cmd *cobra.Command, w *workspaceObjects, obj *unstructured.Unstructured, p *writePrinter) error {
-	namespace, err := w.namespaceOf(cmd, obj)
+func (o *applyOptions) applyOne(cmd *cobra.Command, w *cli.WorkspaceObjects, obj *unstructured.Unstructured, p *writePrinter) error {
+	namespace, err := namespaceOf(cmd, w, obj)
 	if err != nil {
 		return err
 	}
-	applied, outcome, err := w.Apply(cmd.Context(), w.kind, namespace, obj, o.force, object.WriteOptions{DryRun: bool(o.dryRun)})
+	applied, outcome, err := w.Apply(cmd.Context(), w.Of, namespace, obj, o.force, object.WriteOptions{DryRun: bool(o.dryRun)})
 	if err != nil {
 		return err
 	}
@@ -114,13 +115,13 @@ func (o *applyOptions) applyOne(cmd *cobra.Command, w *workspaceObjects, obj *un
 }
 
 // namespaceOf is the namespace of an object of a file, or that of the call if the file does not say it.
-func (w *workspaceObjects) namespaceOf(cmd *cobra.Command, obj *unstructured.Unstructured) (string, error) {
+func namespaceOf(cmd *cobra.Command, w *cli.WorkspaceObjects, obj *unstructured.Unstructured) (string, error) {
 	has := obj.GetNamespace()
 	switch {
-	case has == "" || has == w.namespace:
-		return w.namespace, nil
+	case has == "" || has == w.Namespace:
+		return w.Namespace, nil
 	case cmd.Flags().Changed("namespace"):
-		return "", &usageError{fmt.Errorf("the object is of namespace %s, and -n says %s", termsafe.Line(has), w.namespace)}
+		return "", &cli.UsageError{Err: fmt.Errorf("the object is of namespace %s, and -n says %s", termsafe.Line(has), w.Namespace)}
 	}
 	return has, nil
 }

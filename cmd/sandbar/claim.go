@@ -19,6 +19,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -64,28 +65,28 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 		Example: `  sandbar exec sandbox/$(sandbar claim shell) -- hostname
   sandbar claim shell --label run=a --replicas 5 --wait 1m
   sandbar claim shell --key build-4711 -o json`,
-		Args: named("TEMPLATE"),
+		Args: cli.Named("TEMPLATE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
-			w, err := s.open()
+			w, err := s.Open()
 			if err != nil {
 				return err
 			}
 			err = o.claimAll(cmd, w, args[0])
-			if text := s.deniedBy(err); text != "" {
-				return &diagnosedError{text, err}
+			if text := s.DeniedBy(err); text != "" {
+				return &cli.DiagnosedError{Text: text, Err: err}
 			}
 			return err
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
-				return nil, noFiles
+				return nil, cli.NoFiles
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
 			defer cancel()
-			return s.names(ctx, "sandboxtemplates", word, nil), noFiles
+			return s.Names(ctx, "sandboxtemplates", word, nil), cli.NoFiles
 		},
 	}
 	fs := cmd.Flags()
@@ -97,7 +98,7 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 	fs.DurationVar(&o.wait, "wait", claimWait, "how long to wait for each until it is Ready, at most 5m; 0s: not at all")
 	fs.IntVar(&o.replicas, "replicas", 1, fmt.Sprintf("how many Sandboxes, at most %d", mostClaims))
 	fs.StringVar(&o.Key, "key", "", "idempotency key of the call")
-	addOutputFlag(cmd, &o.output)
+	cli.AddOutputFlag(cmd, &o.output)
 	return cmd
 }
 
@@ -114,18 +115,18 @@ func (o *claimOptions) check() error {
 	o.Annotations = pairs.Set
 	switch {
 	case o.replicas < 1 || o.replicas > mostClaims:
-		return &usageError{fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, mostClaims)}
+		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, mostClaims)}
 	case o.replicas > 1 && o.Name != "":
-		return &usageError{errors.New("--name and --replicas do not go together: several Sandboxes have names that are made")}
+		return &cli.UsageError{Err: errors.New("--name and --replicas do not go together: several Sandboxes have names that are made")}
 	case !slices.Contains(prewarms, o.Prewarm):
-		return &usageError{fmt.Errorf("--prewarm %q is none of Prefer, Require and None", o.Prewarm)}
+		return &cli.UsageError{Err: fmt.Errorf("--prewarm %q is none of Prefer, Require and None", o.Prewarm)}
 	case !slices.Contains(resizes, o.Resize):
-		return &usageError{fmt.Errorf("--resize %q is none of Require, BestEffort and Keep", o.Resize)}
+		return &cli.UsageError{Err: fmt.Errorf("--resize %q is none of Require, BestEffort and Keep", o.Resize)}
 	case o.wait < 0 || o.wait > longestClaimWait:
-		return &usageError{fmt.Errorf("--wait %s: the data plane waits from 0s to %s; sandbar wait waits longer", o.wait, longestClaimWait)}
+		return &cli.UsageError{Err: fmt.Errorf("--wait %s: the data plane waits from 0s to %s; sandbar wait waits longer", o.wait, longestClaimWait)}
 	}
 	o.Wait = &o.wait
-	o.asJSON, err = jsonOutput(o.output)
+	o.asJSON, err = cli.JSONOutput(o.output)
 	return err
 }
 
@@ -192,7 +193,7 @@ func (o *claimOptions) print(cmd *cobra.Command, c *client.Claimed, took time.Du
 	case !c.Ready:
 		return errors.New(c.Message)
 	}
-	say(cmd.ErrOrStderr(), "%s is Ready%s after %s", termsafe.Line(c.Name), termsafe.Line(startedAs(row)), took.Round(time.Millisecond))
+	cli.Say(cmd.ErrOrStderr(), "%s is Ready%s after %s", termsafe.Line(c.Name), termsafe.Line(startedAs(row)), took.Round(time.Millisecond))
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -88,7 +89,7 @@ func theCommand(ctx context.Context, i *client.Instance, args []string) (client.
 
 func oneCommand(cmd *cobra.Command, args []string) error {
 	if len(args) < 1 || len(args) > 2 {
-		return &usageError{fmt.Errorf("%s takes NAME and perhaps the beginning of a command's ID; see %s --help", cmd.Name(), cmd.CommandPath())}
+		return &cli.UsageError{Err: fmt.Errorf("%s takes NAME and perhaps the beginning of a command's ID; see %s --help", cmd.Name(), cmd.CommandPath())}
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ one that had it ends. A command with a terminal gets this one's keys; others get
 From there on it is as with sandbar exec, and so are the exit codes.`,
 		Args: oneCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return asExec(err)
 			}
@@ -116,7 +117,7 @@ From there on it is as with sandbar exec, and so are the exit codes.`,
 			}
 			opts := client.ExecOptions{TTY: c.TTY, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
 			keyboard, ok := cmd.InOrStdin().(*os.File)
-			if withInput || c.TTY && ok && isTerminal(keyboard) {
+			if withInput || c.TTY && ok && cli.IsTerminal(keyboard) {
 				opts.Stdin = cmd.InOrStdin()
 			}
 			join := func(ctx context.Context, opts client.ExecOptions) (int, error) { return i.Attach(ctx, c.ID, opts) }
@@ -144,9 +145,9 @@ The sandbox's own process is not meant: sandbar restart stops and starts that on
 				name = "SIG" + name
 			}
 			if name != "" && !slices.Contains(signalNames, name) {
-				return &usageError{fmt.Errorf("--signal %q is the name of no signal, such as HUP or SIGINT", signal)}
+				return &cli.UsageError{Err: fmt.Errorf("--signal %q is the name of no signal, such as HUP or SIGINT", signal)}
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -18,12 +18,14 @@ import (
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
 func (w *world) commands(t *testing.T) []client.Command {
 	t.Helper()
-	code, stdout, stderr := w.run(t, "exec", "web", "--list", "-o", "json")
+	code, stdout, stderr := w.Run(t, "exec", "web", "--list", "-o", "json")
 	if code != 0 {
 		t.Fatalf("exec --list: exit code %d, %s", code, stderr)
 	}
@@ -40,9 +42,9 @@ func (w *world) commands(t *testing.T) []client.Command {
 
 func TestExecTellsFailuresApart(t *testing.T) {
 	w := newWorld(t)
-	workspace := w.withRunner(t, "")
-	put(t, workspace, "text", "no program")
-	runner := w.plane
+	workspace := w.WithRunner(t, "")
+	clitest.Put(t, workspace, "text", "no program")
+	runner := w.Plane
 	for name, c := range map[string]struct {
 		args   []string
 		plane  http.HandlerFunc
@@ -59,13 +61,13 @@ func TestExecTellsFailuresApart(t *testing.T) {
 		"the pod's runtime finds no program": {[]string{"--", "x"}, podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
 			_ = conn.Write(r.Context(), []byte("\x03"+`{"status":"Failure","message":"error executing command in container: exec: \"x\": executable file not found in $PATH: unknown"}`))
 		}), 127, "sandbar: error executing command in container: exec: \"x\": executable file not found in $PATH: unknown\n"},
-		"it is called wrongly": {nil, nil, exitUsage, "sandbar: exec takes NAME, -- and a command; see sandbar exec --help\n"},
+		"it is called wrongly": {nil, nil, cli.ExitUsage, "sandbar: exec takes NAME, -- and a command; see sandbar exec --help\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if w.serve(runner); c.plane != nil {
-				w.serve(c.plane)
+			if w.Serve(runner); c.plane != nil {
+				w.Serve(c.plane)
 			}
-			if code, _, stderr := w.run(t, append([]string{"exec", "web"}, c.args...)...); code != c.code || stderr != c.stderr {
+			if code, _, stderr := w.Run(t, append([]string{"exec", "web"}, c.args...)...); code != c.code || stderr != c.stderr {
 				t.Errorf("exit code %d, want %d; %s", code, c.code, stderr)
 			}
 		})
@@ -74,46 +76,46 @@ func TestExecTellsFailuresApart(t *testing.T) {
 
 func TestCommandsAreListedJoinedAndEnded(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
-	if code, stdout, stderr := w.run(t, "exec", "web", "--list"); code != 0 || stdout != "" || !strings.Contains(stderr, "No command runs") {
+	w.WithRunner(t, "")
+	if code, stdout, stderr := w.Run(t, "exec", "web", "--list"); code != 0 || stdout != "" || !strings.Contains(stderr, "No command runs") {
 		t.Errorf("exec --list of nothing: exit code %d, %q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := w.run(t, "attach", "web"); code != exitOurs || stderr != "sandbar: no command runs in web\n" {
+	if code, _, stderr := w.Run(t, "attach", "web"); code != cli.ExitOurs || stderr != "sandbar: no command runs in web\n" {
 		t.Errorf("attach to nothing: exit code %d, %q", code, stderr)
 	}
 	script := "echo ready; exec sleep 1000"
-	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "exec", "web", "--", "sh", "-c", script)
-	await(t, out, "ready\n")
+	out, errs, ended := w.Begin(t.Context(), strings.NewReader(""), "exec", "web", "--", "sh", "-c", script)
+	clitest.Await(t, out, "ready\n")
 	list := w.commands(t)
 	if len(list) != 1 || !list[0].Attached || strings.Join(list[0].Args, " ") != "sh -c "+script {
 		t.Fatalf("there are %+v", list)
 	}
-	if _, stdout, _ := w.run(t, "exec", "web", "--list"); !strings.Contains(stdout, list[0].ID+"   attached   ") || !strings.HasSuffix(stdout, "sh -c "+script+"\n") {
+	if _, stdout, _ := w.Run(t, "exec", "web", "--list"); !strings.Contains(stdout, list[0].ID+"   attached   ") || !strings.HasSuffix(stdout, "sh -c "+script+"\n") {
 		t.Errorf("exec --list prints %q", stdout)
 	}
-	out2, _, ended2 := w.begin(t.Context(), strings.NewReader(""), "attach", "web", strings.ToLower(list[0].ID[:4]))
-	await(t, out2, "ready\n")
-	if code := <-ended; code != exitOurs || errs.String() != "sandbar: running the command: somebody else has attached to the command, which goes on there\n" {
+	out2, _, ended2 := w.Begin(t.Context(), strings.NewReader(""), "attach", "web", strings.ToLower(list[0].ID[:4]))
+	clitest.Await(t, out2, "ready\n")
+	if code := <-ended; code != cli.ExitOurs || errs.String() != "sandbar: running the command: somebody else has attached to the command, which goes on there\n" {
 		t.Errorf("the one that had it: exit code %d, %q", code, errs)
 	}
-	if code, _, stderr := w.run(t, "kill", "web", "--signal", "usr1x"); code != exitUsage || !strings.Contains(stderr, "--signal") {
+	if code, _, stderr := w.Run(t, "kill", "web", "--signal", "usr1x"); code != cli.ExitUsage || !strings.Contains(stderr, "--signal") {
 		t.Errorf("a wrong signal: exit code %d, %q", code, stderr)
 	}
-	if code, _, stderr := w.run(t, "kill", "web", "zzz"); code != exitFailure || !strings.Contains(stderr, `begins with "zzz"; sandbar exec web --list shows them`) {
+	if code, _, stderr := w.Run(t, "kill", "web", "zzz"); code != cli.ExitFailure || !strings.Contains(stderr, `begins with "zzz"; sandbar exec web --list shows them`) {
 		t.Errorf("a wrong ID: exit code %d, %q", code, stderr)
 	}
-	if code, _, stderr := w.run(t, "kill", "web"); code != 0 || stderr != "The command has ended with exit code 129.\n" {
+	if code, _, stderr := w.Run(t, "kill", "web"); code != 0 || stderr != "The command has ended with exit code 129.\n" {
 		t.Errorf("kill: exit code %d, %q", code, stderr)
 	}
 	if code := <-ended2; code != 129 {
 		t.Errorf("attach ended with %d", code)
 	}
-	if code, _, stderr := w.run(t, "kill", "web", list[0].ID); code != exitFailure || !strings.Contains(stderr, "has ended with exit code 129") {
+	if code, _, stderr := w.Run(t, "kill", "web", list[0].ID); code != cli.ExitFailure || !strings.Contains(stderr, "has ended with exit code 129") {
 		t.Errorf("kill of what has ended: exit code %d, %q", code, stderr)
 	}
-	out, _, ended = w.begin(t.Context(), strings.NewReader(""), "exec", "web", "--", "sh", "-c", "trap 'echo got; exit 4' USR1; echo ready; while :; do sleep 0.02; done")
-	await(t, out, "ready\n")
-	if code, _, stderr := w.run(t, "kill", "web", "-s", "usr1"); code != 0 || stderr != "" {
+	out, _, ended = w.Begin(t.Context(), strings.NewReader(""), "exec", "web", "--", "sh", "-c", "trap 'echo got; exit 4' USR1; echo ready; while :; do sleep 0.02; done")
+	clitest.Await(t, out, "ready\n")
+	if code, _, stderr := w.Run(t, "kill", "web", "-s", "usr1"); code != 0 || stderr != "" {
 		t.Errorf("kill -s: exit code %d, %q", code, stderr)
 	}
 	if code := <-ended; code != 4 || out.String() != "ready\ngot\n" {
@@ -123,17 +125,17 @@ func TestCommandsAreListedJoinedAndEnded(t *testing.T) {
 
 func TestCommandsOfAPodAreNotListed(t *testing.T) {
 	w := newWorld(t)
-	w.serve(func(rw http.ResponseWriter, _ *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusUpgradeRequired)
 		fmt.Fprint(rw, `{"kind":"Status","code":426,"message":"WebSocket only"}`)
 	})
-	for command, want := range map[string]int{"exec": exitOurs, "kill": exitFailure, "attach": exitOurs} {
+	for command, want := range map[string]int{"exec": cli.ExitOurs, "kill": cli.ExitFailure, "attach": cli.ExitOurs} {
 		args := []string{command, "web"}
 		if command == "exec" {
 			args = append(args, "--list")
 		}
-		if code, _, stderr := w.run(t, args...); code != want || !strings.HasPrefix(stderr, "sandbar: only commands in a sandbox with a runner of this version can be listed, joined and ended") {
+		if code, _, stderr := w.Run(t, args...); code != want || !strings.HasPrefix(stderr, "sandbar: only commands in a sandbox with a runner of this version can be listed, joined and ended") {
 			t.Errorf("%s: exit code %d, %q", command, code, stderr)
 		}
 	}
@@ -142,8 +144,8 @@ func TestCommandsOfAPodAreNotListed(t *testing.T) {
 // As in a pipe to head: the program ends as a local one does, and the command does not run on.
 func TestACommandIsEndedWhenNobodyTakesItsOutput(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
-	cmd := w.program(t, "exec", "web", "--", "sh", "-c", "while :; do echo line; sleep 0.01; done")
+	w.WithRunner(t, "")
+	cmd := w.Program(t, "exec", "web", "--", "sh", "-c", "while :; do echo line; sleep 0.01; done")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func TestACommandIsEndedWhenNobodyTakesItsOutput(t *testing.T) {
 	}
 	_ = stdout.Close()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitBrokenPipe {
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitBrokenPipe {
 		t.Errorf("exit code %d, %s", code, cmd.ProcessState)
 	}
 	if list := w.commands(t); len(list) != 1 || list[0].ExitCode == nil {
@@ -166,23 +168,23 @@ func TestACommandIsEndedWhenNobodyTakesItsOutput(t *testing.T) {
 
 func TestAnInterruptIsTheCommandsAndIs130(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
+	w.WithRunner(t, "")
 	for name, c := range map[string]struct {
 		script string
 		code   int
 	}{
-		"one that ends by it":   {"echo ready; exec sleep 1000", exitInterrupted},
+		"one that ends by it":   {"echo ready; exec sleep 1000", cli.ExitInterrupted},
 		"one that minds it":     {"trap 'exit 9' INT; echo ready; while :; do sleep 0.02; done", 9},
 		"one that ends well by": {"trap 'exit 0' INT; echo ready; while :; do sleep 0.02; done", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := w.program(t, "exec", "web", "--", "sh", "-c", c.script)
-			out := &lockedBuffer{}
+			cmd := w.Program(t, "exec", "web", "--", "sh", "-c", c.script)
+			out := &clitest.LockedBuffer{}
 			cmd.Stdout = out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			await(t, out, "ready\n")
+			clitest.Await(t, out, "ready\n")
 			_ = cmd.Process.Signal(syscall.SIGINT)
 			stuck := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 			defer stuck.Stop()
@@ -197,20 +199,20 @@ func TestAnInterruptIsTheCommandsAndIs130(t *testing.T) {
 // A program that gives up does not leave its command running.
 func TestACommandIsEndedWithTheContextOfItsCaller(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
-	s := target{kubeconfig: w.kubeconfig, trustFile: w.trust, resource: client.SandboxRunners.GroupResource().String()}
-	i, err := s.instance(t.Context(), "web")
+	w.WithRunner(t, "")
+	s := target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
+	i, err := s.Instance(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	out := &lockedBuffer{}
+	out := &clitest.LockedBuffer{}
 	ended := make(chan error, 1)
 	go func() {
 		_, err := i.Exec(ctx, client.ExecOptions{Command: []string{"sh", "-c", "echo ready; exec sleep 1000"}, Stdout: out})
 		ended <- err
 	}()
-	await(t, out, "ready\n")
+	clitest.Await(t, out, "ready\n")
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)

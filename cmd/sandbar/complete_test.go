@@ -13,7 +13,7 @@ import (
 
 func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	s.Put("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "default"}})
 	s.Put("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "other"}})
 	for line, want := range map[string]string{
@@ -42,7 +42,7 @@ func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 		"logs x --resource sandboxe":             "sandboxes.sandbar.dev",
 		"get sandboxes --context ":               "w",
 	} {
-		if got := w.completed(t, strings.Split(line, " ")...); got != want {
+		if got := w.Completed(t, strings.Split(line, " ")...); got != want {
 			t.Errorf("%q is completed by %q, want %q", line, got, want)
 		}
 	}
@@ -51,24 +51,16 @@ func TestKindsAndNamesAreCompletedFromTheWorkspace(t *testing.T) {
 // A person who presses the tab key is not shown an error in the middle of the line.
 func TestCompletionIsQuietWhenTheWorkspaceRefuses(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	s.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
 		rw.Header().Add("Warning", `299 - "deprecated"`)
 		http.Error(rw, "no", http.StatusForbidden)
 		return true
 	})
 	for _, line := range []string{"get ", "get sandboxes ", "get sandboxes -n ", "logs ", "get sbx/"} {
-		code, _, stderr := w.run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
-		if got := w.completed(t, strings.Split(line, " ")...); code != 0 || got != "" || strings.Contains(stderr, "no") || strings.Contains(stderr, "deprecated") {
+		code, _, stderr := w.Run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if got := w.Completed(t, strings.Split(line, " ")...); code != 0 || got != "" || strings.Contains(stderr, "no") || strings.Contains(stderr, "deprecated") {
 			t.Errorf("%q: %d %q %q", line, code, got, stderr)
 		}
 	}
-}
-
-// completed is what a shell gets for a command line, without the directive, and with one word for each line.
-func (w *world) completed(t *testing.T, args ...string) string {
-	t.Helper()
-	_, stdout, _ := w.run(t, append([]string{"__complete"}, args...)...)
-	words, _, _ := strings.Cut(stdout, ":")
-	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
 }

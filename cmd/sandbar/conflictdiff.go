@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // diffFormat is the format of -o that prints the three-way difference of an object whose version is stale.
@@ -26,7 +27,7 @@ func showDiff(out io.Writer, format string, err error) error {
 	if failed != nil {
 		return errors.Join(err, failed)
 	}
-	if failed := writeDocument(out, []byte(text)); failed != nil {
+	if failed := cli.WriteDocument(out, []byte(text)); failed != nil {
 		return errors.Join(err, failed)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 func newCopyCommand(s *target) *cobra.Command {
@@ -34,22 +35,22 @@ interrupted goes on where it was when the same command is run again.
 In a pod without a runner, as a Sandbox of any image is, PATH may be absolute; else it is relative
 to the container's working directory. Files travel by the tar of the image, single files also by its
 sh and cat. --container names one of several containers.`,
-		Args: named("SOURCE", "DESTINATION"),
+		Args: cli.Named("SOURCE", "DESTINATION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, source, down := inSandbox(args[0])
 			to, destination, up := inSandbox(args[1])
 			if up == down {
-				return &usageError{errors.New("one of SOURCE and DESTINATION is NAME:PATH or KIND/NAME:PATH, and the other a file here; write ./FILE for one whose name has a colon")}
+				return &cli.UsageError{Err: errors.New("one of SOURCE and DESTINATION is NAME:PATH or KIND/NAME:PATH, and the other a file here; write ./FILE for one whose name has a colon")}
 			}
 			name, here := to, args[0]
 			if down {
 				name, here = from, args[1]
 			}
-			i, err := s.instance(cmd.Context(), name)
+			i, err := s.Instance(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
-			c := session.Copy{Instance: i, Container: container, Stdout: cmd.OutOrStdout(), Notes: printNotes(cmd.ErrOrStderr())}
+			c := session.Copy{Instance: i, Container: container, Stdout: cmd.OutOrStdout(), Notes: cli.PrintNotes(cmd.ErrOrStderr())}
 			if up {
 				return c.Upload(cmd.Context(), here, destination)
 			}

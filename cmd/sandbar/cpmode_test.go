@@ -19,19 +19,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 // copiedFrom runs a test for a sandbox with a runner, and for a pod of any image, both with the same files.
 func copiedFrom(t *testing.T, files map[string]string, test func(t *testing.T, w *world)) {
 	t.Run("a sandbox with a runner", func(t *testing.T) {
 		w := newWorld(t)
-		plant(t, w.withRunner(t, ""), files)
+		clitest.Plant(t, w.WithRunner(t, ""), files)
 		test(t, w)
 	})
 	t.Run("a pod of any image", func(t *testing.T) {
 		w := newWorld(t)
 		there := t.TempDir()
-		plant(t, there, files)
+		clitest.Plant(t, there, files)
 		w.pod(t, there, programs(t, "tar"))
 		test(t, w)
 	})
@@ -41,7 +42,7 @@ func TestACopiedFileHasTheRightsOfAProgramAndOfWhatItReplaces(t *testing.T) {
 	copiedFrom(t, map[string]string{"run.sh": "+run", "plain": "new"}, func(t *testing.T, w *world) {
 		dir := t.TempDir()
 		for name, mode := range map[string]fs.FileMode{"private": 0o600, "shared": 0o664, "was-a-program": 0o755} {
-			put(t, dir, name, "old")
+			clitest.Put(t, dir, name, "old")
 			if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
 				t.Fatal(err)
 			}
@@ -53,7 +54,7 @@ func TestACopiedFileHasTheRightsOfAProgramAndOfWhatItReplaces(t *testing.T) {
 			{"run.sh", "tool", devsync.FileMode(nil, true)}, {"plain", "text", devsync.FileMode(nil, false)}, {"plain", "private", 0o600}, {"run.sh", "private", 0o700}, {"plain", "shared", 0o664}, {"plain", "was-a-program", 0o644},
 		} {
 			at := filepath.Join(dir, c.destination)
-			if code, _, stderr := w.run(t, "cp", "web:"+c.source, at); code != 0 {
+			if code, _, stderr := w.Run(t, "cp", "web:"+c.source, at); code != 0 {
 				t.Fatalf("exit code %d, %q", code, stderr)
 			}
 			info, err := os.Stat(at)
@@ -81,7 +82,7 @@ func TestACopyReplacesNoDevice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			code, _, stderr := w.run(t, "cp", "web:f", destination)
+			code, _, stderr := w.Run(t, "cp", "web:f", destination)
 			got, err := io.ReadAll(reader)
 			if err != nil || reader.Close() != nil {
 				t.Fatal(err)
@@ -95,12 +96,12 @@ func TestACopyReplacesNoDevice(t *testing.T) {
 		}
 		null := filepath.Join(dir, "null")
 		if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err == nil { // else there is no right to
-			w.run(t, "cp", "web:f", null) // which fails where a file system has no devices
+			w.Run(t, "cp", "web:f", null) // which fails where a file system has no devices
 			if info, err := os.Lstat(null); err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 				t.Errorf("in the place of the device is %v, %v", info, err)
 			}
 		}
-		if code, stdout, stderr := w.run(t, "cp", "web:f", "/dev/stdout"); code != 0 || stdout != content {
+		if code, stdout, stderr := w.Run(t, "cp", "web:f", "/dev/stdout"); code != 0 || stdout != content {
 			t.Errorf("/dev/stdout: exit code %d, %q; %d bytes", code, stderr, len(stdout))
 		}
 	})
@@ -126,9 +127,9 @@ func TestACopyOverARunningProgramLetsItRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		put(t, dir, "tool", "new")
-		if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "tool"), "web:tool"); code != 0 || contentOf(there, "tool") != "new" {
-			t.Errorf("exit code %d, %q; there is %.20q", code, stderr, contentOf(there, "tool"))
+		clitest.Put(t, dir, "tool", "new")
+		if code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "tool"), "web:tool"); code != 0 || clitest.ContentOf(there, "tool") != "new" {
+			t.Errorf("exit code %d, %q; there is %.20q", code, stderr, clitest.ContentOf(there, "tool"))
 		}
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Errorf("the program has ended: %v", err)
@@ -139,7 +140,7 @@ func TestACopyOverARunningProgramLetsItRun(t *testing.T) {
 	}
 	t.Run("a sandbox with a runner", func(t *testing.T) {
 		w := newWorld(t)
-		copyOver(t, w, w.withRunner(t, ""))
+		copyOver(t, w, w.WithRunner(t, ""))
 	})
 	t.Run("a pod of any image", func(t *testing.T) {
 		w, there := newWorld(t), t.TempDir()

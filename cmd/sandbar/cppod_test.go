@@ -23,6 +23,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/gorilla/websocket"
 
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
@@ -30,8 +32,8 @@ import (
 // bin as the programs of its image.
 func (w *world) pod(t *testing.T, dir, bin string) {
 	t.Helper()
-	w.verbs = []string{"exec", "log"}
-	w.plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
+	w.Verbs = []string{"exec", "log"}
+	w.Plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
 		q := r.URL.Query()
 		say := func(channel byte, p []byte) {
 			_ = conn.Write(r.Context(), append([]byte{channel}, p...))
@@ -113,7 +115,7 @@ func TestCopyToAndFromAPodOfAnyImage(t *testing.T) {
 		"p/dotted": "-> ./a", "p/slashed": "-> d/",
 		"p/ü \"'$x": "quoted", "p/" + long: "long",
 	}
-	plant(t, dir, tree)
+	clitest.Plant(t, dir, tree)
 	if err := os.Link(filepath.Join(dir, "p/a"), filepath.Join(dir, "p/second")); err != nil {
 		t.Fatal(err)
 	}
@@ -128,24 +130,24 @@ func TestCopyToAndFromAPodOfAnyImage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code, stdout, stderr := w.run(t, args...); code != 0 || stdout != "" {
+		if code, stdout, stderr := w.Run(t, args...); code != 0 || stdout != "" {
 			t.Fatalf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
 	}
-	want := treeText(t, filepath.Join(dir, "p"))
+	want := clitest.TreeText(t, filepath.Join(dir, "p"))
 	for _, at := range []string{filepath.Join(there, "q/r"), filepath.Join(there, "sub/p"), filepath.Join(dir, "exact"), filepath.Join(dir, "back/p")} {
-		if diff := cmp.Diff(want, treeText(t, at)); diff != "" {
+		if diff := cmp.Diff(want, clitest.TreeText(t, at)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", at, diff)
 		}
 	}
-	if code, stdout, stderr := w.run(t, "cp", "web:sub/p/-rf", "-"); code != 0 || stdout != "x" {
+	if code, stdout, stderr := w.Run(t, "cp", "web:sub/p/-rf", "-"); code != 0 || stdout != "x" {
 		t.Errorf("one file: exit code %d, %q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "p/run.sh"), "web:new/dir/file"); code != 0 || contentOf(there, "new/dir/file") != "run" {
+	if code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "p/run.sh"), "web:new/dir/file"); code != 0 || clitest.ContentOf(there, "new/dir/file") != "run" {
 		t.Errorf("one file: exit code %d, %q", code, stderr)
 	}
-	code, _, stderr := w.run(t, "cp", "web:none", filepath.Join(dir, "none"))
-	if code != exitFailure || !strings.Contains(stderr, "tar in the sandbox exited with code 2") || !strings.Contains(stderr, "No such file") {
+	code, _, stderr := w.Run(t, "cp", "web:none", filepath.Join(dir, "none"))
+	if code != cli.ExitFailure || !strings.Contains(stderr, "tar in the sandbox exited with code 2") || !strings.Contains(stderr, "No such file") {
 		t.Errorf("what is not there: exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
@@ -157,12 +159,12 @@ func TestCopyToAPodLeavesOutWhatWouldLeadAwayAndSaysSo(t *testing.T) {
 	w := newWorld(t)
 	there, dir := t.TempDir(), t.TempDir()
 	w.pod(t, there, programs(t, "tar"))
-	plant(t, dir, map[string]string{"p/a": "a", "p/out": "-> ../../secret", "p/root": "-> /etc/passwd"})
-	code, _, stderr := w.run(t, "cp", filepath.Join(dir, "p"), "web:p")
-	if code != exitFailure || strings.Count(stderr, "left out ") != 2 || !strings.Contains(stderr, "2 entries were left out") {
+	clitest.Plant(t, dir, map[string]string{"p/a": "a", "p/out": "-> ../../secret", "p/root": "-> /etc/passwd"})
+	code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "p"), "web:p")
+	if code != cli.ExitFailure || strings.Count(stderr, "left out ") != 2 || !strings.Contains(stderr, "2 entries were left out") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if diff := cmp.Diff(map[string]string{"p/": "", "p/a": "a"}, treeText(t, there)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"p/": "", "p/a": "a"}, clitest.TreeText(t, there)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -170,32 +172,32 @@ func TestCopyToAPodLeavesOutWhatWouldLeadAwayAndSaysSo(t *testing.T) {
 func TestCopyWithoutTarTakesSingleFilesByCat(t *testing.T) {
 	w := newWorld(t)
 	there, dir := t.TempDir(), t.TempDir()
-	plant(t, dir, map[string]string{"run.sh": "+run", "p/a": "a"})
-	plant(t, there, map[string]string{"d/x": "\x00x", "d/tool": "+tool"})
+	clitest.Plant(t, dir, map[string]string{"run.sh": "+run", "p/a": "a"})
+	clitest.Plant(t, there, map[string]string{"d/x": "\x00x", "d/tool": "+tool"})
 	w.pod(t, there, programs(t, "sh", "cat", "wc", "mv", "rm", "chmod", "mkdir", "dirname"))
 	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:new/run"}, {"cp", "web:d/x", filepath.Join(dir, "x")}, {"cp", "web:d/tool", filepath.Join(dir, "tool")}} {
-		if code, _, stderr := w.run(t, args...); code != 0 {
+		if code, _, stderr := w.Run(t, args...); code != 0 {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
-	if got := treeText(t, dir)["tool"]; got != "+tool" {
+	if got := clitest.TreeText(t, dir)["tool"]; got != "+tool" {
 		t.Errorf("the program is here %q", got)
 	}
-	if got := treeText(t, there)["new/run"]; got != "+run" || contentOf(dir, "x") != "\x00x" {
-		t.Errorf("there is %q, here %q", got, contentOf(dir, "x"))
+	if got := clitest.TreeText(t, there)["new/run"]; got != "+run" || clitest.ContentOf(dir, "x") != "\x00x" {
+		t.Errorf("there is %q, here %q", got, clitest.ContentOf(dir, "x"))
 	}
 	for _, args := range [][]string{{"cp", filepath.Join(dir, "p"), "web:p"}, {"cp", "web:", dir}} {
-		if code, _, stderr := w.run(t, args...); code != exitFailure || !strings.Contains(stderr, "the image has no tar, which a directory needs: copy its files one by one") {
+		if code, _, stderr := w.Run(t, args...); code != cli.ExitFailure || !strings.Contains(stderr, "the image has no tar, which a directory needs: copy its files one by one") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
 	// A shell that is there, and a file in the way that is a directory.
-	if code, _, stderr := w.run(t, "cp", filepath.Join(dir, "run.sh"), "web:d"); code != exitFailure || !strings.Contains(stderr, "d: a directory is there; delete it first") {
+	if code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "run.sh"), "web:d"); code != cli.ExitFailure || !strings.Contains(stderr, "d: a directory is there; delete it first") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	w.pod(t, there, programs(t))
 	for _, args := range [][]string{{"cp", filepath.Join(dir, "run.sh"), "web:r"}, {"cp", "web:d/x", filepath.Join(dir, "y")}} {
-		if code, _, stderr := w.run(t, args...); code != exitFailure || !strings.Contains(stderr, "neither tar nor a shell with cat") || !strings.Contains(stderr, "--container") {
+		if code, _, stderr := w.Run(t, args...); code != cli.ExitFailure || !strings.Contains(stderr, "neither tar nor a shell with cat") || !strings.Contains(stderr, "--container") {
 			t.Errorf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
@@ -226,12 +228,12 @@ func TestCopyToAPodReplacesNoDirectoryByAFileAndNoSymlinkByADirectory(t *testing
 			t.Run(image+": "+name, func(t *testing.T) {
 				w, there, dir := newWorld(t), t.TempDir(), t.TempDir()
 				w.pod(t, there, bin)
-				plant(t, dir, map[string]string{"p/a": "new", "tree/sub/x": "new", "two/empty": "new", "two/releases": "new"})
-				plant(t, there, map[string]string{
+				clitest.Plant(t, dir, map[string]string{"p/a": "new", "tree/sub/x": "new", "two/empty": "new", "two/releases": "new"})
+				clitest.Plant(t, there, map[string]string{
 					"releases/1/old": "old", "current": "-> releases/1", "file": "old", "empty/": "", "there/sub": "-> ../releases", "there/x": "old",
 				})
-				want := treeText(t, there)
-				code, _, stderr := w.run(t, "cp", filepath.Join(dir, c.copied), "web:"+filepath.Join(there, c.at))
+				want := clitest.TreeText(t, there)
+				code, _, stderr := w.Run(t, "cp", filepath.Join(dir, c.copied), "web:"+filepath.Join(there, c.at))
 				refusal := c.refusal
 				if c.needsTar && strings.HasPrefix(image, "no tar") {
 					refusal, c.want = "the image has no tar", nil
@@ -240,7 +242,7 @@ func TestCopyToAPodReplacesNoDirectoryByAFileAndNoSymlinkByADirectory(t *testing
 					t.Errorf("exit code %d, %q", code, stderr)
 				}
 				maps.Copy(want, c.want)
-				if diff := cmp.Diff(want, treeText(t, there)); diff != "" {
+				if diff := cmp.Diff(want, clitest.TreeText(t, there)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
@@ -304,9 +306,9 @@ func archive(t *testing.T, headers ...tar.Header) []byte {
 func TestCopyFromAHostileTarStaysInItsDirectory(t *testing.T) {
 	w := newWorld(t)
 	top := t.TempDir()
-	plant(t, top, map[string]string{"secret": "mine", "into/": "", "elsewhere/": ""})
+	clitest.Plant(t, top, map[string]string{"secret": "mine", "into/": "", "elsewhere/": ""})
 	into := filepath.Join(top, "into", "p")
-	plant(t, into, map[string]string{"local": "mine", "door": "-> " + filepath.Join(top, "elsewhere"), "inner": "-> local"})
+	clitest.Plant(t, into, map[string]string{"local": "mine", "door": "-> " + filepath.Join(top, "elsewhere"), "inner": "-> local"})
 	file := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4} }
 	w.sends(t, archive(t,
 		tar.Header{Name: "./p/", Typeflag: tar.TypeDir},
@@ -326,8 +328,8 @@ func TestCopyFromAHostileTarStaysInItsDirectory(t *testing.T) {
 		tar.Header{Name: "./p/pipe", Typeflag: tar.TypeFifo},
 		func() tar.Header { h := file("./p/setuid"); h.Mode = 0o6755; return h }(),
 	), "0")
-	code, _, stderr := w.run(t, "cp", "web:p", filepath.Join(top, "into"))
-	if code != exitFailure || strings.Contains(stderr, "\x1b") {
+	code, _, stderr := w.Run(t, "cp", "web:p", filepath.Join(top, "into"))
+	if code != cli.ExitFailure || strings.Contains(stderr, "\x1b") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if n := strings.Count(stderr, "left out "); n != 20 {
@@ -337,7 +339,7 @@ func TestCopyFromAHostileTarStaysInItsDirectory(t *testing.T) {
 		"secret": "mine", "into/": "", "into/p/": "", "into/p/local": "mine", "into/p/door": "-> " + filepath.Join(top, "elsewhere"),
 		"into/p/inner": "-> local", "into/p/good": "xxxx", "into/p/ok": "-> good", "into/p/alias": "xxxx", "into/p/setuid": "+xxxx", "elsewhere/": "",
 	}
-	if diff := cmp.Diff(want, treeText(t, top)); diff != "" {
+	if diff := cmp.Diff(want, clitest.TreeText(t, top)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if info, err := os.Stat(filepath.Join(into, "setuid")); err != nil || info.Mode() != 0o755 {
@@ -369,11 +371,11 @@ func TestCopyFromATarThatIsNotWholeSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.sends(t, c.archive, c.code)
 			dir := t.TempDir()
-			code, _, stderr := w.run(t, "cp", "web:p", filepath.Join(dir, "p"))
-			if code != exitFailure || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "\x1b") {
+			code, _, stderr := w.Run(t, "cp", "web:p", filepath.Join(dir, "p"))
+			if code != cli.ExitFailure || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "\x1b") {
 				t.Errorf("exit code %d, %q", code, stderr)
 			}
-			if left := treeText(t, dir); len(left) > 1 || name != "tar failed" && len(left) > 0 && name != "no end" && name != "more than the file" {
+			if left := clitest.TreeText(t, dir); len(left) > 1 || name != "tar failed" && len(left) > 0 && name != "no end" && name != "more than the file" {
 				t.Errorf("it left %v", left)
 			}
 		})
@@ -383,13 +385,13 @@ func TestCopyFromATarThatIsNotWholeSaysSo(t *testing.T) {
 // What is too large for one request goes on where it was when the same copy is made again.
 func TestACopyThatWasInterruptedGoesOn(t *testing.T) {
 	w, dir := newWorld(t), t.TempDir()
-	workspace := w.withRunner(t, "")
+	workspace := w.WithRunner(t, "")
 	large := strings.Repeat("0123456789abcdef", 4<<20) // 64 MiB
-	put(t, dir, "large", large)
-	serve := w.plane
+	clitest.Put(t, dir, "large", large)
+	serve := w.Plane
 	ctx, stop := context.WithCancel(t.Context())
 	parts := 0
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			if parts++; parts == 2 {
 				stop()
@@ -397,21 +399,21 @@ func TestACopyThatWasInterruptedGoesOn(t *testing.T) {
 		}
 		serve(rw, r)
 	})
-	_, _, ended := w.begin(ctx, strings.NewReader(""), "cp", filepath.Join(dir, "large"), "web:large")
-	if code := <-ended; code != exitInterrupted {
+	_, _, ended := w.Begin(ctx, strings.NewReader(""), "cp", filepath.Join(dir, "large"), "web:large")
+	if code := <-ended; code != cli.ExitInterrupted {
 		t.Fatalf("exit code %d", code)
 	}
-	if got := treeText(t, workspace); len(got) > 0 {
+	if got := clitest.TreeText(t, workspace); len(got) > 0 {
 		t.Error("half of the file is seen")
 	}
-	code, _, stderr := w.run(t, "cp", filepath.Join(dir, "large"), "web:large")
+	code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "large"), "web:large")
 	if code != 0 || !strings.Contains(stderr, "large: goes on behind ") || !strings.Contains(stderr, "which the sandbox has already") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if contentOf(workspace, "large") != large {
+	if clitest.ContentOf(workspace, "large") != large {
 		t.Error("the copy is another file")
 	}
-	if code, _, stderr := w.run(t, "cp", "web:large", filepath.Join(dir, "back")); code != 0 || contentOf(dir, "back") != large {
+	if code, _, stderr := w.Run(t, "cp", "web:large", filepath.Join(dir, "back")); code != 0 || clitest.ContentOf(dir, "back") != large {
 		t.Errorf("back: exit code %d, %q", code, stderr)
 	}
 }

@@ -19,17 +19,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	syncwire "github.com/sandbar-dev/sandbar/apis/wire/sync"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 	w := newWorld(t)
-	workspace, dir := w.withRunner(t, ""), t.TempDir()
+	workspace, dir := w.WithRunner(t, ""), t.TempDir()
 	tree := map[string]string{
 		"p/": "", "p/a": "a", "p/run.sh": "+run", "p/d/": "", "p/d/e/": "", "p/d/e/f": "\x00\xff", "p/empty/": "", "p/link": "-> d/e/f",
 		"p/dotted": "-> ./a", "p/slashed": "-> d/", "p/d/both": "-> .././d/e/",
 		"p/node_modules/": "", "p/node_modules/x": "not ignored",
 	}
-	plant(t, dir, tree)
+	clitest.Plant(t, dir, tree)
 	copied := func(prefix string) map[string]string {
 		want := map[string]string{}
 		for name, content := range tree {
@@ -45,15 +47,15 @@ func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 		{"cp", "web:q/r/", dir + "/"}, // as a shell completes it
 		{"cp", "web:", filepath.Join(dir, "all")},
 	} {
-		if code, _, stderr := w.run(t, args...); code != 0 {
+		if code, _, stderr := w.Run(t, args...); code != 0 {
 			t.Fatalf("%v: exit code %d, %q", args, code, stderr)
 		}
 	}
-	if diff := cmp.Diff(copied("p/"), treeText(t, filepath.Join(dir, "all"))); strings.Contains(diff, "-  ") {
+	if diff := cmp.Diff(copied("p/"), clitest.TreeText(t, filepath.Join(dir, "all"))); strings.Contains(diff, "-  ") {
 		t.Errorf("all of the workspace lacks (-want +got):\n%s", diff)
 	}
 	for _, at := range []string{filepath.Join(workspace, "p"), filepath.Join(workspace, "q/r"), filepath.Join(dir, "exact"), filepath.Join(dir, "r")} {
-		if diff := cmp.Diff(copied(""), treeText(t, at)); diff != "" {
+		if diff := cmp.Diff(copied(""), clitest.TreeText(t, at)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", at, diff)
 		}
 	}
@@ -61,16 +63,16 @@ func TestCopyOfADirectoryThereAndBack(t *testing.T) {
 
 func TestCopyLeavesOutWhatWouldLeadAwayAndSaysSo(t *testing.T) {
 	w := newWorld(t)
-	workspace, dir := w.withRunner(t, ""), t.TempDir()
-	plant(t, dir, map[string]string{"p/a": "a", "p/out": "-> ../../secret", "p/root": "-> /etc/passwd"})
+	workspace, dir := w.WithRunner(t, ""), t.TempDir()
+	clitest.Plant(t, dir, map[string]string{"p/a": "a", "p/out": "-> ../../secret", "p/root": "-> /etc/passwd"})
 	if err := unix.Mkfifo(filepath.Join(dir, "p/pipe"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := w.run(t, "cp", filepath.Join(dir, "p"), "web:p")
-	if code != exitFailure || strings.Count(stderr, "left out ") != 3 {
+	code, _, stderr := w.Run(t, "cp", filepath.Join(dir, "p"), "web:p")
+	if code != cli.ExitFailure || strings.Count(stderr, "left out ") != 3 {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if diff := cmp.Diff(map[string]string{"p/": "", "p/a": "a"}, treeText(t, workspace)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"p/": "", "p/a": "a"}, clitest.TreeText(t, workspace)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -138,7 +140,7 @@ func TestCopyFromAHostileSandboxStaysInItsDirectory(t *testing.T) {
 					contents[at] = evil
 				}
 			}
-			w.plane = func(rw http.ResponseWriter, r *http.Request) {
+			w.Plane = func(rw http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/files" {
 					lines := json.NewEncoder(rw)
 					_ = lines.Encode(syncwire.ListingHead{Entries: len(test.entries)})
@@ -150,9 +152,9 @@ func TestCopyFromAHostileSandboxStaysInItsDirectory(t *testing.T) {
 				_, _ = rw.Write([]byte(contents[r.URL.Path]))
 			}
 			here := filepath.Join(top, "here")
-			plant(t, top, map[string]string{"outside/canary": "alive", "here/": ""})
-			plant(t, here, test.before)
-			code, _, stderr := w.run(t, "cp", "web:", here)
+			clitest.Plant(t, top, map[string]string{"outside/canary": "alive", "here/": ""})
+			clitest.Plant(t, here, test.before)
+			code, _, stderr := w.Run(t, "cp", "web:", here)
 			if (code != 0) != test.fails {
 				t.Errorf("exit code %d, %q", code, stderr)
 			}
@@ -163,7 +165,7 @@ func TestCopyFromAHostileSandboxStaysInItsDirectory(t *testing.T) {
 			for name, content := range test.want {
 				want["here/"+name] = content
 			}
-			got := treeText(t, top)
+			got := clitest.TreeText(t, top)
 			delete(got, "here/a/") // a directory on the way to what was refused is no harm
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -19,6 +19,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -120,7 +121,7 @@ func (o *createOptions) check() error {
 		return nil
 	}
 	if o.dryRun {
-		return &usageError{errors.New("--wait and --dry-run do not go together: a dry run creates nothing")}
+		return &cli.UsageError{Err: errors.New("--wait and --dry-run do not go together: a dry run creates nothing")}
 	}
 	if o.condition, err = parseCondition(o.wait); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (o *createOptions) check() error {
 
 func checkTimeout(timeout time.Duration) error {
 	if timeout <= 0 {
-		return &usageError{fmt.Errorf("--timeout %s leaves no time to wait", timeout)}
+		return &cli.UsageError{Err: fmt.Errorf("--timeout %s leaves no time to wait", timeout)}
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func checkTimeout(timeout time.Duration) error {
 func parsePairs(flag string, kind object.PairKind, texts []string, removable bool) (object.Pairs, error) {
 	pairs, err := kind.Parse(texts, removable)
 	if err != nil {
-		return pairs, &usageError{fmt.Errorf("%s %w", flag, err)}
+		return pairs, &cli.UsageError{Err: fmt.Errorf("%s %w", flag, err)}
 	}
 	return pairs, nil
 }
@@ -157,7 +158,7 @@ func parseCondition(text string) (object.Condition, error) {
 			return c, nil
 		}
 	}
-	return c, &usageError{fmt.Errorf("%q is not a condition: write its type, such as Ready, or TYPE=STATUS with the status True, False or Unknown", text)}
+	return c, &cli.UsageError{Err: fmt.Errorf("%q is not a condition: write its type, such as Ready, or TYPE=STATUS with the status True, False or Unknown", text)}
 }
 
 func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) error {
@@ -172,20 +173,20 @@ func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) err
 	if err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
-	s.name = a.names[0]
-	if err := o.complete(cmd, w, obj, s.name); err != nil {
+	s.Name = a.Names[0]
+	if err := o.complete(cmd, w, obj, s.Name); err != nil {
 		return err
 	}
-	if w.namespace, err = w.namespaceOf(cmd, obj); err != nil {
+	if w.Namespace, err = namespaceOf(cmd, w, obj); err != nil {
 		return err
 	}
-	created, err := w.Create(cmd.Context(), w.kind, w.namespace, obj, object.WriteOptions{DryRun: bool(o.dryRun)})
+	created, err := w.Create(cmd.Context(), w.Of, w.Namespace, obj, object.WriteOptions{DryRun: bool(o.dryRun)})
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("there is a %s %s in namespace %s already: choose another name, or delete that one first", w.kind.Name, s.name, w.namespace)
+		return fmt.Errorf("there is a %s %s in namespace %s already: choose another name, or delete that one first", w.Of.Name, s.Name, w.Namespace)
 	}
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) err
 			return err
 		}
 	}
-	ready, err := w.await(cmd, created, o.condition, o.timeout)
+	ready, err := await(cmd, w, created, o.condition, o.timeout)
 	if err != nil || o.format == "" {
 		return longer(err, created, o.timeout)
 	}
@@ -206,40 +207,40 @@ func (s *target) create(cmd *cobra.Command, args []string, o *createOptions) err
 }
 
 // begin returns the object that the flags begin with, and which one it is to be.
-func (o *createOptions) begin(cmd *cobra.Command, args []string) (*unstructured.Unstructured, objectArgs, error) {
+func (o *createOptions) begin(cmd *cobra.Command, args []string) (*unstructured.Unstructured, cli.ObjectArgs, error) {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	if o.file != "" {
 		all, err := readObjects(cmd.InOrStdin(), o.file)
 		if err != nil {
-			return nil, objectArgs{}, err
+			return nil, cli.ObjectArgs{}, err
 		}
 		if len(all) != 1 {
-			return nil, objectArgs{}, &usageError{fmt.Errorf("-f %s has %d objects; create takes one, and sandbar apply any number", o.file, len(all))}
+			return nil, cli.ObjectArgs{}, &cli.UsageError{Err: fmt.Errorf("-f %s has %d objects; create takes one, and sandbar apply any number", o.file, len(all))}
 		}
 		if obj = all[0]; len(args) == 0 {
 			if obj.GetName() == "" {
-				return nil, objectArgs{}, &usageError{fmt.Errorf("-f %s: the object has no name: write it there as metadata.name, or call create KIND NAME -f %s", o.file, o.file)}
+				return nil, cli.ObjectArgs{}, &cli.UsageError{Err: fmt.Errorf("-f %s: the object has no name: write it there as metadata.name, or call create KIND NAME -f %s", o.file, o.file)}
 			}
 			args = []string{kindArgument(obj), obj.GetName()}
 		}
 	}
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return nil, a, err
 	}
-	if err := a.oneName(cmd); err != nil {
+	if err := a.OneName(cmd); err != nil {
 		return nil, a, err
 	}
 	return obj, a, nil
 }
 
 // complete adds to an object what the arguments and flags say.
-func (o *createOptions) complete(cmd *cobra.Command, w *workspaceObjects, obj *unstructured.Unstructured, name string) error {
-	if gvk := obj.GroupVersionKind(); !gvk.Empty() && gvk.GroupKind() != w.kind.GVK().GroupKind() {
-		return &usageError{fmt.Errorf("-f %s has a %s, and KIND says %s", o.file, termsafe.Line(gvk.Kind), w.kind.Name)}
+func (o *createOptions) complete(cmd *cobra.Command, w *cli.WorkspaceObjects, obj *unstructured.Unstructured, name string) error {
+	if gvk := obj.GroupVersionKind(); !gvk.Empty() && gvk.GroupKind() != w.Of.GVK().GroupKind() {
+		return &cli.UsageError{Err: fmt.Errorf("-f %s has a %s, and KIND says %s", o.file, termsafe.Line(gvk.Kind), w.Of.Name)}
 	}
 	if has := obj.GetName(); has != "" && has != name {
-		return &usageError{fmt.Errorf("-f %s has the name %s, and NAME says %s", o.file, termsafe.Line(has), name)}
+		return &cli.UsageError{Err: fmt.Errorf("-f %s has the name %s, and NAME says %s", o.file, termsafe.Line(has), name)}
 	}
 	obj.SetName(name)
 	addTo(obj.GetLabels(), o.setLabels, obj.SetLabels)
@@ -247,13 +248,13 @@ func (o *createOptions) complete(cmd *cobra.Command, w *workspaceObjects, obj *u
 	if len(o.settings) == 0 {
 		return nil
 	}
-	schema, err := w.Schema(cmd.Context(), w.kind)
+	schema, err := w.Schema(cmd.Context(), w.Of)
 	if err != nil {
 		return err
 	}
 	for _, setting := range o.settings {
 		if err := schema.Set(obj.Object, setting); err != nil {
-			return &usageError{fmt.Errorf("--set %w", err)}
+			return &cli.UsageError{Err: fmt.Errorf("--set %w", err)}
 		}
 	}
 	return nil
@@ -271,16 +272,16 @@ func addTo(has, more map[string]string, set func(map[string]string)) {
 }
 
 // await waits until an object has a condition, and tells each state that it has meanwhile.
-func (w *workspaceObjects) await(cmd *cobra.Command, obj *unstructured.Unstructured, condition object.Condition, timeout time.Duration) (*unstructured.Unstructured, error) {
+func await(cmd *cobra.Command, w *cli.WorkspaceObjects, obj *unstructured.Unstructured, condition object.Condition, timeout time.Duration) (*unstructured.Unstructured, error) {
 	if reached, err := condition.Reached(obj); reached || err != nil {
 		return obj, err
 	}
 	progress := newProgress(cmd.ErrOrStderr(), obj.GetName())
 	progress.at(object.StateOf(obj))
 	last := obj
-	err := w.Await(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
+	err := w.Await(cmd.Context(), w.Of, obj.GetNamespace(), obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
 		if now == nil || now.GetUID() != obj.GetUID() {
-			return false, fmt.Errorf("the %s %s was deleted meanwhile", w.kind.Name, obj.GetName())
+			return false, fmt.Errorf("the %s %s was deleted meanwhile", w.Of.Name, obj.GetName())
 		}
 		last = now
 		reached, err := condition.Reached(now)
@@ -309,5 +310,5 @@ func (p *progress) at(state string) {
 		return
 	}
 	p.told = state
-	say(p.out, "%s is %s", p.name, state)
+	cli.Say(p.out, "%s is %s", p.name, state)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -60,7 +61,7 @@ func (c *customColumns) print(out io.Writer, s showing) error {
 		for _, path := range c.paths {
 			found := valuesAt(path, item.Object)
 			if len(found) == 0 {
-				found = []string{none}
+				found = []string{cli.None}
 			}
 			cells = append(cells, termsafe.Line(strings.Join(found, ",")))
 		}

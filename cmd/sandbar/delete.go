@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // deleteOptions are the flags of sandbar delete.
@@ -55,45 +56,45 @@ when the objects are gone, and exits with 1 if they are still there after --time
 	return cmd
 }
 
-func (o *deleteOptions) check(a objectArgs) error {
-	if err := o.selection.check(a.names); err != nil {
+func (o *deleteOptions) check(a cli.ObjectArgs) error {
+	if err := o.selection.check(a.Names); err != nil {
 		return err
 	}
 	selects := o.labels != "" || o.fields != ""
 	switch {
-	case len(a.names) == 0 && !selects && !o.all:
-		return &usageError{errors.New("delete takes the names of objects, a selector (-l), or --all, for example: sandbar delete sandbox web")}
-	case o.all && (len(a.names) > 0 || selects):
-		return &usageError{errors.New("--all means every object: leave it out, or the names and the selector")}
-	case o.version != "" && len(a.names) != 1:
-		return &usageError{errors.New("--resource-version is the version of one object: name it")}
+	case len(a.Names) == 0 && !selects && !o.all:
+		return &cli.UsageError{Err: errors.New("delete takes the names of objects, a selector (-l), or --all, for example: sandbar delete sandbox web")}
+	case o.all && (len(a.Names) > 0 || selects):
+		return &cli.UsageError{Err: errors.New("--all means every object: leave it out, or the names and the selector")}
+	case o.version != "" && len(a.Names) != 1:
+		return &cli.UsageError{Err: errors.New("--resource-version is the version of one object: name it")}
 	case o.output != "" && o.output != "name" && o.output != diffFormat:
-		return &usageError{fmt.Errorf("-o %q: delete prints name or diff, or a sentence for each object without -o", o.output)}
+		return &cli.UsageError{Err: fmt.Errorf("-o %q: delete prints name or diff, or a sentence for each object without -o", o.output)}
 	}
 	return checkTimeout(o.timeout)
 }
 
 func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) error {
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return err
 	}
 	if err := o.check(a); err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
-	meant, err := o.find(cmd, s, w, a.names)
+	meant, err := o.find(cmd, s, w, a.Names)
 	if err != nil {
 		return err
 	}
 	// All of them are on their way before one is waited for.
 	for _, obj := range meant {
-		s.name = obj.GetName()
-		err := w.Delete(cmd.Context(), w.kind, obj, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
-		if err != nil && (!apierrors.IsNotFound(err) || len(a.names) > 0 && !o.ignoreNotFound) {
+		s.Name = obj.GetName()
+		err := w.Delete(cmd.Context(), w.Of, obj, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
+		if err != nil && (!apierrors.IsNotFound(err) || len(a.Names) > 0 && !o.ignoreNotFound) {
 			return showDiff(cmd.OutOrStdout(), o.output, err)
 		}
 		if err := o.tell(cmd, w, obj); err != nil {
@@ -104,8 +105,8 @@ func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) err
 		return nil
 	}
 	for _, obj := range meant {
-		s.name = obj.GetName()
-		if err := w.AwaitGone(cmd.Context(), w.kind, obj.GetNamespace(), obj.GetName(), obj.GetUID(), o.timeout); err != nil {
+		s.Name = obj.GetName()
+		if err := w.AwaitGone(cmd.Context(), w.Of, obj.GetNamespace(), obj.GetName(), obj.GetUID(), o.timeout); err != nil {
 			return longer(err, obj, o.timeout)
 		}
 	}
@@ -113,11 +114,11 @@ func (s *target) delete(cmd *cobra.Command, args []string, o *deleteOptions) err
 }
 
 // find reads the objects that are meant.
-func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *workspaceObjects, names []string) ([]*unstructured.Unstructured, error) {
+func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *cli.WorkspaceObjects, names []string) ([]*unstructured.Unstructured, error) {
 	var meant []*unstructured.Unstructured
 	for _, name := range names {
-		s.name = name
-		list, err := w.Get(cmd.Context(), w.kind, w.namespace, name, false)
+		s.Name = name
+		list, err := w.Get(cmd.Context(), w.Of, w.Namespace, name, false)
 		if apierrors.IsNotFound(err) && o.ignoreNotFound {
 			continue
 		}
@@ -129,7 +130,7 @@ func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *workspaceObjects,
 	if len(names) > 0 {
 		return meant, nil
 	}
-	list, err := w.List(cmd.Context(), w.kind, o.options(w.namespace))
+	list, err := w.List(cmd.Context(), w.Of, o.options(w.Namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +143,9 @@ func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *workspaceObjects,
 	return meant, nil
 }
 
-func (o *deleteOptions) tell(cmd *cobra.Command, w *workspaceObjects, obj *unstructured.Unstructured) error {
+func (o *deleteOptions) tell(cmd *cobra.Command, w *cli.WorkspaceObjects, obj *unstructured.Unstructured) error {
 	if o.output == "name" {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s\n", w.kind, obj.GetName())
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s\n", w.Of, obj.GetName())
 		return err
 	}
 	return (&writePrinter{}).wrote(cmd.OutOrStdout(), w, obj, "deleted", bool(o.dryRun))

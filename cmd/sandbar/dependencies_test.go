@@ -15,14 +15,16 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestAProjectWhosePackagesAreNotInstalledIsToldSo(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, dir := newWorld(t), t.TempDir()
-	workspace := w.withRunner(t, "exec sleep 1000")
-	s := &target{kubeconfig: w.kubeconfig, trustFile: w.trust, resource: client.SandboxRunners.GroupResource().String()}
-	web, err := s.instance(t.Context(), "web")
+	workspace := w.WithRunner(t, "exec sleep 1000")
+	s := &target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
+	web, err := s.Instance(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +32,11 @@ func TestAProjectWhosePackagesAreNotInstalledIsToldSo(t *testing.T) {
 	if p.LacksModules(t.Context()) {
 		t.Error("a project without a package.json lacks packages")
 	}
-	put(t, dir, "package.json", `{"scripts": {"dev": "node ."}}`)
+	clitest.Put(t, dir, "package.json", `{"scripts": {"dev": "node ."}}`)
 	if p.LacksModules(t.Context()) {
 		t.Error("a project that names no packages lacks them")
 	}
-	put(t, dir, "package.json", `{"devDependencies": {"vite": "^8"}}`)
+	clitest.Put(t, dir, "package.json", `{"devDependencies": {"vite": "^8"}}`)
 	if !p.LacksModules(t.Context()) {
 		t.Error("a project that names packages has them in an empty sandbox")
 	}

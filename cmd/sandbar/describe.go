@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -39,20 +40,20 @@ message of Ready has the last lines of a container that does not stay up. Progra
 }
 
 func (s *target) describe(cmd *cobra.Command, args []string) error {
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return err
 	}
-	if len(a.names) == 0 {
-		return &usageError{fmt.Errorf("describe takes a KIND and names; sandbar get %s lists them", a.kind)}
+	if len(a.Names) == 0 {
+		return &cli.UsageError{Err: fmt.Errorf("describe takes a KIND and names; sandbar get %s lists them", a.Kind)}
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
-	for i, name := range a.names {
-		s.name = name
-		d, err := w.Describe(cmd.Context(), w.kind, w.namespace, name)
+	for i, name := range a.Names {
+		s.Name = name
+		d, err := w.Describe(cmd.Context(), w.Of, w.Namespace, name)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (s *target) describe(cmd *cobra.Command, args []string) error {
 		if i > 0 {
 			text.WriteByte('\n')
 		}
-		describe(&text, w.kind, d, time.Now())
+		describe(&text, w.Of, d, time.Now())
 		if _, err := cmd.OutOrStdout().Write(text.Bytes()); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
@@ -116,11 +117,11 @@ func describeInstance(field func(string, ...string), d *object.Description, now 
 	field("Idle", idleFor(d.Object, now))
 	field("Expires", expiryOf(d.Object, now))
 	if suspension := d.Status.Suspension; suspension != nil {
-		field("Suspended", fmt.Sprintf("%s, since %s; kept: %s", suspension.Cause, moment(suspension.Since.Time, now), cmp.Or(strings.Join(suspension.Kept, ", "), none)))
+		field("Suspended", fmt.Sprintf("%s, since %s; kept: %s", suspension.Cause, moment(suspension.Since.Time, now), cmp.Or(strings.Join(suspension.Kept, ", "), cli.None)))
 	}
 	if plane := d.Status.DataPlane; plane != nil {
 		field("URL", termsafe.Line(plane.URL))
-		field("Verbs", cmp.Or(termsafe.Line(strings.Join(plane.Verbs, ", ")), none))
+		field("Verbs", cmp.Or(termsafe.Line(strings.Join(plane.Verbs, ", ")), cli.None))
 	}
 }
 
@@ -169,7 +170,7 @@ func by(text, manager string) string {
 // pairsOf are labels or annotations, one for each line.
 func pairsOf(pairs map[string]string) []string {
 	if len(pairs) == 0 {
-		return []string{none}
+		return []string{cli.None}
 	}
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(pairs)) {

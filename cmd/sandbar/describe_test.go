@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -25,8 +26,8 @@ import (
 // left it.
 func withFull(t *testing.T, w *world) *objecttest.Server {
 	t.Helper()
-	s := w.stocked(t)
-	created := daysAgo(30)
+	s := w.Stocked(t)
+	created := clitest.DaysAgo(30)
 	managed := func(manager, at, subresource string) map[string]any {
 		return map[string]any{"manager": manager, "operation": "Update", "apiVersion": "sandbar.dev/v1alpha1", "time": at, "fieldsType": "FieldsV1", "fieldsV1": map[string]any{}, "subresource": subresource}
 	}
@@ -35,34 +36,34 @@ func withFull(t *testing.T, w *world) *objecttest.Server {
 		"metadata": map[string]any{
 			"name": "full", "uid": "uid-of-full", "creationTimestamp": created, "generation": int64(3),
 			"labels": map[string]any{"env": "prod", "tier": "web"}, "annotations": map[string]any{"note": "two\nlines \x1b[2J"},
-			"managedFields": []any{managed("sandbar", created, ""), managed("kubectl-edit", daysAgo(11), ""), managed("sandbar-provider", daysAgo(10), "status")},
+			"managedFields": []any{managed("sandbar", created, ""), managed("kubectl-edit", clitest.DaysAgo(11), ""), managed("sandbar-provider", clitest.DaysAgo(10), "status")},
 		},
 		"spec": map[string]any{
 			"template":  map[string]any{"templateRef": map[string]any{"name": "node-22"}},
-			"lifecycle": map[string]any{"shutdownTime": daysAgo(-10), "shutdownPolicy": "Delete"},
+			"lifecycle": map[string]any{"shutdownTime": clitest.DaysAgo(-10), "shutdownPolicy": "Delete"},
 		},
 		"status": map[string]any{
-			"phase": "Suspended", "observedGeneration": int64(2), "activity": map[string]any{"lastActiveTime": daysAgo(12)},
+			"phase": "Suspended", "observedGeneration": int64(2), "activity": map[string]any{"lastActiveTime": clitest.DaysAgo(12)},
 			"dataPlane":  map[string]any{"url": "https://sandboxes.example.com/full", "verbs": []any{"exec", "log"}},
-			"suspension": map[string]any{"cause": "ByUser", "since": daysAgo(9), "kept": []any{"Identity", "Volumes"}},
+			"suspension": map[string]any{"cause": "ByUser", "since": clitest.DaysAgo(9), "kept": []any{"Identity", "Volumes"}},
 			"start": map[string]any{"type": "Warm", "set": map[string]any{"name": "pool"}, "times": map[string]any{
 				"requested": "2026-01-02T03:04:05.000000Z", "placed": "2026-01-02T03:04:05.120000Z", "ready": "2026-01-02T03:04:05.470000Z",
 			}},
 			"conditions": []any{
-				map[string]any{"type": "Placed", "status": "True", "reason": "Placed", "message": "it has its namespace", "lastTransitionTime": daysAgo(29)},
-				map[string]any{"type": "Ready", "status": "False", "reason": "Suspended", "message": "suspended by its tenant\nIts last words: \x1b]0;x\x07\nbye", "lastTransitionTime": daysAgo(9)},
+				map[string]any{"type": "Placed", "status": "True", "reason": "Placed", "message": "it has its namespace", "lastTransitionTime": clitest.DaysAgo(29)},
+				map[string]any{"type": "Ready", "status": "False", "reason": "Suspended", "message": "suspended by its tenant\nIts last words: \x1b]0;x\x07\nbye", "lastTransitionTime": clitest.DaysAgo(9)},
 			},
 		},
 	})
 	event := func(name, reason, message string, days, count int) {
 		s.Put("events", map[string]any{
 			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name}, "type": "Normal", "reason": reason, "message": message,
-			"involvedObject": map[string]any{"uid": "uid-of-full"}, "lastTimestamp": daysAgo(days), "count": int64(count),
+			"involvedObject": map[string]any{"uid": "uid-of-full"}, "lastTimestamp": clitest.DaysAgo(days), "count": int64(count),
 		})
 	}
 	event("full.2", "Suspended", "it is suspended\x1b[2J\nand kept", 9, 1)
 	event("full.1", "Ready", "it is ready", 29, 4)
-	s.Put("events", map[string]any{"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "of.another"}, "reason": "Other", "involvedObject": map[string]any{"uid": "uid-of-web"}, "lastTimestamp": daysAgo(9)})
+	s.Put("events", map[string]any{"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": "of.another"}, "reason": "Other", "involvedObject": map[string]any{"uid": "uid-of-web"}, "lastTimestamp": clitest.DaysAgo(9)})
 	return s
 }
 
@@ -70,13 +71,13 @@ func TestDescribeShowsAllThatIsKnownOfAnObject(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("TZ", "UTC")
 	withFull(t, w)
-	w.transcript(t, "describe.golden", []turn{
-		{name: "an instance", args: "describe sandbox full"},
-		{name: "two of them", args: "describe sandbox api web"},
-		{name: "an object that is not an instance", args: "describe sandboxset/warm"},
-		{name: "one that is not there", args: "describe sandbox ful"},
-		{name: "no name", args: "describe sandboxes"},
-		{name: "no kind", args: "describe"},
+	w.Transcript(t, "describe.golden", []clitest.Turn{
+		{Name: "an instance", Args: "describe sandbox full"},
+		{Name: "two of them", Args: "describe sandbox api web"},
+		{Name: "an object that is not an instance", Args: "describe sandboxset/warm"},
+		{Name: "one that is not there", Args: "describe sandbox ful"},
+		{Name: "no name", Args: "describe sandboxes"},
+		{Name: "no kind", Args: "describe"},
 	})
 }
 
@@ -89,10 +90,10 @@ func TestWhatAServerSaysOfAnObjectCannotDrawOnTheTerminal(t *testing.T) {
 	full["metadata"].(map[string]any)["uid"] = evil //nolint:forcetypeassert // it was made above
 	status, _ := full["status"].(map[string]any)
 	status["phase"] = evil
-	status["suspension"] = map[string]any{"cause": evil, "since": daysAgo(9), "kept": []any{evil}}
+	status["suspension"] = map[string]any{"cause": evil, "since": clitest.DaysAgo(9), "kept": []any{evil}}
 	s.Put("sandboxes", full)
 	for _, args := range [][]string{{"describe", "sandbox", "full"}, {"get", "sandbox", "full"}, {"get", "sandbox", "full", "-o", "wide"}} {
-		code, stdout, stderr := w.run(t, args...)
+		code, stdout, stderr := w.Run(t, args...)
 		if code != 0 || !strings.Contains(stdout, `x\x1b[2J\x9b2J\u202e`) {
 			t.Errorf("%v: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
@@ -117,10 +118,10 @@ func TestDescribeLeavesOutEarlyEventsAndSaysSo(t *testing.T) {
 	for i := range 30 {
 		s.Put("events", map[string]any{
 			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": fmt.Sprintf("more.%02d", i)}, "reason": fmt.Sprintf("R%02d", i),
-			"involvedObject": map[string]any{"uid": "uid-of-full"}, "lastTimestamp": daysAgo(8),
+			"involvedObject": map[string]any{"uid": "uid-of-full"}, "lastTimestamp": clitest.DaysAgo(8),
 		})
 	}
-	_, stdout, _ := w.run(t, "describe", "sandbox", "full")
+	_, stdout, _ := w.Run(t, "describe", "sandbox", "full")
 	if !strings.Contains(stdout, "(12 earlier ones are left out)") || strings.Contains(stdout, "R09") || !strings.Contains(stdout, "R10") || !strings.Contains(stdout, "R29") {
 		t.Errorf("%s", stdout)
 	}
@@ -137,7 +138,7 @@ func TestDescribeSaysWhyThereAreNoEvents(t *testing.T) {
 		objecttest.Refuse(rw, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no right")))
 		return true
 	})
-	code, stdout, _ := w.run(t, "describe", "sandbox", "full")
+	code, stdout, _ := w.Run(t, "describe", "sandbox", "full")
 	if code != 0 || !strings.Contains(stdout, "\nEvents: listing events: events is forbidden: no right\n") {
 		t.Errorf("%d\n%s", code, stdout)
 	}

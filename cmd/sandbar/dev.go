@@ -18,6 +18,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 func newDevCommand(s *target) *cobra.Command {
@@ -44,12 +45,12 @@ An instance with several components takes the part of DIR that its Template give
 the one that --component names; the component stands before each line, and in each object.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return &usageError{fmt.Errorf("dev takes NAME and perhaps DIR; see %s --help", cmd.CommandPath())}
+				return &cli.UsageError{Err: fmt.Errorf("dev takes NAME and perhaps DIR; see %s --help", cmd.CommandPath())}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := jsonOutput(output)
+			asJSON, err := cli.JSONOutput(output)
 			if err != nil {
 				return err
 			}
@@ -61,7 +62,7 @@ the one that --component names; the component stands before each line, and in ea
 			}
 			for _, flag := range []string{"start-command", "timeout", "toolchain"} {
 				if cmd.Flags().Changed(flag) && !making {
-					return &usageError{fmt.Errorf("--%s is for a sandbox that --create makes; it is missing", flag)}
+					return &cli.UsageError{Err: fmt.Errorf("--%s is for a sandbox that --create makes; it is missing", flag)}
 				}
 			}
 			if making {
@@ -70,7 +71,7 @@ the one that --component names; the component stands before each line, and in ea
 					return err
 				}
 			}
-			parts, err := s.parts(cmd.Context(), args, cmd.ErrOrStderr())
+			parts, err := s.Parts(cmd.Context(), args, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -83,7 +84,7 @@ the one that --component names; the component stands before each line, and in ea
 			})
 			for _, p := range parts {
 				d := newDevPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, verbose, p.Component)
-				d.events.decides = fmt.Sprintf("sandbar sync %s %s --prefer local|remote [PATH...]", args[0], quoted(append(args, ".")[1]))
+				d.events.decides = fmt.Sprintf("sandbar sync %s %s --prefer local|remote [PATH...]", args[0], cli.Quoted(append(args, ".")[1]))
 				opts := opts
 				settled := sync.OnceFunc(func() { unsynced.Add(-1) })
 				opts.OnEvent = func(e devsync.Event) {
@@ -101,7 +102,7 @@ the one that --component names; the component stands before each line, and in ea
 					return develop(ctx, engine, p.Instance, d, noLogs)
 				})
 			}
-			return untilInterrupted(cmd.Context(), group.Wait())
+			return cli.UntilInterrupted(cmd.Context(), group.Wait())
 		},
 	}
 	addSyncFlags(cmd.Flags(), &opts)
@@ -111,7 +112,7 @@ the one that --component names; the component stands before each line, and in ea
 	cmd.Flags().DurationVar(&create.Timeout, "timeout", session.DefaultTimeout, "with --create: how long to wait until it takes files")
 	cmd.Flags().BoolVar(&noLogs, "no-logs", false, "do not show the log")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "also tell of files that wait and that are being sent")
-	addOutputFlag(cmd, &output)
+	cli.AddOutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -179,7 +180,7 @@ type devPrinter struct {
 func newDevPrinter(out, notes io.Writer, asJSON, verbose bool, component string) *devPrinter {
 	told := prefixed(notes, component)
 	logs := newLogPrinter(prefixed(out, component), told, false, false)
-	logs.terminal = terminal(out)
+	logs.terminal = cli.Terminal(out)
 	logs.stateTold = true
 	events := &eventPrinter{out: told, verbose: verbose, losses: logs.losses, stateTold: true}
 	return &devPrinter{out: out, notes: told, json: asJSON, component: component, logs: logs, events: events}

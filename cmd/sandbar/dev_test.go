@@ -15,35 +15,37 @@ import (
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestSyncListsConflictsAndPreferDecidesThem(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, dir := newWorld(t), t.TempDir()
-	workspace := w.withRunner(t, "")
-	put(t, dir, "a", "1")
-	put(t, dir, "b", "1")
-	if code, stdout, stderr := w.run(t, "sync", "web", dir); code != 0 || stdout != "" || !strings.Contains(stderr, "a applied") || contentOf(workspace, "a") != "1" {
+	workspace := w.WithRunner(t, "")
+	clitest.Put(t, dir, "a", "1")
+	clitest.Put(t, dir, "b", "1")
+	if code, stdout, stderr := w.Run(t, "sync", "web", dir); code != 0 || stdout != "" || !strings.Contains(stderr, "a applied") || clitest.ContentOf(workspace, "a") != "1" {
 		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	for _, name := range []string{"a", "b"} {
-		put(t, dir, name, "here")
-		put(t, workspace, name, "there")
+		clitest.Put(t, dir, name, "here")
+		clitest.Put(t, workspace, name, "there")
 	}
-	code, stdout, stderr := w.run(t, "sync", "web", dir)
+	code, stdout, stderr := w.Run(t, "sync", "web", dir)
 	want := "conflict\ta\tchanged here and in the sandbox\nconflict\tb\tchanged here and in the sandbox\n"
-	if code != exitFailure || stdout != want || !strings.Contains(stderr, "2 conflicts; sandbar sync web "+dir+" --prefer local|remote") {
+	if code != cli.ExitFailure || stdout != want || !strings.Contains(stderr, "2 conflicts; sandbar sync web "+dir+" --prefer local|remote") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	code, stdout, _ = w.run(t, "sync", "web", dir, "-o", "json", "--prefer", "local", "a")
+	code, stdout, _ = w.Run(t, "sync", "web", dir, "-o", "json", "--prefer", "local", "a")
 	var report devsync.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != exitFailure || len(report.Conflicts) != 1 || report.Conflicts[0].Path != "b" || report.Sent != 1 {
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil || code != cli.ExitFailure || len(report.Conflicts) != 1 || report.Conflicts[0].Path != "b" || report.Sent != 1 {
 		t.Errorf("exit code %d, %v: %s", code, err, stdout)
 	}
-	if code, _, stderr := w.run(t, "sync", "web", dir, "--prefer", "remote"); code != 0 {
+	if code, _, stderr := w.Run(t, "sync", "web", dir, "--prefer", "remote"); code != 0 {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	got := []string{contentOf(dir, "a"), contentOf(workspace, "a"), contentOf(dir, "b"), contentOf(workspace, "b")}
+	got := []string{clitest.ContentOf(dir, "a"), clitest.ContentOf(workspace, "a"), clitest.ContentOf(dir, "b"), clitest.ContentOf(workspace, "b")}
 	if strings.Join(got, " ") != "here here there there" {
 		t.Errorf("the files are %v", got)
 	}
@@ -52,24 +54,24 @@ func TestSyncListsConflictsAndPreferDecidesThem(t *testing.T) {
 func TestDevCarriesEditsAndShowsTheLogUntilInterrupted(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, dir := newWorld(t), t.TempDir()
-	workspace := w.withRunner(t, `while :; do cat a 2>/dev/null && rm a; sleep 0.01; done`)
+	workspace := w.WithRunner(t, `while :; do cat a 2>/dev/null && rm a; sleep 0.01; done`)
 	ctx, cancel := context.WithCancel(t.Context())
-	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
-	await(t, errs, "in sync")
-	put(t, dir, "a", "hello from the editor\n")
-	await(t, errs, "a applied")
-	await(t, out, "hello from the editor\n")
-	w.cut()
-	await(t, errs, "the connection to the log is lost")
-	put(t, dir, "a", "hello again\n")
-	await(t, out, "hello again\n")
-	for late := time.Now().Add(20 * time.Second); contentOf(workspace, "a") != ""; time.Sleep(5 * time.Millisecond) {
+	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	clitest.Await(t, errs, "in sync")
+	clitest.Put(t, dir, "a", "hello from the editor\n")
+	clitest.Await(t, errs, "a applied")
+	clitest.Await(t, out, "hello from the editor\n")
+	w.Cut()
+	clitest.Await(t, errs, "the connection to the log is lost")
+	clitest.Put(t, dir, "a", "hello again\n")
+	clitest.Await(t, out, "hello again\n")
+	for late := time.Now().Add(20 * time.Second); clitest.ContentOf(workspace, "a") != ""; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the app did not take the file")
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitInterrupted {
+	if code := <-ended; code != cli.ExitInterrupted {
 		t.Errorf("dev ended with %d: %s", code, errs)
 	}
 }
@@ -78,23 +80,23 @@ func TestDevCarriesEditsAndShowsTheLogUntilInterrupted(t *testing.T) {
 func TestDevReadsTheLogBeforeItSendsFiles(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	w, dir := newWorld(t), t.TempDir()
-	w.withRunner(t, `test -e a && echo "crashed at once"; exec sleep 1000`)
-	plane := w.plane
+	w.WithRunner(t, `test -e a && echo "crashed at once"; exec sleep 1000`)
+	plane := w.Plane
 	var refused atomic.Int32
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/log" && refused.Add(1) <= 2 {
 			rw.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		plane(rw, r)
 	})
-	put(t, dir, "a", "1")
+	clitest.Put(t, dir, "a", "1")
 	ctx, cancel := context.WithCancel(t.Context())
-	out, errs, ended := w.begin(ctx, strings.NewReader(""), "dev", "web", dir)
-	await(t, errs, "in sync")
-	await(t, out, "crashed at once\n")
+	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "dev", "web", dir)
+	clitest.Await(t, errs, "in sync")
+	clitest.Await(t, out, "crashed at once\n")
 	cancel()
-	if code := <-ended; code != exitInterrupted {
+	if code := <-ended; code != cli.ExitInterrupted {
 		t.Errorf("dev ended with %d: %s", code, errs)
 	}
 }

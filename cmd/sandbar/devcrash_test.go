@@ -14,21 +14,22 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // developed is the one part of an instance whose runner starts a command; the data plane's names are mapped.
 func developed(t *testing.T, command string) session.Part {
 	t.Helper()
 	w := newWorld(t)
-	w.withRunner(t, command)
-	w.verbs = []string{"log", "process"}
-	behind := w.plane
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.WithRunner(t, command)
+	w.Verbs = []string{"log", "process"}
+	behind := w.Plane
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		r.URL.Path = strings.Replace(r.URL.Path, "/process", "/status", 1)
 		behind(rw, r)
 	})
-	s := &target{kubeconfig: w.kubeconfig, trustFile: w.trust, resource: client.SandboxRunners.GroupResource().String()}
-	web, err := s.instance(t.Context(), "web")
+	s := &target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
+	web, err := s.Instance(t.Context(), "web")
 	if err != nil {
 		t.Fatal(err)
 	}

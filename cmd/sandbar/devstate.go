@@ -19,6 +19,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -171,12 +172,12 @@ func (f *stateFollower) follow(ctx context.Context, objects dynamic.ResourceInte
 
 // followState tells how the instance of the parts is, to the printer of the first.
 func (s *target) followState(ctx context.Context, name string, parts []session.Part, d *devPrinter, synced func() bool) error {
-	k, err := s.kind()
+	k, err := s.Kind()
 	if err != nil {
 		return err
 	}
 	f := &stateFollower{
-		name: s.name, told: s.told, synced: synced,
+		name: s.Name, told: s.Told, synced: synced,
 		unanswered: func(ctx context.Context) (string, bool) {
 			for _, p := range parts {
 				if why, known := unanswered(ctx, p.Instance); why != "" || !known {
@@ -197,7 +198,7 @@ func (s *target) followState(ctx context.Context, name string, parts []session.P
 	if i := parts[0].Instance; i.Has("proxy") {
 		f.url = i.URL("proxy", "", nil).String() + "/"
 	}
-	return f.follow(ctx, k.instances())
+	return f.follow(ctx, k.Instances())
 }
 
 // toInstall are the commands that install a project's dependencies, by toolchain.
@@ -240,13 +241,13 @@ func (d *devPrinter) state(name string, state devState) error {
 	case state.Phase == string(sandbarv1alpha1.InstanceSuspending):
 		// What comes of it is said.
 	case state.PortMessage != "":
-		say(d.notes, "%s runs, and cannot be opened yet: %s", name, termsafe.Line(state.PortMessage))
+		cli.Say(d.notes, "%s runs, and cannot be opened yet: %s", name, termsafe.Line(state.PortMessage))
 	case state.Ready && state.URL != "":
-		say(d.notes, "%s is Ready; open it with: sandbar open %s --stay (with a token it is at %s)", name, name, state.URL)
+		cli.Say(d.notes, "%s is Ready; open it with: sandbar open %s --stay (with a token it is at %s)", name, name, state.URL)
 	case state.Ready:
-		say(d.notes, "%s is Ready", name)
+		cli.Say(d.notes, "%s is Ready", name)
 	case !state.down():
-		say(d.notes, "%s is %s", name, described(state))
+		cli.Say(d.notes, "%s is %s", name, described(state))
 	default:
 		if len(state.LastLines) > 0 {
 			// They are more than what the condition quotes of them.
@@ -256,20 +257,20 @@ func (d *devPrinter) state(name string, state devState) error {
 		if state.Ended != "" {
 			what = state.Ended
 		}
-		say(d.notes, "%s does not stay up: %s", name, what)
+		cli.Say(d.notes, "%s does not stay up: %s", name, what)
 		if state.LacksDependencies {
-			say(d.notes, "the packages that its package.json names are not installed, so do that first: sandbar exec %s -- %s", name, toInstall["node"])
+			cli.Say(d.notes, "the packages that its package.json names are not installed, so do that first: sandbar exec %s -- %s", name, toInstall["node"])
 		}
 		if len(state.LastLines) > 0 {
-			say(d.notes, "its last lines:")
+			cli.Say(d.notes, "its last lines:")
 		}
 		for _, line := range state.LastLines {
 			fmt.Fprintf(d.notes, "  | %s\n", termsafe.String(line))
 		}
-		say(d.notes, "it is started again by itself, and when a file that you save has been sent")
+		cli.Say(d.notes, "it is started again by itself, and when a file that you save has been sent")
 		if install := toInstall[state.toolchain]; install != "" && state.lacking && !state.LacksDependencies {
-			say(d.notes, "if it lacks its dependencies, install them in the sandbox: sandbar exec %s -- %s", name, install)
-			say(d.notes, "if something else should run, set spec.startCommand of the SandboxRunner, or spec.toolchain for another language")
+			cli.Say(d.notes, "if it lacks its dependencies, install them in the sandbox: sandbar exec %s -- %s", name, install)
+			cli.Say(d.notes, "if something else should run, set spec.startCommand of the SandboxRunner, or spec.toolchain for another language")
 		}
 	}
 	return nil

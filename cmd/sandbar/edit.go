@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // editOptions are the flags of sandbar edit.
@@ -52,29 +53,29 @@ their other changes.`,
 }
 
 func (s *target) edit(cmd *cobra.Command, args []string, o *editOptions) error {
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return err
 	}
-	if err := a.oneName(cmd); err != nil {
+	if err := a.OneName(cmd); err != nil {
 		return err
 	}
 	p, err := o.changePrinter()
 	if err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
-	s.name = a.names[0]
-	list, err := w.Get(cmd.Context(), w.kind, w.namespace, s.name, false)
+	s.Name = a.Names[0]
+	list, err := w.Get(cmd.Context(), w.Of, w.Namespace, s.Name, false)
 	if err != nil {
 		return err
 	}
 	known := list.Items[0].Unstructured
 	before := editable(known)
-	file, err := writeEditable(before, s.name)
+	file, err := writeEditable(before, s.Name)
 	if err != nil {
 		return err
 	}
@@ -98,12 +99,12 @@ func (s *target) edit(cmd *cobra.Command, args []string, o *editOptions) error {
 			opts.Version = known.GetResourceVersion()
 		}
 		var changed *unstructured.Unstructured
-		if changed, err = w.Patch(cmd.Context(), w.kind, known, change, opts); err == nil {
+		if changed, err = w.Patch(cmd.Context(), w.Of, known, change, opts); err == nil {
 			return p.wrote(cmd.OutOrStdout(), w, changed, "edited", bool(o.dryRun))
 		}
 	}
 	keep = true
-	return &keptError{file, showDiff(cmd.OutOrStdout(), o.format, err)}
+	return &cli.KeptError{File: file, Err: showDiff(cmd.OutOrStdout(), o.format, err)}
 }
 
 // editable is what a person may edit of an object.

@@ -13,29 +13,30 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // checkCreate refuses flags for which a SandboxRunner would be created in vain.
 func checkCreate(opts session.EnsureOptions) error {
 	if opts.Timeout <= 0 {
-		return &usageError{fmt.Errorf("--timeout %s leaves no time to wait", opts.Timeout)}
+		return &cli.UsageError{Err: fmt.Errorf("--timeout %s leaves no time to wait", opts.Timeout)}
 	}
 	if known := session.Toolchains; opts.Toolchain != "" && !slices.Contains(known, opts.Toolchain) {
-		return &usageError{fmt.Errorf("--toolchain %q: there are %s%s", opts.Toolchain, strings.Join(known, ", "), didYouMean(opts.Toolchain, "", known))}
+		return &cli.UsageError{Err: fmt.Errorf("--toolchain %q: there are %s%s", opts.Toolchain, strings.Join(known, ", "), cli.DidYouMean(opts.Toolchain, "", known))}
 	}
 	return opts.Check()
 }
 
 // ensure creates or resumes the SandboxRunner that an argument names, and waits until it can be developed.
 func (s *target) ensure(cmd *cobra.Command, argument string, opts session.EnsureOptions) error {
-	r, err := s.refer(argument)
+	r, err := s.Refer(argument)
 	if err != nil {
 		return err
 	}
 	if err := checkCreate(opts); err != nil {
 		return err
 	}
-	w, err := s.inWorkspace(cmd)
+	w, err := s.InWorkspace(cmd)
 	if err != nil {
 		return err
 	}
@@ -44,16 +45,16 @@ func (s *target) ensure(cmd *cobra.Command, argument string, opts session.Ensure
 			if k.Resource == client.SandboxRunners {
 				return nil
 			}
-			return &usageError{fmt.Errorf("--create makes SandboxRunners, and no %s", k.Resource.Resource)}
+			return &cli.UsageError{Err: fmt.Errorf("--create makes SandboxRunners, and no %s", k.Resource.Resource)}
 		}
-		if err := s.withKindOf(cmd.Context(), argument, onlyRunners); err != nil {
+		if err := s.WithKindOf(cmd.Context(), argument, onlyRunners); err != nil {
 			return err
 		}
 	}
 	show := w.Notes
 	w.Notes = func(n session.Note) {
 		if state, ok := n.(session.StateChanged); ok {
-			s.name, s.uid, s.told = state.Name, string(state.UID), state.Text
+			s.Name, s.UID, s.Told = state.Name, string(state.UID), state.Text
 		}
 		show(n)
 	}

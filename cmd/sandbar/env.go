@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -29,7 +30,7 @@ Without any, it lists the names of those that are set; values are told to nobody
 them from its next start on: --restart auto restarts it if something changed.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{fmt.Errorf("env takes at least NAME; see %s --help", cmd.CommandPath())}
+				return &cli.UsageError{Err: fmt.Errorf("env takes at least NAME; see %s --help", cmd.CommandPath())}
 			}
 			return nil
 		},
@@ -46,15 +47,15 @@ them from its next start on: --restart auto restarts it if something changed.`,
 				} else if name, ok := strings.CutSuffix(arg, "-"); ok {
 					change.Unset = append(change.Unset, name)
 				} else {
-					return &usageError{fmt.Errorf("%q is neither VARIABLE=VALUE nor VARIABLE-", arg)}
+					return &cli.UsageError{Err: fmt.Errorf("%q is neither VARIABLE=VALUE nor VARIABLE-", arg)}
 				}
 			}
 			for _, name := range append(slices.Collect(maps.Keys(change.Set)), change.Unset...) {
 				if !variable.MatchString(name) {
-					return &usageError{fmt.Errorf("%q is not the name of a variable: it has letters, digits and _, and does not begin with a digit", name)}
+					return &cli.UsageError{Err: fmt.Errorf("%q is not the name of a variable: it has letters, digits and _, and does not begin with a digit", name)}
 				}
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

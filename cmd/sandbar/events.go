@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -76,17 +77,17 @@ func (p *eventPrinter) print(e devsync.Event) {
 			waiting = "; waiting: " + p.waiting()
 		}
 		if reason := termsafe.Line(e.Reason); (!e.Suspended || !p.stateTold) && p.losses.isNew(reason, waiting) {
-			say(p.out, "the sandbox cannot be reached (%s); it is tried again until it can%s", reason, waiting)
+			cli.Say(p.out, "the sandbox cannot be reached (%s); it is tried again until it can%s", reason, waiting)
 		}
 	case devsync.EventResumed:
 		p.losses.end()
-		say(p.out, "the sandbox can be reached again")
+		cli.Say(p.out, "the sandbox can be reached again")
 	case devsync.EventProgress:
 		if !p.quiet {
-			say(p.out, "%s: %s of %s", termsafe.Line(e.Path), bytesOf(e.Bytes), bytesOf(e.Size))
+			cli.Say(p.out, "%s: %s of %s", termsafe.Line(e.Path), cli.BytesOf(e.Bytes), cli.BytesOf(e.Size))
 		}
 	case devsync.EventNote, devsync.EventUnsettled:
-		say(p.out, "%s", termsafe.String(e.Reason))
+		cli.Say(p.out, "%s", termsafe.String(e.Reason))
 	case devsync.EventSettled:
 		p.flush()
 		p.settled(e)
@@ -128,7 +129,7 @@ func (p *eventPrinter) line(e devsync.Event) {
 	if e.State == devsync.FileWithheld {
 		what += "; " + howToSend(e.Path)
 	}
-	say(p.out, "%s %s", termsafe.Line(e.Path), what)
+	cli.Say(p.out, "%s %s", termsafe.Line(e.Path), what)
 }
 
 // howToSend says how a path is sent that may be a secret.
@@ -142,7 +143,7 @@ var asPattern = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`)
 // flush tells of those that were not told one by one.
 func (p *eventPrinter) flush() {
 	if more := len(p.done) - mostLines; more > 0 {
-		say(p.out, "and %s", counted(more, "more file"))
+		cli.Say(p.out, "and %s", cli.Counted(more, "more file"))
 	}
 	p.done = nil
 }
@@ -153,7 +154,7 @@ func (p *eventPrinter) settled(e devsync.Event) {
 	for _, r := range []struct {
 		n    int
 		what string
-	}{{e.Conflicts, counted(e.Conflicts, "conflict")}, {e.Refused, fmt.Sprintf("%d refused", e.Refused)}, {e.Withheld, fmt.Sprintf("%d withheld", e.Withheld)}, {e.Differing, fmt.Sprintf("%d changed in the sandbox", e.Differing)}} {
+	}{{e.Conflicts, cli.Counted(e.Conflicts, "conflict")}, {e.Refused, fmt.Sprintf("%d refused", e.Refused)}, {e.Withheld, fmt.Sprintf("%d withheld", e.Withheld)}, {e.Differing, fmt.Sprintf("%d changed in the sandbox", e.Differing)}} {
 		if r.n > 0 {
 			rest = append(rest, r.what)
 		}
@@ -162,9 +163,9 @@ func (p *eventPrinter) settled(e devsync.Event) {
 	if len(rest) > 0 {
 		state = "in sync but for " + strings.Join(rest, ", ")
 	}
-	say(p.out, "%s (%s, %s sent)", state, counted(e.Files, "file"), counted(e.Bytes, "byte"))
+	cli.Say(p.out, "%s (%s, %s sent)", state, cli.Counted(e.Files, "file"), cli.Counted(e.Bytes, "byte"))
 	if e.Conflicts > 0 && p.decides != "" {
-		say(p.out, "what is in conflict stays as it is on both sides; when this has ended, %s decides", p.decides)
+		cli.Say(p.out, "what is in conflict stays as it is on both sides; when this has ended, %s decides", p.decides)
 		p.decides = ""
 	}
 }
@@ -176,7 +177,7 @@ func (p *eventPrinter) waiting() string {
 	}
 	slices.Sort(names)
 	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %s", strings.Join(names[:mostNames], ", "), counted(more, "more file"))
+		return fmt.Sprintf("%s and %s", strings.Join(names[:mostNames], ", "), cli.Counted(more, "more file"))
 	}
 	return strings.Join(names, ", ")
 }

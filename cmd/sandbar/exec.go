@@ -18,21 +18,22 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // asExec gives an error the exit code that tells it from one of the command.
 func asExec(err error) error {
 	var (
-		exit *exitError
+		exit *cli.ExitError
 		call *client.CallError
 	)
 	switch {
-	case err == nil, errors.As(err, &exit), isUsage(err):
+	case err == nil, errors.As(err, &exit), cli.IsUsage(err):
 		return err
 	case errors.As(err, &call) && call.ExitCode != 0:
-		return &execError{err, call.ExitCode}
+		return &cli.ExecError{Err: err, Code: call.ExitCode}
 	default:
-		return &execError{err, exitOurs}
+		return &cli.ExecError{Err: err, Code: cli.ExitOurs}
 	}
 }
 
@@ -68,19 +69,19 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 				return nil
 			}
 			if list {
-				return &usageError{fmt.Errorf("exec --list takes NAME and no command; see %s --help", cmd.CommandPath())}
+				return &cli.UsageError{Err: fmt.Errorf("exec --list takes NAME and no command; see %s --help", cmd.CommandPath())}
 			}
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return &usageError{fmt.Errorf("exec takes NAME, -- and a command%s; see %s --help", withDashes(cmd, args), cmd.CommandPath())}
+				return &cli.UsageError{Err: fmt.Errorf("exec takes NAME, -- and a command%s; see %s --help", withDashes(cmd, args), cmd.CommandPath())}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := jsonOutput(output)
+			asJSON, err := cli.JSONOutput(output)
 			if err != nil {
 				return err
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return asExec(err)
 			}
@@ -105,11 +106,11 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 	cmd.Flags().StringVar(&opts.Dir, "dir", "", "directory of the sandbox's files to run it in")
 	cmd.Flags().StringVarP(&opts.Container, "container", "c", "", "container of a pod without a runner; its first if empty")
 	cmd.Flags().BoolVar(&list, "list", false, "list the commands of the sandbox instead of running one")
-	addOutputFlag(cmd, &output)
+	cli.AddOutputFlag(cmd, &output)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		// Of a command without -- before it, the flags are taken for those of exec.
 		if args := cmd.Flags().Args(); len(args) > 1 {
-			return &usageError{fmt.Errorf("%w%s; see %s --help", err, withDashes(cmd, args), cmd.CommandPath())}
+			return &cli.UsageError{Err: fmt.Errorf("%w%s; see %s --help", err, withDashes(cmd, args), cmd.CommandPath())}
 		}
 		return cmd.Root().FlagErrorFunc()(cmd, err)
 	})
@@ -131,7 +132,7 @@ func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.C
 	defer cancel()
 	var lost atomic.Bool
 	if opts.TTY {
-		if stdin, ok := opts.Stdin.(*os.File); ok && isTerminal(stdin) {
+		if stdin, ok := opts.Stdin.(*os.File); ok && cli.IsTerminal(stdin) {
 			fd := int(stdin.Fd())
 			before, err := term.MakeRaw(fd)
 			if err != nil {
@@ -173,11 +174,11 @@ func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.C
 			said = ""
 		}
 		switch {
-		case state.Lost && reasonIn(state.Err) == said:
+		case state.Lost && cli.ReasonIn(state.Err) == said:
 		case state.Gap > 0:
 			fmt.Fprintf(notes, "[sandbar: %d bytes of output were dropped]%s", state.Gap, end)
 		case state.Lost:
-			said = reasonIn(state.Err)
+			said = cli.ReasonIn(state.Err)
 			fmt.Fprintf(notes, "[sandbar: the connection is lost (%s); it is made again as soon as possible, Ctrl-C ends]%s", said, end)
 		default:
 			fmt.Fprintf(notes, "[sandbar: the command is attached again]%s", end)
@@ -187,16 +188,16 @@ func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.C
 	var interrupted *client.InterruptedError
 	switch {
 	case errors.Is(err, syscall.EPIPE):
-		return &exitError{exitBrokenPipe}
+		return &cli.ExitError{Code: cli.ExitBrokenPipe}
 	case err != nil && lost.Load() && ctx.Err() != nil:
 		fmt.Fprint(notes, "[sandbar: the command goes on for up to 5 minutes: sandbar attach returns to it, sandbar kill ends it]\n")
-		return &exitError{exitInterrupted}
+		return &cli.ExitError{Code: cli.ExitInterrupted}
 	case err != nil && (ctx.Err() != nil || errors.As(err, &interrupted)):
-		return &exitError{exitInterrupted}
+		return &cli.ExitError{Code: cli.ExitInterrupted}
 	case err != nil:
 		return err
 	case code != 0:
-		return &exitError{code}
+		return &cli.ExitError{Code: code}
 	}
 	return nil
 }
@@ -204,7 +205,7 @@ func runCommand(ctx context.Context, opts client.ExecOptions, run func(context.C
 // terminalIn reports whether an input is a terminal.
 func terminalIn(r io.Reader) bool {
 	f, ok := r.(*os.File)
-	return ok && isTerminal(f)
+	return ok && cli.IsTerminal(f)
 }
 
 // interruptible is the input of a raw terminal, where Ctrl-C is a byte: while there is no

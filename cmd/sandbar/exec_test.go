@@ -10,11 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
+	w.WithRunner(t, "")
 	for name, c := range map[string]struct {
 		args           []string
 		input          string
@@ -31,18 +34,18 @@ func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 		"killed by a signal":    {[]string{"exec", "web", "--", "sh", "-c", "kill -9 $$"}, "", 137, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := w.runWith(t, strings.NewReader(c.input), c.args...)
+			code, stdout, stderr := w.RunWith(t, strings.NewReader(c.input), c.args...)
 			if code != c.code || stdout != c.stdout || stderr != c.stderr {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
 		})
 	}
 	for _, args := range [][]string{{"exec", "web"}, {"exec", "web", "ls"}, {"exec", "--", "ls"}} {
-		if code, _, _ := w.run(t, args...); code != exitUsage {
+		if code, _, _ := w.Run(t, args...); code != cli.ExitUsage {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 	}
-	if code, _, stderr := w.run(t, "exec", "web", "--", "no-such-program"); code != 127 || !strings.Contains(stderr, "no-such-program") {
+	if code, _, stderr := w.Run(t, "exec", "web", "--", "no-such-program"); code != 127 || !strings.Contains(stderr, "no-such-program") {
 		t.Errorf("a program that is not there: exit code %d, %q", code, stderr)
 	}
 }
@@ -50,7 +53,7 @@ func TestExecPassesInputOutputAndTheExitCode(t *testing.T) {
 // As issue 29 found, 200 arguments or a script of 20 KB did not fit into the address of a request.
 func TestALongCommandIsRunAsItIs(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
+	w.WithRunner(t, "")
 	var many []string
 	for n := range 1000 {
 		many = append(many, strconv.Itoa(n))
@@ -68,7 +71,7 @@ func TestALongCommandIsRunAsItIs(t *testing.T) {
 		"more than all together may have":   {[]string{"echo", strings.Repeat("x", 2<<20)}, 126, "", "put what is longer into a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := w.run(t, append([]string{"exec", "web", "--"}, c.args...)...)
+			code, stdout, stderr := w.Run(t, append([]string{"exec", "web", "--"}, c.args...)...)
 			if code != c.code || stdout != c.stdout || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("exit code %d, stdout %.200q, stderr %.400q", code, stdout, stderr)
 			}
@@ -79,15 +82,15 @@ func TestALongCommandIsRunAsItIs(t *testing.T) {
 // The command goes on while the connection is lost, and every byte of its output comes once.
 func TestExecComesBackAfterALostConnection(t *testing.T) {
 	w := newWorld(t)
-	workspace := w.withRunner(t, "")
+	workspace := w.WithRunner(t, "")
 	input, typing := io.Pipe()
-	out, errs, ended := w.begin(t.Context(), input, "exec", "web", "-i", "--", "sh", "-c",
+	out, errs, ended := w.Begin(t.Context(), input, "exec", "web", "-i", "--", "sh", "-c",
 		`echo one; while [ ! -e go ]; do sleep 0.01; done; echo two; read line; echo "$line"; exit 3`)
-	await(t, out, "one\n")
-	w.cut()
-	put(t, workspace, "go", "")
-	await(t, errs, "the connection is lost")
-	await(t, errs, "attached again")
+	clitest.Await(t, out, "one\n")
+	w.Cut()
+	clitest.Put(t, workspace, "go", "")
+	clitest.Await(t, errs, "the connection is lost")
+	clitest.Await(t, errs, "attached again")
 	_, _ = io.WriteString(typing, "three\n")
 	if code := <-ended; code != 3 || out.String() != "one\ntwo\nthree\n" {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, errs)
@@ -96,20 +99,20 @@ func TestExecComesBackAfterALostConnection(t *testing.T) {
 
 func TestEnvSetsAndListsNamesOnly(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "")
-	if code, stdout, stderr := w.run(t, "env", "web", "A=secret=1", "B=2"); code != 0 || stdout != "A\nB\n" || strings.Contains(stdout+stderr, "secret") {
+	w.WithRunner(t, "")
+	if code, stdout, stderr := w.Run(t, "env", "web", "A=secret=1", "B=2"); code != 0 || stdout != "A\nB\n" || strings.Contains(stdout+stderr, "secret") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if _, stdout, _ := w.run(t, "exec", "web", "--", "sh", "-c", "echo $A"); stdout != "secret=1\n" {
+	if _, stdout, _ := w.Run(t, "exec", "web", "--", "sh", "-c", "echo $A"); stdout != "secret=1\n" {
 		t.Errorf("a command has %q", stdout)
 	}
-	if code, stdout, _ := w.run(t, "env", "web", "A-"); code != 0 || stdout != "B\n" {
+	if code, stdout, _ := w.Run(t, "env", "web", "A-"); code != 0 || stdout != "B\n" {
 		t.Errorf("exit code %d, stdout %q", code, stdout)
 	}
-	if _, stdout, _ := w.run(t, "env", "web"); stdout != "B\n" {
+	if _, stdout, _ := w.Run(t, "env", "web"); stdout != "B\n" {
 		t.Errorf("stdout %q", stdout)
 	}
-	if code, _, _ := w.run(t, "env", "web", "A"); code != exitUsage {
+	if code, _, _ := w.Run(t, "env", "web", "A"); code != cli.ExitUsage {
 		t.Errorf("exit code %d", code)
 	}
 }

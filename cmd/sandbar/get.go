@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -38,16 +39,16 @@ func (s *selection) addFlags(fs *pflag.FlagSet) {
 func (s *selection) check(names []string) error {
 	var err error
 	if s.by, err = object.ParseSelector(s.labels); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	if s.at, err = object.ParseFieldSelector(s.fields); err != nil {
-		return &usageError{err}
+		return &cli.UsageError{Err: err}
 	}
 	switch {
 	case len(names) > 0 && (s.labels != "" || s.fields != ""):
-		return &usageError{errors.New("names and selectors do not go together: a selector chooses among all objects")}
+		return &cli.UsageError{Err: errors.New("names and selectors do not go together: a selector chooses among all objects")}
 	case len(names) > 0 && s.allNamespaces:
-		return &usageError{errors.New("a name means an object of one namespace: leave --all-namespaces out, or the name")}
+		return &cli.UsageError{Err: errors.New("a name means an object of one namespace: leave --all-namespaces out, or the name")}
 	}
 	return nil
 }
@@ -62,8 +63,8 @@ func (s *selection) options(namespace string) object.ListOptions {
 }
 
 // nothing says that there are no such objects, in the words of the call.
-func (s *selection) nothing(w *workspaceObjects) string {
-	text := "No " + w.kind.Resource.Resource
+func (s *selection) nothing(w *cli.WorkspaceObjects) string {
+	text := "No " + w.Of.Resource.Resource
 	var by []string
 	for _, selector := range []string{s.labels, s.fields} {
 		if selector != "" {
@@ -74,12 +75,12 @@ func (s *selection) nothing(w *workspaceObjects) string {
 		text += " match " + strings.Join(by, " and ")
 	}
 	switch {
-	case !w.kind.Namespaced:
+	case !w.Of.Namespaced:
 		return text + " in the workspace."
 	case s.allNamespaces:
 		return text + " in any namespace."
 	}
-	return text + " in namespace " + w.namespace + "."
+	return text + " in namespace " + w.Namespace + "."
 }
 
 // getOptions are the flags of sandbar get.
@@ -125,21 +126,21 @@ other columns of its kind. Objects are sorted by creation, and then by name.
 }
 
 // check refuses flags that do not go together.
-func (o *getOptions) check(a objectArgs) error {
-	if err := o.selection.check(a.names); err != nil {
+func (o *getOptions) check(a cli.ObjectArgs) error {
+	if err := o.selection.check(a.Names); err != nil {
 		return err
 	}
 	switch {
 	case o.chunkSize < 0:
-		return &usageError{fmt.Errorf("--chunk-size %d is less than 0", o.chunkSize)}
+		return &cli.UsageError{Err: fmt.Errorf("--chunk-size %d is less than 0", o.chunkSize)}
 	case o.limit < 0:
-		return &usageError{fmt.Errorf("--limit %d is less than 0", o.limit)}
-	case o.limit > 0 && len(a.names) > 0:
-		return &usageError{errors.New("--limit is for a list: leave it out, or the names")}
+		return &cli.UsageError{Err: fmt.Errorf("--limit %d is less than 0", o.limit)}
+	case o.limit > 0 && len(a.Names) > 0:
+		return &cli.UsageError{Err: errors.New("--limit is for a list: leave it out, or the names")}
 	case o.limit > 0 && o.watching():
-		return &usageError{errors.New("--limit is for a list, and --watch follows all objects: leave one of them out")}
-	case o.watching() && len(a.names) > 1:
-		return &usageError{errors.New("--watch takes one NAME, or none and a selector")}
+		return &cli.UsageError{Err: errors.New("--limit is for a list, and --watch follows all objects: leave one of them out")}
+	case o.watching() && len(a.Names) > 1:
+		return &cli.UsageError{Err: errors.New("--watch takes one NAME, or none and a selector")}
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ func (o *getOptions) check(a objectArgs) error {
 func (o *getOptions) watching() bool { return o.watch || o.watchOnly }
 
 func (s *target) get(cmd *cobra.Command, args []string, o *getOptions) error {
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -162,19 +163,19 @@ func (s *target) get(cmd *cobra.Command, args []string, o *getOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
 	if o.watching() {
-		return untilInterrupted(cmd.Context(), o.follow(cmd, w, a, p, order))
+		return cli.UntilInterrupted(cmd.Context(), o.follow(cmd, w, a, p, order))
 	}
-	if len(a.names) > 0 {
-		return o.show(cmd, s, w, a.names, p)
+	if len(a.Names) > 0 {
+		return o.show(cmd, s, w, a.Names, p)
 	}
-	opts := o.options(w.namespace)
+	opts := o.options(w.Namespace)
 	opts.PageSize, opts.Limit, opts.Columns = o.chunkSize, o.limit, p.columns()
-	list, err := w.List(cmd.Context(), w.kind, opts)
+	list, err := w.List(cmd.Context(), w.Of, opts)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (s *target) get(cmd *cobra.Command, args []string, o *getOptions) error {
 }
 
 // printList prints a list in its order, and says when there is nothing or more.
-func (o *getOptions) printList(cmd *cobra.Command, w *workspaceObjects, list *object.List, p objectPrinter, order sorter) error {
+func (o *getOptions) printList(cmd *cobra.Command, w *cli.WorkspaceObjects, list *object.List, p objectPrinter, order sorter) error {
 	if len(list.Items) == 0 && p.says() {
 		fmt.Fprintln(cmd.ErrOrStderr(), termsafe.Line(o.nothing(w)))
 		return nil
@@ -192,27 +193,27 @@ func (o *getOptions) printList(cmd *cobra.Command, w *workspaceObjects, list *ob
 		return err
 	}
 	if list.More {
-		fmt.Fprintf(cmd.ErrOrStderr(), "There are more %s than the %d of --limit.\n", w.kind.Resource.Resource, o.limit)
+		fmt.Fprintf(cmd.ErrOrStderr(), "There are more %s than the %d of --limit.\n", w.Of.Resource.Resource, o.limit)
 	}
 	return nil
 }
 
-func (o *getOptions) shown(w *workspaceObjects, items []object.Item, list *object.List) showing {
-	return showing{kind: w.kind, items: items, columns: list.Columns, namespaces: o.allNamespaces && w.kind.Namespaced}
+func (o *getOptions) shown(w *cli.WorkspaceObjects, items []object.Item, list *object.List) showing {
+	return showing{kind: w.Of, items: items, columns: list.Columns, namespaces: o.allNamespaces && w.Of.Namespaced}
 }
 
 // show prints the objects that are named, in the order of their names in the call. One that is not there does not
 // keep the others from being printed.
-func (o *getOptions) show(cmd *cobra.Command, s *target, w *workspaceObjects, names []string, p objectPrinter) error {
+func (o *getOptions) show(cmd *cobra.Command, s *target, w *cli.WorkspaceObjects, names []string, p objectPrinter) error {
 	all := &object.List{}
 	var failed error
 	for _, name := range names {
-		list, err := w.Get(cmd.Context(), w.kind, w.namespace, name, p.columns())
+		list, err := w.Get(cmd.Context(), w.Of, w.Namespace, name, p.columns())
 		switch {
 		case err != nil && failed != nil:
-			fmt.Fprintf(cmd.ErrOrStderr(), "sandbar: %s\n", explain(err))
+			fmt.Fprintf(cmd.ErrOrStderr(), "sandbar: %s\n", cli.Explain(err))
 		case err != nil:
-			failed, s.name = err, name
+			failed, s.Name = err, name
 		default:
 			all.Items = append(all.Items, list.Items...)
 			all.Columns = list.Columns
@@ -230,13 +231,13 @@ func (o *getOptions) show(cmd *cobra.Command, s *target, w *workspaceObjects, na
 }
 
 // follow prints a list, and then each change.
-func (o *getOptions) follow(cmd *cobra.Command, w *workspaceObjects, a objectArgs, p objectPrinter, order sorter) error {
-	opts := o.options(w.namespace)
+func (o *getOptions) follow(cmd *cobra.Command, w *cli.WorkspaceObjects, a cli.ObjectArgs, p objectPrinter, order sorter) error {
+	opts := o.options(w.Namespace)
 	opts.PageSize, opts.Columns = o.chunkSize, p.columns()
-	if len(a.names) == 1 {
-		opts.Fields = fields.OneTermEqualSelector("metadata.name", a.names[0])
+	if len(a.Names) == 1 {
+		opts.Fields = fields.OneTermEqualSelector("metadata.name", a.Names[0])
 	}
-	list, err := w.List(cmd.Context(), w.kind, opts)
+	list, err := w.List(cmd.Context(), w.Of, opts)
 	if err != nil {
 		return err
 	}
@@ -245,12 +246,12 @@ func (o *getOptions) follow(cmd *cobra.Command, w *workspaceObjects, a objectArg
 			return err
 		}
 	}
-	return w.Watch(cmd.Context(), w.kind, opts, list, func(e object.Event) error { return o.printEvent(cmd, w, e, p) })
+	return w.Watch(cmd.Context(), w.Of, opts, list, func(e object.Event) error { return o.printEvent(cmd, w, e, p) })
 }
 
 // printEach prints the list that a watch begins with: as one table, but for programs as one document for each
 // object, as the changes are.
-func (o *getOptions) printEach(out io.Writer, w *workspaceObjects, list *object.List, p objectPrinter, order sorter) error {
+func (o *getOptions) printEach(out io.Writer, w *cli.WorkspaceObjects, list *object.List, p objectPrinter, order sorter) error {
 	order(list.Items)
 	if p.says() {
 		if len(list.Items) == 0 {
@@ -268,16 +269,16 @@ func (o *getOptions) printEach(out io.Writer, w *workspaceObjects, list *object.
 	return nil
 }
 
-func (o *getOptions) printEvent(cmd *cobra.Command, w *workspaceObjects, e object.Event, p objectPrinter) error {
+func (o *getOptions) printEvent(cmd *cobra.Command, w *cli.WorkspaceObjects, e object.Event, p objectPrinter) error {
 	switch e.Type {
 	case object.Gap:
-		say(cmd.ErrOrStderr(), "the server has forgotten some changes; what follows is the difference to what was printed")
+		cli.Say(cmd.ErrOrStderr(), "the server has forgotten some changes; what follows is the difference to what was printed")
 		return nil
 	case object.Interrupted:
-		say(cmd.ErrOrStderr(), "the connection is lost, and is made again (%s)", termsafe.Line(e.Err.Error()))
+		cli.Say(cmd.ErrOrStderr(), "the connection is lost, and is made again (%s)", termsafe.Line(e.Err.Error()))
 		return nil
 	case object.Resumed:
-		say(cmd.ErrOrStderr(), "the connection is there again")
+		cli.Say(cmd.ErrOrStderr(), "the connection is there again")
 		return nil
 	default: // the object has changed
 	}

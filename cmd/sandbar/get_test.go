@@ -18,78 +18,80 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestGetPrintsWhatAPersonAsksFor(t *testing.T) {
 	w := newWorld(t)
-	w.stocked(t)
-	w.transcript(t, "get.golden", []turn{
-		{name: "a list, the oldest first", args: "get sandboxes"},
-		{name: "the same by other words", args: "list sbx --no-headers"},
-		{name: "a kind with other columns", args: "get sandboxsets"},
-		{name: "a toolchain, and a state that a terminal would obey", args: "ls sandboxrunner"},
-		{name: "all columns", args: "get sandboxes -o wide"},
-		{name: "all namespaces", args: "get sandboxes -A"},
-		{name: "another namespace", args: "get sandboxes -n other"},
-		{name: "by a label", args: "get sandboxes -l env=prod"},
-		{name: "by a set, in all namespaces, with a column", args: "get sandboxes -A -l 'env in (prod,test)' -L env,tier"},
-		{name: "by the absence of a label", args: "get sandboxes -l '!tier' --show-labels"},
-		{name: "by a field", args: "get sandboxes --field-selector metadata.name=api"},
-		{name: "nothing matches", args: "get sandboxes -l env=stage"},
-		{name: "nothing matches a label and a field", args: "get sandboxes -l env=stage --field-selector metadata.name=web"},
-		{name: "nothing in a namespace", args: "get sandboxsets -n other"},
-		{name: "nothing in any namespace", args: "get sandboxsets -A -l env=prod"},
-		{name: "nothing, for a program", args: "get sandboxes -l env=stage -o json"},
-		{name: "one", args: "get sandbox web"},
-		{name: "one by KIND/NAME", args: "get sbx/web --no-headers"},
-		{name: "two, in the order of the call", args: "get sandbox web api -o name"},
-		{name: "two, one of which is not there", args: "get sandbox wbe api -o name"},
-		{name: "one that is of another kind", args: "get sandbox app"},
-		{name: "one that is not there", args: "get sandboxset wram"},
-		{name: "sorted by a field, without a value first", args: "get sandboxes -A -o name --sort-by .spec.lifecycle.shutdownTime"},
-		{name: "sorted by name", args: "get sandboxes -A -o name --sort-by {.metadata.name}"},
-		{name: "columns of your own", args: "get sandboxes -o custom-columns=NAME:.metadata.name,ENV:.metadata.labels.env,TIER:.metadata.labels.tier"},
-		{name: "a JSONPath", args: "get sandboxes -o jsonpath='{.items[*].metadata.name}'"},
-		{name: "a JSONPath of one", args: "get sandbox web -o jsonpath={.status.phase}"},
-		{name: "a Go template", args: "get sandbox web -o go-template='{{.kind}}'"},
-		{name: "one in YAML", args: "get sandbox api -o yaml"},
-		{name: "a limit", args: "get sandboxes --limit 1"},
-		{name: "small pages", args: "get sandboxes --chunk-size 1 -o name"},
+	w.Stocked(t)
+	w.Transcript(t, "get.golden", []clitest.Turn{
+		{Name: "a list, the oldest first", Args: "get sandboxes"},
+		{Name: "the same by other words", Args: "list sbx --no-headers"},
+		{Name: "a kind with other columns", Args: "get sandboxsets"},
+		{Name: "a toolchain, and a state that a terminal would obey", Args: "ls sandboxrunner"},
+		{Name: "all columns", Args: "get sandboxes -o wide"},
+		{Name: "all namespaces", Args: "get sandboxes -A"},
+		{Name: "another namespace", Args: "get sandboxes -n other"},
+		{Name: "by a label", Args: "get sandboxes -l env=prod"},
+		{Name: "by a set, in all namespaces, with a column", Args: "get sandboxes -A -l 'env in (prod,test)' -L env,tier"},
+		{Name: "by the absence of a label", Args: "get sandboxes -l '!tier' --show-labels"},
+		{Name: "by a field", Args: "get sandboxes --field-selector metadata.name=api"},
+		{Name: "nothing matches", Args: "get sandboxes -l env=stage"},
+		{Name: "nothing matches a label and a field", Args: "get sandboxes -l env=stage --field-selector metadata.name=web"},
+		{Name: "nothing in a namespace", Args: "get sandboxsets -n other"},
+		{Name: "nothing in any namespace", Args: "get sandboxsets -A -l env=prod"},
+		{Name: "nothing, for a program", Args: "get sandboxes -l env=stage -o json"},
+		{Name: "one", Args: "get sandbox web"},
+		{Name: "one by KIND/NAME", Args: "get sbx/web --no-headers"},
+		{Name: "two, in the order of the call", Args: "get sandbox web api -o name"},
+		{Name: "two, one of which is not there", Args: "get sandbox wbe api -o name"},
+		{Name: "one that is of another kind", Args: "get sandbox app"},
+		{Name: "one that is not there", Args: "get sandboxset wram"},
+		{Name: "sorted by a field, without a value first", Args: "get sandboxes -A -o name --sort-by .spec.lifecycle.shutdownTime"},
+		{Name: "sorted by name", Args: "get sandboxes -A -o name --sort-by {.metadata.name}"},
+		{Name: "columns of your own", Args: "get sandboxes -o custom-columns=NAME:.metadata.name,ENV:.metadata.labels.env,TIER:.metadata.labels.tier"},
+		{Name: "a JSONPath", Args: "get sandboxes -o jsonpath='{.items[*].metadata.name}'"},
+		{Name: "a JSONPath of one", Args: "get sandbox web -o jsonpath={.status.phase}"},
+		{Name: "a Go template", Args: "get sandbox web -o go-template='{{.kind}}'"},
+		{Name: "one in YAML", Args: "get sandbox api -o yaml"},
+		{Name: "a limit", Args: "get sandboxes --limit 1"},
+		{Name: "small pages", Args: "get sandboxes --chunk-size 1 -o name"},
 	})
 }
 
 func TestGetRefusesMistakesBeforeItAsksTheWorkspace(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	eleven := strings.TrimSuffix(strings.Repeat("a=b,", 11), ",")
-	w.transcript(t, "get-usage.golden", []turn{
-		{name: "without a kind", args: "get"},
-		{name: "two kinds", args: "get sandbox/web sandboxset/warm"},
-		{name: "a name and a slash", args: "get sandbox web sandboxset/warm"},
-		{name: "a name that cannot be", args: "get sandbox My_App"},
-		{name: "a set without parentheses", args: "get sandboxes -l 'env in prod'"},
-		{name: "eleven requirements", args: "get sandboxes -l " + eleven},
-		{name: "a selector that does not parse", args: "get sandboxes -l env=prod=test"},
-		{name: "a field that is not served", args: "get sandboxes --field-selector status.phase=Ready"},
-		{name: "a field selector that does not parse", args: "get sandboxes --field-selector metadata.name"},
-		{name: "a name and a selector", args: "get sandbox web -l env=prod"},
-		{name: "a name and all namespaces", args: "get sandbox web -A"},
-		{name: "a format that there is not", args: "get sandboxes -o xml"},
-		{name: "a JSONPath without one", args: "get sandboxes -o jsonpath"},
-		{name: "a table with an argument", args: "get sandboxes -o table=x"},
-		{name: "a JSONPath that does not parse", args: "get sandboxes -o jsonpath={.items[}"},
-		{name: "columns that do not parse", args: "get sandboxes -o custom-columns=NAME"},
-		{name: "a path that is none", args: "get sandboxes -o custom-columns=NAME:{.a}{.b}"},
-		{name: "labels in JSON", args: "get sandboxes -o json -L env"},
-		{name: "a column of a label that cannot be", args: "get sandboxes -L a/b/c"},
-		{name: "a path to sort by that is none", args: "get sandboxes --sort-by {"},
-		{name: "a file of columns that is not there", args: "get sandboxes -o custom-columns-file=/nowhere/columns"},
-		{name: "a page of less than nothing", args: "get sandboxes --chunk-size -1"},
-		{name: "a limit of less than nothing", args: "get sandboxes --limit -1"},
-		{name: "a limit and names", args: "get sandbox web --limit 1"},
-		{name: "a limit and a watch", args: "get sandboxes --limit 1 -w"},
-		{name: "a watch of two names", args: "get sandbox web api -w"},
-		{name: "a kind that is a flag", args: "get web --resource sandboxes.sandbar.dev"},
+	w.Transcript(t, "get-usage.golden", []clitest.Turn{
+		{Name: "without a kind", Args: "get"},
+		{Name: "two kinds", Args: "get sandbox/web sandboxset/warm"},
+		{Name: "a name and a slash", Args: "get sandbox web sandboxset/warm"},
+		{Name: "a name that cannot be", Args: "get sandbox My_App"},
+		{Name: "a set without parentheses", Args: "get sandboxes -l 'env in prod'"},
+		{Name: "eleven requirements", Args: "get sandboxes -l " + eleven},
+		{Name: "a selector that does not parse", Args: "get sandboxes -l env=prod=test"},
+		{Name: "a field that is not served", Args: "get sandboxes --field-selector status.phase=Ready"},
+		{Name: "a field selector that does not parse", Args: "get sandboxes --field-selector metadata.name"},
+		{Name: "a name and a selector", Args: "get sandbox web -l env=prod"},
+		{Name: "a name and all namespaces", Args: "get sandbox web -A"},
+		{Name: "a format that there is not", Args: "get sandboxes -o xml"},
+		{Name: "a JSONPath without one", Args: "get sandboxes -o jsonpath"},
+		{Name: "a table with an argument", Args: "get sandboxes -o table=x"},
+		{Name: "a JSONPath that does not parse", Args: "get sandboxes -o jsonpath={.items[}"},
+		{Name: "columns that do not parse", Args: "get sandboxes -o custom-columns=NAME"},
+		{Name: "a path that is none", Args: "get sandboxes -o custom-columns=NAME:{.a}{.b}"},
+		{Name: "labels in JSON", Args: "get sandboxes -o json -L env"},
+		{Name: "a column of a label that cannot be", Args: "get sandboxes -L a/b/c"},
+		{Name: "a path to sort by that is none", Args: "get sandboxes --sort-by {"},
+		{Name: "a file of columns that is not there", Args: "get sandboxes -o custom-columns-file=/nowhere/columns"},
+		{Name: "a page of less than nothing", Args: "get sandboxes --chunk-size -1"},
+		{Name: "a limit of less than nothing", Args: "get sandboxes --limit -1"},
+		{Name: "a limit and names", Args: "get sandbox web --limit 1"},
+		{Name: "a limit and a watch", Args: "get sandboxes --limit 1 -w"},
+		{Name: "a watch of two names", Args: "get sandbox web api -w"},
+		{Name: "a kind that is a flag", Args: "get web --resource sandboxes.sandbar.dev"},
 	})
 	if asked := s.Requests(); len(asked) > 0 {
 		t.Errorf("it asked the workspace: %v", asked)
@@ -98,19 +100,19 @@ func TestGetRefusesMistakesBeforeItAsksTheWorkspace(t *testing.T) {
 
 func TestGetSaysWhatIsMissingInTheWorkspace(t *testing.T) {
 	w := newWorld(t)
-	w.stocked(t)
-	w.transcript(t, "get-missing.golden", []turn{
-		{name: "a kind that is not there", args: "get pods"},
-		{name: "a kind that is almost there", args: "get sandboxs"},
-		{name: "a group that is not there", args: "get things.example.com"},
+	w.Stocked(t)
+	w.Transcript(t, "get-missing.golden", []clitest.Turn{
+		{Name: "a kind that is not there", Args: "get pods"},
+		{Name: "a kind that is almost there", Args: "get sandboxs"},
+		{Name: "a group that is not there", Args: "get things.example.com"},
 	})
-	w.has(nil)
-	w.transcript(t, "get-unbound.golden", []turn{{name: "a workspace without a binding", args: "get sandboxes"}})
+	w.Has(nil)
+	w.Transcript(t, "get-unbound.golden", []clitest.Turn{{Name: "a workspace without a binding", Args: "get sandboxes"}})
 	for name, err := range map[string]*apierrors.StatusError{
 		"forbidden":    apierrors.NewForbidden(schema.GroupResource{Group: "sandbar.dev", Resource: "sandboxes"}, "", errors.New("access denied")),
 		"unauthorized": apierrors.NewUnauthorized("Unauthorized"),
 	} {
-		s := w.stocked(t)
+		s := w.Stocked(t)
 		s.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 			if strings.HasSuffix(r.URL.Path, "/sandboxes") {
 				objecttest.Refuse(rw, err)
@@ -118,26 +120,26 @@ func TestGetSaysWhatIsMissingInTheWorkspace(t *testing.T) {
 			}
 			return false
 		})
-		w.transcript(t, "get-"+name+".golden", []turn{{name: name, args: "get sandboxes"}})
+		w.Transcript(t, "get-"+name+".golden", []clitest.Turn{{Name: name, Args: "get sandboxes"}})
 	}
 }
 
 func TestGetReadsTemplatesFromFiles(t *testing.T) {
 	w := newWorld(t)
-	w.stocked(t)
+	w.Stocked(t)
 	dir := t.TempDir()
-	put(t, dir, "columns", "N:.metadata.name\n")
-	put(t, dir, "path", "{.metadata.name}")
-	put(t, dir, "large", strings.Repeat("x", maxTemplateFile+1))
+	clitest.Put(t, dir, "columns", "N:.metadata.name\n")
+	clitest.Put(t, dir, "path", "{.metadata.name}")
+	clitest.Put(t, dir, "large", strings.Repeat("x", maxTemplateFile+1))
 	for args, want := range map[string]string{
 		"-o custom-columns-file=" + filepath.Join(dir, "columns"): "N\nweb\n",
 		"-o jsonpath-file=" + filepath.Join(dir, "path"):          "web",
 	} {
-		if code, stdout, stderr := w.run(t, append([]string{"get", "sandbox", "web"}, strings.Fields(args)...)...); code != 0 || stdout != want {
+		if code, stdout, stderr := w.Run(t, append([]string{"get", "sandbox", "web"}, strings.Fields(args)...)...); code != 0 || stdout != want {
 			t.Errorf("%s: %q %s", args, stdout, stderr)
 		}
 	}
-	if code, _, stderr := w.run(t, "get", "sandboxes", "-o", "jsonpath-file="+filepath.Join(dir, "large")); code != exitUsage || !strings.Contains(stderr, "the file has more than 1048576 bytes") {
+	if code, _, stderr := w.Run(t, "get", "sandboxes", "-o", "jsonpath-file="+filepath.Join(dir, "large")); code != cli.ExitUsage || !strings.Contains(stderr, "the file has more than 1048576 bytes") {
 		t.Errorf("%d %s", code, stderr)
 	}
 }
@@ -145,12 +147,12 @@ func TestGetReadsTemplatesFromFiles(t *testing.T) {
 // A person may redirect the list into a program: what the server says beside it does not go there.
 func TestWarningsOfTheServerGoToStderrOnce(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	s.Intercept(func(rw http.ResponseWriter, _ *http.Request) bool {
 		rw.Header().Add("Warning", `299 - "this kind is deprecated"`)
 		return false
 	})
-	_, stdout, stderr := w.run(t, "get", "sandboxes", "-o", "name")
+	_, stdout, stderr := w.Run(t, "get", "sandboxes", "-o", "name")
 	if strings.Contains(stdout, "deprecated") || strings.Count(stderr, "Warning: this kind is deprecated\n") != 1 {
 		t.Errorf("stdout %q, stderr %q", stdout, stderr)
 	}
@@ -158,18 +160,18 @@ func TestWarningsOfTheServerGoToStderrOnce(t *testing.T) {
 
 func TestGetWatchesUntilItIsInterrupted(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	out, errs, ended := w.begin(ctx, strings.NewReader(""), "get", "sandboxes", "-w", "-l", "env=prod")
-	await(t, out, "web ")
+	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "get", "sandboxes", "-w", "-l", "env=prod")
+	clitest.Await(t, out, "web ")
 	obj := s.Object("sandboxes", "default", "web")
 	obj.Object["status"].(map[string]any)["phase"] = "Degraded"
 	s.Put("sandboxes", obj.Object)
-	await(t, out, "Degraded")
+	clitest.Await(t, out, "Degraded")
 	s.Remove("sandboxes", "default", "web")
-	await(t, out, "Deleted")
+	clitest.Await(t, out, "Deleted")
 	cancel()
-	if code := <-ended; code != exitInterrupted || errs.String() != "" {
+	if code := <-ended; code != cli.ExitInterrupted || errs.String() != "" {
 		t.Errorf("exit code %d, stderr %q", code, errs)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -184,15 +186,15 @@ func TestGetWatchesUntilItIsInterrupted(t *testing.T) {
 
 func TestGetWatchesOneObjectAsDocuments(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	out, _, ended := w.begin(ctx, strings.NewReader(""), "get", "sandbox", "web", "-w", "-o", "jsonpath={.metadata.name}={.status.phase};")
-	await(t, out, "web=Ready;")
+	out, _, ended := w.Begin(ctx, strings.NewReader(""), "get", "sandbox", "web", "-w", "-o", "jsonpath={.metadata.name}={.status.phase};")
+	clitest.Await(t, out, "web=Ready;")
 	s.Remove("sandboxes", "default", "api") // another one
 	obj := s.Object("sandboxes", "default", "web")
 	obj.Object["status"].(map[string]any)["phase"] = "Suspended"
 	s.Put("sandboxes", obj.Object)
-	await(t, out, "web=Suspended;")
+	clitest.Await(t, out, "web=Suspended;")
 	cancel()
 	<-ended
 	if got := out.String(); got != "web=Ready;web=Suspended;" {
@@ -202,7 +204,7 @@ func TestGetWatchesOneObjectAsDocuments(t *testing.T) {
 
 func TestAWatchThatBeginsWithoutAnObjectSeesTheFirst(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
+	s := w.WithObjects(t)
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			s.Put("sandboxsets", map[string]any{"kind": "SandboxSet", "metadata": map[string]any{"name": "first"}, "spec": map[string]any{"replicas": int64(7)}})
@@ -210,8 +212,8 @@ func TestAWatchThatBeginsWithoutAnObjectSeesTheFirst(t *testing.T) {
 		return false
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	out, _, ended := w.begin(ctx, strings.NewReader(""), "get", "sandboxsets", "--watch-only")
-	await(t, out, "first")
+	out, _, ended := w.Begin(ctx, strings.NewReader(""), "get", "sandboxsets", "--watch-only")
+	clitest.Await(t, out, "first")
 	cancel()
 	<-ended
 	if got := strings.Fields(out.String()); strings.Join(got, " ") != "NAME DESIRED first 7" {
@@ -221,10 +223,10 @@ func TestAWatchThatBeginsWithoutAnObjectSeesTheFirst(t *testing.T) {
 
 func TestHelpHasTheCommandsInGroups(t *testing.T) {
 	w := newWorld(t)
-	_, stdout, _ := w.run(t, "--help")
+	_, stdout, _ := w.Run(t, "--help")
 	stdout, _, _ = strings.Cut(stdout, "\nFlags:")
 	name := filepath.Join("testdata", "help.golden")
-	if *update {
+	if *clitest.Update {
 		if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
 			t.Fatal(err)
 		}

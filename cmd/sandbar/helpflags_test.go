@@ -16,7 +16,7 @@ func TestHelpLeavesOutTheFlagsThatACommandDoesNotTake(t *testing.T) {
 		"get": false, "label": false, "apply": false, "login": false, "top": false, "claim": false, "templates": false,
 		"logs": true, "exec": true, "cp": true, "suspend": true, "doctor": true,
 	} {
-		_, stdout, _ := w.run(t, command, "--help")
+		_, stdout, _ := w.Run(t, command, "--help")
 		if !strings.Contains(stdout, "--kubeconfig string") {
 			t.Errorf("%s --help prints\n%s", command, stdout)
 		}

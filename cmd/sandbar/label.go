@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // markOptions are the flags of sandbar label and sandbar annotate.
@@ -65,20 +66,20 @@ func (s *target) marking(verb string, of object.PairKind, long, example string) 
 // isPair reports whether an argument is KEY=VALUE or KEY-, and not a kind or a name.
 func isPair(arg string) bool { return strings.Contains(arg, "=") || strings.HasSuffix(arg, "-") }
 
-func (o *markOptions) check(a objectArgs, pairs object.Pairs) error {
-	if err := o.selection.check(a.names); err != nil {
+func (o *markOptions) check(a cli.ObjectArgs, pairs object.Pairs) error {
+	if err := o.selection.check(a.Names); err != nil {
 		return err
 	}
 	selects := o.labels != "" || o.fields != ""
 	switch {
 	case pairs.Empty():
-		return &usageError{fmt.Errorf("name the %s to set (KEY=VALUE) or to take away (KEY-)", o.of.Field())}
-	case len(a.names) == 0 && !selects && !o.all:
-		return &usageError{errors.New("name objects, or choose them with a selector (-l) or --all")}
-	case o.all && len(a.names) > 0:
-		return &usageError{errors.New("--all means every object: leave it out, or the names")}
-	case o.version != "" && len(a.names) != 1:
-		return &usageError{errors.New("--resource-version is the version of one object: name it")}
+		return &cli.UsageError{Err: fmt.Errorf("name the %s to set (KEY=VALUE) or to take away (KEY-)", o.of.Field())}
+	case len(a.Names) == 0 && !selects && !o.all:
+		return &cli.UsageError{Err: errors.New("name objects, or choose them with a selector (-l) or --all")}
+	case o.all && len(a.Names) > 0:
+		return &cli.UsageError{Err: errors.New("--all means every object: leave it out, or the names")}
+	case o.version != "" && len(a.Names) != 1:
+		return &cli.UsageError{Err: errors.New("--resource-version is the version of one object: name it")}
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (s *target) mark(cmd *cobra.Command, args []string, o *markOptions) error {
 	if first < 0 {
 		first = len(args)
 	}
-	a, err := parseObjectArgs(cmd, args[:first])
+	a, err := cli.ParseObjectArgs(cmd, args[:first])
 	if err != nil {
 		return err
 	}
@@ -103,19 +104,19 @@ func (s *target) mark(cmd *cobra.Command, args []string, o *markOptions) error {
 	if err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
-	meant := a.inNamespace(w.namespace)
+	meant := inNamespace(a, w.Namespace)
 	if len(meant) == 0 {
 		if meant, err = o.find(cmd, w); err != nil {
 			return err
 		}
 	}
 	for _, one := range meant {
-		s.name = one.name
-		obj, changed, err := w.Mark(cmd.Context(), w.kind, one.namespace, one.name, o.of, pairs, o.overwrite, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
+		s.Name = one.name
+		obj, changed, err := w.Mark(cmd.Context(), w.Of, one.namespace, one.name, o.of, pairs, o.overwrite, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
 		if err != nil {
 			return showDiff(cmd.OutOrStdout(), o.format, err)
 		}
@@ -133,17 +134,17 @@ func (s *target) mark(cmd *cobra.Command, args []string, o *markOptions) error {
 // objectName names an object of a kind.
 type objectName struct{ namespace, name string }
 
-func (a objectArgs) inNamespace(namespace string) []objectName {
+func inNamespace(a cli.ObjectArgs, namespace string) []objectName {
 	var all []objectName
-	for _, name := range a.names {
+	for _, name := range a.Names {
 		all = append(all, objectName{namespace, name})
 	}
 	return all
 }
 
 // find lists the objects that the selectors choose.
-func (o *markOptions) find(cmd *cobra.Command, w *workspaceObjects) ([]objectName, error) {
-	list, err := w.List(cmd.Context(), w.kind, o.options(w.namespace))
+func (o *markOptions) find(cmd *cobra.Command, w *cli.WorkspaceObjects) ([]objectName, error) {
+	list, err := w.List(cmd.Context(), w.Of, o.options(w.Namespace))
 	if err != nil {
 		return nil, err
 	}

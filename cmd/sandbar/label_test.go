@@ -8,43 +8,45 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestLabelAndAnnotateChangeWhatIsMeant(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	version := s.Object("sandboxes", "default", "api").GetResourceVersion()
-	w.transcript(t, "label.golden", []turn{
-		{name: "a new label, and one less", args: "label sandbox web team=shop tier-"},
-		{name: "as it is now", args: "get sandbox web --show-labels --no-headers"},
-		{name: "labels that it has", args: "label sandbox web team=shop tier-"},
-		{name: "a label that has another value", args: "label sandbox web env=test"},
-		{name: "a label that has another value, to overwrite", args: "label sandbox/web env=test --overwrite"},
-		{name: "by a selector", args: "label sandboxes -l env=test team=ops --overwrite"},
-		{name: "all", args: "label sandboxes --all -A seen=yes"},
-		{name: "none", args: "label sandboxes -l env=stage seen=yes"},
-		{name: "a dry run", args: "label sandbox web team=none --overwrite --dry-run"},
-		{name: "the object that is changed, for a program", args: "label sandbox web last=yes -o jsonpath={.metadata.labels}"},
-		{name: "in a version that it has no more", args: "label sandbox api x=y --resource-version " + version},
-		{name: "one that is not there", args: "label sandbox wbe x=y"},
-		{name: "an annotation", args: "annotate sandbox web note='asked for by Kim'"},
-		{name: "an annotation that has another value", args: "annotate sandbox web note=x"},
-		{name: "an annotation less", args: "annotate sandbox web note-"},
-		{name: "without labels", args: "label sandbox web"},
-		{name: "without a name", args: "label sandboxes a=b"},
-		{name: "without a kind", args: "label a=b"},
-		{name: "a label that cannot be", args: "label sandbox web 'a b=c'"},
-		{name: "a label that is set and taken away", args: "label sandbox web a=b a-"},
-		{name: "a name behind the labels", args: "label sandbox a=b web"},
-		{name: "names and all", args: "label sandbox web a=b --all"},
-		{name: "a version of all", args: "label sandboxes a=b --all --resource-version 7"},
+	w.Transcript(t, "label.golden", []clitest.Turn{
+		{Name: "a new label, and one less", Args: "label sandbox web team=shop tier-"},
+		{Name: "as it is now", Args: "get sandbox web --show-labels --no-headers"},
+		{Name: "labels that it has", Args: "label sandbox web team=shop tier-"},
+		{Name: "a label that has another value", Args: "label sandbox web env=test"},
+		{Name: "a label that has another value, to overwrite", Args: "label sandbox/web env=test --overwrite"},
+		{Name: "by a selector", Args: "label sandboxes -l env=test team=ops --overwrite"},
+		{Name: "all", Args: "label sandboxes --all -A seen=yes"},
+		{Name: "none", Args: "label sandboxes -l env=stage seen=yes"},
+		{Name: "a dry run", Args: "label sandbox web team=none --overwrite --dry-run"},
+		{Name: "the object that is changed, for a program", Args: "label sandbox web last=yes -o jsonpath={.metadata.labels}"},
+		{Name: "in a version that it has no more", Args: "label sandbox api x=y --resource-version " + version},
+		{Name: "one that is not there", Args: "label sandbox wbe x=y"},
+		{Name: "an annotation", Args: "annotate sandbox web note='asked for by Kim'"},
+		{Name: "an annotation that has another value", Args: "annotate sandbox web note=x"},
+		{Name: "an annotation less", Args: "annotate sandbox web note-"},
+		{Name: "without labels", Args: "label sandbox web"},
+		{Name: "without a name", Args: "label sandboxes a=b"},
+		{Name: "without a kind", Args: "label a=b"},
+		{Name: "a label that cannot be", Args: "label sandbox web 'a b=c'"},
+		{Name: "a label that is set and taken away", Args: "label sandbox web a=b a-"},
+		{Name: "a name behind the labels", Args: "label sandbox a=b web"},
+		{Name: "names and all", Args: "label sandbox web a=b --all"},
+		{Name: "a version of all", Args: "label sandboxes a=b --all --resource-version 7"},
 	})
 }
 
 // A label that somebody gave a control character would be one that no server takes: it is refused here, and quoted.
 func TestTextsOfTheCallCannotReachTheTerminalAsControlCharacters(t *testing.T) {
 	w := newWorld(t)
-	w.stocked(t)
+	w.Stocked(t)
 	for _, args := range [][]string{
 		{"label", "sandbox", "web", "a=\x1b[2J"},
 		{"get", "sandboxes", "-l", "a=\x1b[2J"},
@@ -52,7 +54,7 @@ func TestTextsOfTheCallCannotReachTheTerminalAsControlCharacters(t *testing.T) {
 		{"get", "sandbox", "\x1b[2J"},
 		{"create", "sandbox", "x", "--set", "\x1b[2J=1"},
 	} {
-		if code, stdout, stderr := w.run(t, args...); code == 0 || strings.Contains(stdout+stderr, "\x1b") {
+		if code, stdout, stderr := w.Run(t, args...); code == 0 || strings.Contains(stdout+stderr, "\x1b") {
 			t.Errorf("%q: %d %q", args, code, stdout+stderr)
 		}
 	}

@@ -7,27 +7,20 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/limitstable"
 )
 
 func TestTheTableOfLimitsHasTheCommandLinesNumbers(t *testing.T) {
 	limitstable.Check(t, "../../docs/limits.md", "The command line", true,
-		limitstable.Limit{Name: "instances that are compared with a name that does not exist", Number: limitstable.Count(mostCompared), Says: []string{fmt.Sprintf("the first %d ", mostCompared)}},
-		limitstable.Limit{Name: "instances that the error names when no name is similar", Number: limitstable.Count(mostOthers)},
+		limitstable.Limit{Name: "instances that are compared with a name that does not exist", Number: limitstable.Count(cli.MostCompared), Says: []string{fmt.Sprintf("the first %d ", cli.MostCompared)}},
+		limitstable.Limit{Name: "instances that the error names when no name is similar", Number: limitstable.Count(cli.MostOthers)},
 		limitstable.Limit{Name: "objects of a file of `apply` and `create`", Number: limitstable.Count(maxManifestObjects), Says: []string{fmt.Sprintf("more than %d objects", maxManifestObjects)}},
 		limitstable.Limit{Name: "a file with objects", Number: limitstable.Bytes(maxManifest), Says: []string{fmt.Sprintf("more than %d bytes", maxManifest)}},
 		limitstable.Limit{Name: "a file with a template or with columns for `-o`", Number: limitstable.Bytes(maxTemplateFile), Says: []string{fmt.Sprintf("more than %d bytes", maxTemplateFile)}},
 		limitstable.Limit{Name: "events that `describe` prints", Number: limitstable.Count(mostEvents)},
-		limitstable.Limit{Name: "how long a shell waits for a completion", Number: limitstable.Duration(completionTimeout)},
+		limitstable.Limit{Name: "how long a shell waits for a completion", Number: limitstable.Duration(cli.CompletionTimeout)},
 		limitstable.Limit{Name: "Sandboxes that one call of `claim` asks for, and of these at once", Number: fmt.Sprintf("%d, %d", mostClaims, claimsAtOnce), Says: []string{fmt.Sprintf("1 to %d ", mostClaims)}},
-		limitstable.Limit{Name: "names that a completion reads of a kind", Number: limitstable.Count(mostCompletions), Says: []string{fmt.Sprintf("the first %d ", mostCompletions)}},
+		limitstable.Limit{Name: "names that a completion reads of a kind", Number: limitstable.Count(cli.MostCompletions), Says: []string{fmt.Sprintf("the first %d ", cli.MostCompletions)}},
 	)
-}
-
-func TestTheTableOfLimitsOfTheFirstCommandsHasTheCodesNumbers(t *testing.T) {
-	limitstable.Check(t, "../../docs/limits.md", "From an address to a bound workspace", false,
-		limitstable.Limit{Name: "a token", Number: limitstable.Bytes(maxToken), Says: []string{fmt.Sprintf("more than %d bytes", maxToken)}},
-		limitstable.Limit{Name: "the CA bundle of an OpenID provider", Number: limitstable.Bytes(maxBundleFile), Says: []string{fmt.Sprintf("more than %d bytes", maxBundleFile)}},
-		limitstable.Limit{Name: "how long `bind` waits for the kinds", Number: limitstable.Duration(defaultBindTimeout), Says: []string{fmt.Sprintf("after %s", defaultBindTimeout)}},
-		limitstable.Limit{Name: "`bind --timeout` at most", Number: limitstable.Duration(maxBindTimeout), Says: []string{fmt.Sprintf("to %s", maxBindTimeout)}})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -29,7 +30,7 @@ func prefixed(out io.Writer, component string) io.Writer {
 	if component == "" {
 		return out
 	}
-	return &linePrefix{out: out, prefix: component + " | ", terminal: terminal(out)}
+	return &linePrefix{out: out, prefix: component + " | ", terminal: cli.Terminal(out)}
 }
 
 func (l *linePrefix) Write(text []byte) (int, error) {

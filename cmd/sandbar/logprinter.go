@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -48,7 +49,7 @@ type logPrinter struct {
 const replacedWithin = 10 * time.Second
 
 func newLogPrinter(out, notes io.Writer, asJSON, timestamps bool) *logPrinter {
-	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: terminal(out), losses: &losses{}, now: time.Now}
+	return &logPrinter{out: out, notes: notes, json: asJSON, timestamps: timestamps, terminal: cli.Terminal(out), losses: &losses{}, now: time.Now}
 }
 
 func (p *logPrinter) print(e client.LogEvent) error {
@@ -56,13 +57,13 @@ func (p *logPrinter) print(e client.LogEvent) error {
 	case client.LogOutput:
 		return p.record(e)
 	case client.LogGap:
-		say(p.notes, "%d bytes of the log were dropped before they could be read", e.Record.Lost)
+		cli.Say(p.notes, "%d bytes of the log were dropped before they could be read", e.Record.Lost)
 		return p.record(e)
 	case client.LogKept:
-		say(p.notes, "it is suspended; this is the end of its log as it was at %s", e.Record.Time.Local().Format(time.DateTime))
+		cli.Say(p.notes, "it is suspended; this is the end of its log as it was at %s", e.Record.Time.Local().Format(time.DateTime))
 	case client.LogReplaced:
 		if p.begun {
-			say(p.notes, "the runner was started again; what it had not sent of the log until then is gone")
+			cli.Say(p.notes, "the runner was started again; what it had not sent of the log until then is gone")
 		}
 	case client.LogEnded:
 		p.ended(e.Message)
@@ -71,7 +72,7 @@ func (p *logPrinter) print(e client.LogEvent) error {
 	case client.LogConnected:
 		p.tellBroken()
 		if p.lost && p.begun {
-			say(p.notes, "the log goes on")
+			cli.Say(p.notes, "the log goes on")
 		}
 		p.lost, p.begun = false, true
 		p.losses.end()
@@ -83,10 +84,10 @@ func (p *logPrinter) print(e client.LogEvent) error {
 func (p *logPrinter) ended(message string) {
 	p.broke, p.lost, p.since = "", true, p.now()
 	if message == "" {
-		say(p.notes, "the container ended; the log goes on when the next one writes something")
+		cli.Say(p.notes, "the container ended; the log goes on when the next one writes something")
 		return
 	}
-	say(p.notes, "the container ended: %s; the log goes on when the next one writes something", termsafe.Line(message))
+	cli.Say(p.notes, "the container ended: %s; the log goes on when the next one writes something", termsafe.Line(message))
 }
 
 // disconnected tells why the log is not being read. A connection that just breaks says nothing of the
@@ -103,7 +104,7 @@ func (p *logPrinter) disconnected(e client.LogEvent) {
 		p.broke = "" // most likely as well, and its state is about to say so
 	case isAnswer:
 		p.broke = ""
-		p.tellLoss(reasonIn(e.Err))
+		p.tellLoss(cli.ReasonIn(e.Err))
 	case p.broke == "" && p.begun:
 		p.broke = brokenBy(e.Err)
 	default:
@@ -117,7 +118,7 @@ func brokenBy(err error) string {
 	if err == nil || strings.Contains(err.Error(), "stream error: ") || strings.Contains(err.Error(), "http2: ") {
 		return "the other side ended it"
 	}
-	return reasonIn(err)
+	return cli.ReasonIn(err)
 }
 
 // tellBroken tells of a connection that broke, if that was not told.
@@ -132,9 +133,9 @@ func (p *logPrinter) tellLoss(reason string) {
 	switch {
 	case !p.losses.isNew(reason, ""):
 	case p.begun:
-		say(p.notes, "the connection to the log is lost (%s); it is tried again until it is there", reason)
+		cli.Say(p.notes, "the connection to the log is lost (%s); it is tried again until it is there", reason)
 	default:
-		say(p.notes, "waiting for the log (%s)", reason)
+		cli.Say(p.notes, "waiting for the log (%s)", reason)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 func newLogsCommand(s *target) *cobra.Command {
@@ -27,10 +28,10 @@ A connection that breaks is made again and goes on with the next byte; that, and
 said on stderr. In a kind without a runner a log ends with its container: -f says with what it
 ended, and goes on with the next one. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
 colours and lines that begin again; elsewhere stdout gets the bytes as they were written.`,
-		Args: named("NAME"),
+		Args: cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if tail < -1 {
-				return &usageError{fmt.Errorf("--tail %d: give how many lines, or -1 for all that is held", tail)}
+				return &cli.UsageError{Err: fmt.Errorf("--tail %d: give how many lines, or -1 for all that is held", tail)}
 			}
 			if tail >= 0 {
 				opts.Tail = &tail
@@ -38,16 +39,16 @@ colours and lines that begin again; elsewhere stdout gets the bytes as they were
 			switch opts.Stream {
 			case "", "stdout", "stderr":
 			default:
-				return &usageError{fmt.Errorf("--stream %q is neither stdout nor stderr", opts.Stream)}
+				return &cli.UsageError{Err: fmt.Errorf("--stream %q is neither stdout nor stderr", opts.Stream)}
 			}
 			if opts.Since < 0 {
-				return &usageError{fmt.Errorf("--since %s is not before now: it says how old a line may be, for example 10m", opts.Since)}
+				return &cli.UsageError{Err: fmt.Errorf("--since %s is not before now: it says how old a line may be, for example 10m", opts.Since)}
 			}
-			asJSON, err := jsonOutput(output)
+			asJSON, err := cli.JSONOutput(output)
 			if err != nil {
 				return err
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -70,6 +71,6 @@ colours and lines that begin again; elsewhere stdout gets the bytes as they were
 	cmd.Flags().DurationVar(&opts.Since, "since", 0, "leave out what is older, for example 10m")
 	cmd.Flags().BoolVar(&opts.Timestamps, "timestamps", false, "put the time (UTC) before each line")
 	cmd.Flags().StringVar(&opts.Stream, "stream", "", "stdout or stderr; both if empty")
-	addOutputFlag(cmd, &output)
+	cli.AddOutputFlag(cmd, &output)
 	return cmd
 }

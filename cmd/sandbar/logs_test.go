@@ -23,6 +23,8 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 var someLog = []logwire.Record{
@@ -58,8 +60,8 @@ func serveLog(t *testing.T) http.HandlerFunc {
 
 func TestLogsPrintsDataToStdoutAndWhatHappenedToStderr(t *testing.T) {
 	w := newWorld(t)
-	w.plane = serveLog(t)
-	code, stdout, stderr := w.run(t, "logs", "web", "--timestamps")
+	w.Plane = serveLog(t)
+	code, stdout, stderr := w.Run(t, "logs", "web", "--timestamps")
 	want := "1970-01-01T00:00:00.000Z half\n1970-01-01T00:00:01.000Z \x1b[2Joops\n1970-01-01T00:00:02.000Z end\n"
 	if code != 0 || stdout != want {
 		t.Errorf("exit code %d, stdout %q, want %q", code, stdout, want)
@@ -73,8 +75,8 @@ func TestLogsPrintsDataToStdoutAndWhatHappenedToStderr(t *testing.T) {
 
 func TestLogsAsJSONIsOneObjectALine(t *testing.T) {
 	w := newWorld(t)
-	w.plane = serveLog(t)
-	_, stdout, _ := w.run(t, "logs", "web", "-o", "json")
+	w.Plane = serveLog(t)
+	_, stdout, _ := w.Run(t, "logs", "web", "-o", "json")
 	var got []logwire.Record
 	for d := json.NewDecoder(strings.NewReader(stdout)); d.More(); {
 		var r logwire.Record
@@ -213,17 +215,17 @@ func TestAProgressBarBeginsItsLineAgainOnATerminal(t *testing.T) {
 func TestWithoutAKubeconfigAPersonIsToldWhatToPass(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("HOME", t.TempDir())
-	code, _, stderr := (&world{newRoot: newRootCommand, trust: filepath.Join(t.TempDir(), "trust.json")}).run(t, "logs", "web")
-	if code != exitUsage || !strings.Contains(stderr, "which $KUBECONFIG names: make it with sandbar login URL") || strings.Contains(stderr, "MASTER") {
+	code, _, stderr := (&world{&clitest.World{NewRoot: newRootCommand, Trust: filepath.Join(t.TempDir(), "trust.json")}}).Run(t, "logs", "web")
+	if code != cli.ExitUsage || !strings.Contains(stderr, "which $KUBECONFIG names: make it with sandbar login URL") || strings.Contains(stderr, "MASTER") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 
 func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
 	for _, address := range []string{"http://sandboxes.example.com", "sandboxes.example.com", "https://user@host"} {
-		w := &world{newRoot: newRootCommand, kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
-		code, _, stderr := w.run(t, "trust", address)
-		if code != exitUsage || !strings.Contains(stderr, "is not an https URL") {
+		w := &world{&clitest.World{NewRoot: newRootCommand, Kubeconfig: filepath.Join(t.TempDir(), "none"), Trust: filepath.Join(t.TempDir(), "trust.json")}}
+		code, _, stderr := w.Run(t, "trust", address)
+		if code != cli.ExitUsage || !strings.Contains(stderr, "is not an https URL") {
 			t.Errorf("%s: exit code %d, %q", address, code, stderr)
 		}
 	}
@@ -231,11 +233,11 @@ func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
 
 func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
 	w := newWorld(t)
-	before, err := os.ReadFile(w.trust)
+	before, err := os.ReadFile(w.Trust)
 	if err != nil {
 		t.Fatal(err)
 	}
-	planes, err := session.TrustStore{Path: w.trust}.Load()
+	planes, err := session.TrustStore{Path: w.Trust}.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,28 +245,28 @@ func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
 	if err := os.WriteFile(bundle, planes[0].CABundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := w.run(t, "trust", planes[0].URL+"/", "--ca-file", bundle); code != 0 {
+	if code, _, stderr := w.Run(t, "trust", planes[0].URL+"/", "--ca-file", bundle); code != 0 {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
-	after, err := os.ReadFile(w.trust)
+	after, err := os.ReadFile(w.Trust)
 	if diff := cmp.Diff(string(before), string(after)); err != nil || diff != "" {
 		t.Errorf("%v; trusted (-want +got):\n%s", err, diff)
 	}
 }
 
 func TestNoSandboxIsMadeForADirectoryThatIsNotThere(t *testing.T) {
-	w := &world{newRoot: newRootCommand, kubeconfig: filepath.Join(t.TempDir(), "none"), trust: filepath.Join(t.TempDir(), "trust.json")}
-	code, _, stderr := w.run(t, "dev", "web", filepath.Join(t.TempDir(), "none"), "--create")
-	if code != exitFailure || !strings.Contains(stderr, "opening the directory") {
+	w := &world{&clitest.World{NewRoot: newRootCommand, Kubeconfig: filepath.Join(t.TempDir(), "none"), Trust: filepath.Join(t.TempDir(), "trust.json")}}
+	code, _, stderr := w.Run(t, "dev", "web", filepath.Join(t.TempDir(), "none"), "--create")
+	if code != cli.ExitFailure || !strings.Contains(stderr, "opening the directory") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 
 func TestADurationThatIsNoneIsToldTheLargest(t *testing.T) {
 	for _, value := range []string{"99999999999h", "2562048h", "10", "soon"} {
-		code, _, stderr := newWorld(t).run(t, "renew", "web", "--extend", value)
+		code, _, stderr := newWorld(t).Run(t, "renew", "web", "--extend", value)
 		want := fmt.Sprintf("sandbar: --extend %q is no duration such as 90s or 2h30m, of at most 2562047h; see sandbar renew --help\n", value)
-		if code != exitUsage || stderr != want {
+		if code != cli.ExitUsage || stderr != want {
 			t.Errorf("exit code %d, %q, want %q", code, stderr, want)
 		}
 	}
@@ -272,7 +274,7 @@ func TestADurationThatIsNoneIsToldTheLargest(t *testing.T) {
 
 func TestThingsAreCounted(t *testing.T) {
 	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files"} {
-		if got := counted(n, "file"); got != want {
+		if got := cli.Counted(n, "file"); got != want {
 			t.Errorf("%d files are %q", n, got)
 		}
 	}
@@ -280,7 +282,7 @@ func TestThingsAreCounted(t *testing.T) {
 
 func TestWrongUsageExitsWithTwo(t *testing.T) {
 	w := newWorld(t)
-	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
+	w.Plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
 	for _, args := range [][]string{
 		{"logs"},
 		{"logs", "web", "--stream", "stdin"},
@@ -295,7 +297,7 @@ func TestWrongUsageExitsWithTwo(t *testing.T) {
 		{"logs", "web", "--since", "-5m"},
 		{"port-forward", "web", "80", "--port", "8080"},
 	} {
-		if code, stdout, stderr := w.run(t, args...); code != exitUsage || stdout != "" || stderr == "" {
+		if code, stdout, stderr := w.Run(t, args...); code != cli.ExitUsage || stdout != "" || stderr == "" {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
 		}
 	}

@@ -14,6 +14,10 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/catalogue"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/start"
 )
 
 // version is set by the build (-ldflags "-X main.version=…").
@@ -25,29 +29,27 @@ const unstamped = "dev"
 func main() {
 	info, ok := debug.ReadBuildInfo()
 	version = installedVersion(version, info, ok)
-	runProgram(newRootCommand)
+	cli.Main(newRootCommand)
 }
 
 // newRootCommand returns the program with its commands, in the groups of sandbar --help.
 func newRootCommand() *cobra.Command {
-	return newRoot(version,
-		group{"start", "Start:", startCommands},
-		group{"sandboxes", "Sandboxes:", objectCommands},
-		group{"develop", "Develop:", developCommands},
-		group{"catalogue", "Catalogue:", catalogueCommands},
-		group{"program", "This program:", func(*target) []*cobra.Command { return []*cobra.Command{newVersionCommand()} }},
+	return cli.NewRoot(version,
+		cli.Group{ID: "start", Title: "Start:", Commands: start.Commands},
+		cli.Group{ID: "sandboxes", Title: "Sandboxes:", Commands: objectCommands},
+		cli.Group{ID: "develop", Title: "Develop:", Commands: developCommands},
+		cli.Group{ID: "catalogue", Title: "Catalogue:", Commands: catalogue.Commands},
+		cli.Group{ID: "program", Title: "This program:", Commands: func(*cli.Target) []*cobra.Command { return []*cobra.Command{newVersionCommand()} }},
 	)
 }
 
-// startCommands are the commands that lead to a workspace with sandboxes.
-func startCommands(s *target) []*cobra.Command {
-	return append([]*cobra.Command{newLoginCommand(s), newLogoutCommand(s), newBindCommand(s), newDoctorCommand(s), newWhoamiCommand(s), newCredentialCommand()},
-		s.diagnosed([]*cobra.Command{newTrustCommand(s), newUntrustCommand(s)})...)
-}
+// target is the person's workspace with what commands do there.
+type target struct{ *cli.Target }
 
 // objectCommands are the commands about the objects of a workspace.
-func objectCommands(s *target) []*cobra.Command {
-	return append(s.diagnosed([]*cobra.Command{
+func objectCommands(t *cli.Target) []*cobra.Command {
+	s := &target{t}
+	return append(s.Diagnosed([]*cobra.Command{
 		newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
 		newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
 		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
@@ -55,14 +57,10 @@ func objectCommands(s *target) []*cobra.Command {
 }
 
 // developCommands are the commands about what runs in a sandbox, and about its files.
-func developCommands(s *target) []*cobra.Command {
-	return s.diagnosed([]*cobra.Command{
+func developCommands(t *cli.Target) []*cobra.Command {
+	s := &target{t}
+	return s.Diagnosed([]*cobra.Command{
 		newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
 		newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s), newTopCommand(s),
 	})
-}
-
-// catalogueCommands are the commands about what a workspace can have.
-func catalogueCommands(s *target) []*cobra.Command {
-	return s.diagnosed([]*cobra.Command{newExplainCommand(s), newTemplatesCommand(s)})
 }

@@ -5,12 +5,18 @@
 
 package main
 
-import "testing"
+import (
+	"testing"
 
-func TestMain(m *testing.M) { runTests(m, newRootCommand) }
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
+)
 
-// newWorld returns a world with all commands.
+func TestMain(m *testing.M) { clitest.Main(m, newRootCommand) }
+
+// world is a workspace and a data plane to run all commands against.
+type world struct{ *clitest.World }
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newTestWorld(t, newRootCommand)
+	return &world{clitest.New(t, newRootCommand)}
 }

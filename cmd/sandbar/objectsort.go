@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // sorter puts objects in an order.
@@ -24,7 +25,7 @@ func parseSort(expression string) (sorter, error) {
 	}
 	p, err := parsePath(expression)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--sort-by: %w", err)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("--sort-by: %w", err)}
 	}
 	return func(items []object.Item) {
 		slices.SortStableFunc(items, byCreation)

@@ -19,6 +19,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -130,7 +131,7 @@ func instanceCells(s showing, item object.Item, now time.Time) []any {
 func templateOf(obj *unstructured.Unstructured) string {
 	named, _, _ := unstructured.NestedString(obj.Object, "spec", "template", "templateRef", "name")
 	toolchain, _, _ := unstructured.NestedString(obj.Object, "spec", "toolchain")
-	return cmp.Or(named, toolchain, none)
+	return cmp.Or(named, toolchain, cli.None)
 }
 
 // stateOf is the phase of an instance.
@@ -149,7 +150,7 @@ func stateOf(obj *unstructured.Unstructured, deleted bool) string {
 func idleFor(obj *unstructured.Unstructured, now time.Time) string {
 	used, ok := timeAt(obj, "status", "activity", "lastActiveTime")
 	if !ok {
-		return none
+		return cli.None
 	}
 	return since(used, now)
 }

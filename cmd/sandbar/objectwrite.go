@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 const (
@@ -29,7 +30,7 @@ func readObjects(input io.Reader, name string) ([]*unstructured.Unstructured, er
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("-f: %w", err)}
+			return nil, &cli.UsageError{Err: fmt.Errorf("-f: %w", err)}
 		}
 		defer f.Close()
 		input = f
@@ -39,11 +40,11 @@ func readObjects(input io.Reader, name string) ([]*unstructured.Unstructured, er
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(text) > maxManifest {
-		return nil, &usageError{fmt.Errorf("-f %s has more than %d bytes", name, maxManifest)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("-f %s has more than %d bytes", name, maxManifest)}
 	}
 	all, err := parseObjects(text)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("-f %s: %w", name, err)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("-f %s: %w", name, err)}
 	}
 	return all, nil
 }
@@ -113,20 +114,20 @@ func (o *output) writePrinter() (*writePrinter, error) {
 		return nil, err
 	}
 	if p.columns() {
-		return nil, &usageError{fmt.Errorf("-o %s is for sandbar get: this command takes %s", o.format, o.formats)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("-o %s is for sandbar get: this command takes %s", o.format, o.formats)}
 	}
 	return &writePrinter{p}, nil
 }
 
 // wrote reports what was done to an object: "sandbox.sandbar.dev/web created".
-func (p *writePrinter) wrote(out io.Writer, w *workspaceObjects, obj *unstructured.Unstructured, did string, dryRun bool) error {
+func (p *writePrinter) wrote(out io.Writer, w *cli.WorkspaceObjects, obj *unstructured.Unstructured, did string, dryRun bool) error {
 	if p.objectPrinter != nil {
-		return p.print(out, showing{kind: w.kind, items: []object.Item{{Unstructured: obj}}, one: true})
+		return p.print(out, showing{kind: w.Of, items: []object.Item{{Unstructured: obj}}, one: true})
 	}
 	if dryRun {
 		did += " (dry run: nothing was changed)"
 	}
-	if _, err := fmt.Fprintf(out, "%s/%s %s\n", w.kind, obj.GetName(), did); err != nil {
+	if _, err := fmt.Fprintf(out, "%s/%s %s\n", w.Of, obj.GetName(), did); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil

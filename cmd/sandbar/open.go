@@ -15,6 +15,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -30,15 +31,15 @@ func newOpenCommand(s *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "open [KIND/]NAME",
 		Short: "Open what a sandbox serves in a browser, on an address of its own",
-		Args:  named("NAME"),
+		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if valid != 0 && (valid < client.MinPreview || valid > client.MaxPreview) {
-				return &usageError{fmt.Errorf("--for %s: a preview lasts from 1m to 12h, and no longer than the provider allows", valid)}
+				return &cli.UsageError{Err: fmt.Errorf("--for %s: a preview lasts from 1m to 12h, and no longer than the provider allows", valid)}
 			}
 			if !strings.HasPrefix(opts.Path, "/") {
-				return &usageError{fmt.Errorf("--path %q: a path begins with /", opts.Path)}
+				return &cli.UsageError{Err: fmt.Errorf("--path %q: a path begins with /", opts.Path)}
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -69,15 +70,15 @@ func newOpenCommand(s *target) *cobra.Command {
 			if s := i.Status.Suspension; s != nil && s.Cause != sandbarv1alpha1.SuspendedUnused {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s is suspended, and shows nothing before it is resumed: sandbar resume %s\n", args[0], args[0])
 			}
-			if !only && isTerminal(os.Stdout) {
-				if err := browse(cmd.Context(), preview.URL); err != nil {
+			if !only && cli.IsTerminal(os.Stdout) {
+				if err := cli.Browse(cmd.Context(), preview.URL); err != nil {
 					return err
 				}
 			}
 			if stay {
 				fmt.Fprintln(cmd.ErrOrStderr(), "The preview is renewed for as long as this command runs; end it with Ctrl-C.")
 				<-cmd.Context().Done()
-				return untilInterrupted(cmd.Context(), nil)
+				return cli.UntilInterrupted(cmd.Context(), nil)
 			}
 			return nil
 		},

@@ -14,32 +14,35 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestOpenPrintsTheAddressOfThePortThatIsMeant(t *testing.T) {
 	w := newWorld(t)
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(rw, `{"url": "https://preview.example.com%s"}`, r.URL.Path)
 	})
 	for flags, want := range map[string]string{
 		"":            "https://preview.example.com/proxy-url\n",
 		"--port 8080": "https://preview.example.com/ports/8080/proxy-url\n",
 	} {
-		code, stdout, stderr := w.run(t, append([]string{"open", "web", "--print"}, strings.Fields(flags)...)...)
+		code, stdout, stderr := w.Run(t, append([]string{"open", "web", "--print"}, strings.Fields(flags)...)...)
 		if code != 0 || stdout != want {
 			t.Errorf("open %s: exit code %d, %q, want %q; %s", flags, code, stdout, want, stderr)
 		}
 	}
-	w.serve(func(rw http.ResponseWriter, _ *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, _ *http.Request) {
 		http.Error(rw, "no such instance or verb", http.StatusNotFound)
 	})
 	for flags, told := range map[string]bool{"": false, "--port 8080": true} {
-		code, _, stderr := w.run(t, append([]string{"open", "web", "--print"}, strings.Fields(flags)...)...)
-		if code != exitFailure || strings.Contains(stderr, "leave --port out") != told || !strings.Contains(stderr, "no such instance or verb") {
+		code, _, stderr := w.Run(t, append([]string{"open", "web", "--print"}, strings.Fields(flags)...)...)
+		if code != cli.ExitFailure || strings.Contains(stderr, "leave --port out") != told || !strings.Contains(stderr, "no such instance or verb") {
 			t.Errorf("open %s of what is not there: exit code %d, %q", flags, code, stderr)
 		}
 	}
-	if code, _, stderr := w.run(t, "open", "web", "--port", "70000"); code != exitUsage || !strings.Contains(stderr, "--port") {
+	if code, _, stderr := w.Run(t, "open", "web", "--port", "70000"); code != cli.ExitUsage || !strings.Contains(stderr, "--port") {
 		t.Errorf("port 70000: exit code %d, %q", code, stderr)
 	}
 }
@@ -47,22 +50,22 @@ func TestOpenPrintsTheAddressOfThePortThatIsMeant(t *testing.T) {
 // The address is a data plane's, and so is that of a data plane that may not get the token.
 func TestAddressesOfServersCannotDrawOnTheTerminal(t *testing.T) {
 	w := newWorld(t)
-	w.serve(func(rw http.ResponseWriter, _ *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(rw, `{"url": "https://preview.example.com/\u001b[2J\u009b2J"}`)
 	})
-	if code, stdout, stderr := w.run(t, "open", "web", "--print"); code != 0 || stdout != "https://preview.example.com/\\x1b[2J\\x9b2J\n" {
+	if code, stdout, stderr := w.Run(t, "open", "web", "--print"); code != 0 || stdout != "https://preview.example.com/\\x1b[2J\\x9b2J\n" {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
-	w.has(objects{"sandboxrunners": {"web": {
+	w.Has(clitest.Objects{"sandboxrunners": {"web": {
 		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "namespace": "default", "uid": "u"},
 		"status": map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": "https://a%C2%9B2J\u202e.example.com/x", "verbs": []any{"proxy-url"}}},
 	}}})
-	code, stdout, stderr := w.run(t, "open", "web", "--print")
-	if code != exitFailure || stdout != "" || !strings.Contains(stderr, `sandbar trust https://a\x9b2j\u202e.example.com:443`) || strings.ContainsAny(stderr, "\u009b\u202e") {
+	code, stdout, stderr := w.Run(t, "open", "web", "--print")
+	if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, `sandbar trust https://a\x9b2j\u202e.example.com:443`) || strings.ContainsAny(stderr, "\u009b\u202e") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
-	said := &diagnosedError{"another CA, with SHA-256 \x1b]0;x\x07", errors.New("a reason")}
-	if text := explain(said); text != `another CA, with SHA-256 \x1b]0;x\x07` {
+	said := &cli.DiagnosedError{Text: "another CA, with SHA-256 \x1b]0;x\x07", Err: errors.New("a reason")}
+	if text := cli.Explain(said); text != `another CA, with SHA-256 \x1b]0;x\x07` {
 		t.Errorf("it says %q", text)
 	}
 }
@@ -72,15 +75,15 @@ func TestAddressesOfServersCannotDrawOnTheTerminal(t *testing.T) {
 func TestOpenThatStaysRenewsThePreview(t *testing.T) {
 	w := newWorld(t)
 	asked := make(chan map[string]any, 10)
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		var body map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&body)
 		asked <- body
 		fmt.Fprintf(rw, `{"url": "https://preview.example.com/enter?n=%d"}`, len(asked))
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, errs, ended := w.begin(ctx, strings.NewReader(""), "open", "web", "--print", "--stay", "--path", "/first", "--for", "5m")
-	await(t, errs, "is renewed for as long as")
+	_, errs, ended := w.Begin(ctx, strings.NewReader(""), "open", "web", "--print", "--stay", "--path", "/first", "--for", "5m")
+	clitest.Await(t, errs, "is renewed for as long as")
 	first := <-asked
 	renew, _ := first["renewURL"].(string)
 	if u, err := url.Parse(renew); err != nil || u.Hostname() != "127.0.0.1" || len(u.Path) < 20 || first["path"] != "/first" {

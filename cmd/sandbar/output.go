@@ -19,6 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // maxTemplateFile bounds the file of a template or of columns.
@@ -89,14 +90,14 @@ type objectPrinter interface {
 func (o *output) printer() (objectPrinter, error) {
 	for _, key := range o.labelColumns {
 		if len(validation.IsQualifiedName(key)) > 0 {
-			return nil, &usageError{fmt.Errorf("-L %q is not the key of a label, such as env or example.com/team", key)}
+			return nil, &cli.UsageError{Err: fmt.Errorf("-L %q is not the key of a label, such as env or example.com/team", key)}
 		}
 	}
 	format, argument, hasArgument := strings.Cut(o.format, "=")
 	if hasArgument && strings.HasSuffix(format, "-file") {
 		text, err := readTemplate(argument)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("-o %s: %w", o.format, err)}
+			return nil, &cli.UsageError{Err: fmt.Errorf("-o %s: %w", o.format, err)}
 		}
 		format, argument = strings.TrimSuffix(format, "-file"), text
 	}
@@ -105,7 +106,7 @@ func (o *output) printer() (objectPrinter, error) {
 	}
 	p, err := o.printerOf(format, argument)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("-o %s: %w", o.format, err)}
+		return nil, &cli.UsageError{Err: fmt.Errorf("-o %s: %w", o.format, err)}
 	}
 	if p == nil {
 		return nil, o.unknown()
@@ -116,7 +117,7 @@ func (o *output) printer() (objectPrinter, error) {
 var withArgument = map[string]bool{"jsonpath": true, "go-template": true, "custom-columns": true}
 
 func (o *output) unknown() error {
-	return &usageError{fmt.Errorf("-o %q: the formats are %s", o.format, o.formats)}
+	return &cli.UsageError{Err: fmt.Errorf("-o %q: the formats are %s", o.format, o.formats)}
 }
 
 func (o *output) printerOf(format, argument string) (objectPrinter, error) {
@@ -197,7 +198,7 @@ func (p documentPrinter) print(out io.Writer, s showing) error {
 	if err := p.PrintObj(object, &text); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	return writeDocument(out, text.Bytes())
+	return cli.WriteDocument(out, text.Bytes())
 }
 
 // namePrinter prints KIND.GROUP/NAME, which other commands take.

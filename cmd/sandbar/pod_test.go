@@ -22,6 +22,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 	"github.com/sandbar-dev/sandbar/pkg/wsconn"
 )
 
@@ -90,16 +92,16 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 		"a connection that is lost is an error and not a success": {
 			args: "exec web -- sh", wantQuery: "command=sh&stderr=true&stdout=true",
 			serve: func(r *http.Request, conn *wsconn.Conn) { say(r, conn, 1, "out") },
-			code:  exitOurs, stdout: "out", stderr: "sandbar: running the command",
+			code:  cli.ExitOurs, stdout: "out", stderr: "sandbar: running the command",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var query string
-			w.plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
+			w.Plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
 				query = r.URL.RawQuery
 				c.serve(r, conn)
 			})
-			code, stdout, stderr := w.runWith(t, strings.NewReader(c.input), strings.Fields(c.args)...)
+			code, stdout, stderr := w.RunWith(t, strings.NewReader(c.input), strings.Fields(c.args)...)
 			if code != c.code || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
@@ -109,8 +111,8 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 		})
 	}
 	t.Run("a directory of a workspace that is not there is refused", func(t *testing.T) {
-		w.plane = podVerb(t, podExec, func(*http.Request, *wsconn.Conn) { t.Error("the command was run") })
-		if code, _, _ := w.run(t, "exec", "web", "--dir", "x", "--", "ls"); code != exitOurs {
+		w.Plane = podVerb(t, podExec, func(*http.Request, *wsconn.Conn) { t.Error("the command was run") })
+		if code, _, _ := w.Run(t, "exec", "web", "--dir", "x", "--", "ls"); code != cli.ExitOurs {
 			t.Errorf("exit code %d", code)
 		}
 	})
@@ -155,14 +157,14 @@ func echoPorts(conn *wsconn.Conn, refuses func(port string) bool) {
 
 func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 	w := newWorld(t)
-	w.verbs = []string{"port-forward"}
+	w.Verbs = []string{"port-forward"}
 	gone := make(chan struct{})
-	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+	w.Plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
 		go func() { <-gone; _ = conn.CloseNow() }()
 		echoPorts(conn, func(string) bool { return false })
 	})
-	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:6379", "0:80")
-	await(t, out, "to port 80\n")
+	out, errs, ended := w.Begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:6379", "0:80")
+	clitest.Await(t, out, "to port 80\n")
 	for line := range strings.Lines(out.String()) {
 		address, port, _ := strings.Cut(strings.TrimSpace(line), " to port ")
 		conn, err := net.Dial("tcp", address)
@@ -177,7 +179,7 @@ func TestPortForwardCarriesWhateverIsSpoken(t *testing.T) {
 		conn.Close()
 	}
 	close(gone)
-	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "lost connection") {
+	if code := <-ended; code != cli.ExitFailure || !strings.Contains(errs.String(), "lost connection") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
@@ -189,13 +191,13 @@ func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
 	}
 	t.Run("ports", func(t *testing.T) {
 		w := newWorld(t)
-		w.verbs = []string{"port-forward"}
-		w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+		w.Verbs = []string{"port-forward"}
+		w.Plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
 			echoPorts(conn, func(string) bool { return false })
 		})
 		ctx, interrupt := context.WithCancel(t.Context())
-		out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:80")
-		await(t, out, "to port 80\n")
+		out, errs, ended := w.Begin(ctx, strings.NewReader(""), "port-forward", "web", "0:80")
+		clitest.Await(t, out, "to port 80\n")
 		local, _, _ := strings.Cut(out.String(), " to port ")
 		_, number, _ := net.SplitHostPort(local)
 		for _, address := range []string{"127.0.0.1", "::1"} {
@@ -215,10 +217,10 @@ func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
 	})
 	t.Run("what is served over HTTP", func(t *testing.T) {
 		w := newWorld(t)
-		w.serve(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "served") })
+		w.Serve(func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, "served") })
 		ctx, interrupt := context.WithCancel(t.Context())
-		out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web")
-		await(t, out, "\n")
+		out, errs, ended := w.Begin(ctx, strings.NewReader(""), "port-forward", "web")
+		clitest.Await(t, out, "\n")
 		number := strings.TrimSpace(out.String()[strings.LastIndexByte(out.String(), ':')+1:])
 		for _, address := range []string{"127.0.0.1", "::1"} {
 			res, err := http.Get("http://" + net.JoinHostPort(address, number) + "/")
@@ -237,7 +239,7 @@ func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
 		}
 		defer taken.Close()
 		_, busy, _ := net.SplitHostPort(taken.Addr().String())
-		if code, _, stderr := w.run(t, "port-forward", "web", "--port", busy); code != exitFailure || !strings.Contains(stderr, "address already in use: choose another --port") {
+		if code, _, stderr := w.Run(t, "port-forward", "web", "--port", busy); code != cli.ExitFailure || !strings.Contains(stderr, "address already in use: choose another --port") {
 			t.Errorf("a port that another program has at ::1: exit code %d, %q", code, stderr)
 		}
 		interrupt()
@@ -248,15 +250,15 @@ func TestAForwardedPortIsOnBothLoopbackAddresses(t *testing.T) {
 // As issue 29 found, the first connection that was refused ended the command with a line of klog.
 func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 	w := newWorld(t)
-	w.verbs = []string{"port-forward"}
+	w.Verbs = []string{"port-forward"}
 	var listens atomic.Bool
-	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+	w.Plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
 		// As a kubelet does, it leaves unread what was sent to a port that refused it, and its tunnel stands still.
 		echoPorts(conn, func(port string) bool { return port == "9" && !listens.Load() })
 	})
 	ctx, interrupt := context.WithCancel(t.Context())
-	out, errs, ended := w.begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
-	await(t, out, "to port 80\n")
+	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "port-forward", "web", "0:9", "0:80")
+	clitest.Await(t, out, "to port 80\n")
 	address := map[string]string{}
 	for line := range strings.Lines(out.String()) {
 		local, port, _ := strings.Cut(strings.TrimSpace(line), " to port ")
@@ -281,7 +283,7 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 	if got := ask("80"); got != "80 PING\n" {
 		t.Errorf("port 80 says %q after a refused connection to another port", got)
 	}
-	await(t, errs, "nothing listens on port 9 in the sandbox")
+	clitest.Await(t, errs, "nothing listens on port 9 in the sandbox")
 	listens.Store(true)
 	for range 6 { // SPDY reads each stream in one of five queues
 		if got := ask("9"); got != "9 PING\n" {
@@ -289,7 +291,7 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 		}
 	}
 	interrupt()
-	if code := <-ended; code != exitInterrupted {
+	if code := <-ended; code != cli.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	if said := errs.String(); strings.Count(said, "\n") != 1 || strings.Contains(said, "\x1b") {
@@ -300,12 +302,12 @@ func TestPortForwardGoesOnAfterARefusedConnection(t *testing.T) {
 // A new tunnel needs the caller's right again.
 func TestPortForwardEndsWhenTheRightIsGone(t *testing.T) {
 	w := newWorld(t)
-	w.verbs = []string{"port-forward"}
-	w.plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
+	w.Verbs = []string{"port-forward"}
+	w.Plane = podVerb(t, podForward, func(_ *http.Request, conn *wsconn.Conn) {
 		echoPorts(conn, func(string) bool { return true })
 	})
-	out, errs, ended := w.begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:9")
-	await(t, out, "to port 9\n")
+	out, errs, ended := w.Begin(t.Context(), strings.NewReader(""), "port-forward", "web", "0:9")
+	clitest.Await(t, out, "to port 9\n")
 	ask := func() {
 		local, _, _ := strings.Cut(out.String(), " to port ")
 		conn, err := net.Dial("tcp", local)
@@ -317,20 +319,20 @@ func TestPortForwardEndsWhenTheRightIsGone(t *testing.T) {
 		_, _ = io.ReadAll(conn)
 	}
 	ask()
-	await(t, errs, "nothing listens on port 9")
-	w.serve(refusing(http.StatusForbidden, "Forbidden", "you may not forward ports"))
+	clitest.Await(t, errs, "nothing listens on port 9")
+	w.Serve(clitest.Refusing(http.StatusForbidden, "Forbidden", "you may not forward ports"))
 	ask()
-	if code := <-ended; code != exitFailure || !strings.Contains(errs.String(), "sandbar: ") || !strings.Contains(errs.String(), "you may not forward ports") || strings.Contains(errs.String(), "lost connection") {
+	if code := <-ended; code != cli.ExitFailure || !strings.Contains(errs.String(), "sandbar: ") || !strings.Contains(errs.String(), "you may not forward ports") || strings.Contains(errs.String(), "lost connection") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}
 }
 
 func TestPortForwardSaysWhichPortIsWrittenWrongly(t *testing.T) {
 	w := newWorld(t)
-	w.verbs = []string{"port-forward"}
-	w.plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
+	w.Verbs = []string{"port-forward"}
+	w.Plane = func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was called", r.URL) }
 	for _, port := range []string{"http", "1:2:3", "99999"} {
-		if code, _, stderr := w.run(t, "port-forward", "web", port); code != exitUsage || !strings.Contains(stderr, port) {
+		if code, _, stderr := w.Run(t, "port-forward", "web", port); code != cli.ExitUsage || !strings.Contains(stderr, port) {
 			t.Errorf("%s: exit code %d, %q", port, code, stderr)
 		}
 	}
@@ -338,10 +340,10 @@ func TestPortForwardSaysWhichPortIsWrittenWrongly(t *testing.T) {
 
 func TestPortForwardNeedsTheVerb(t *testing.T) {
 	w := newWorld(t)
-	if code, _, stderr := w.run(t, "port-forward", "web", "80"); code != exitUsage || !strings.Contains(stderr, "no verb port-forward") {
+	if code, _, stderr := w.Run(t, "port-forward", "web", "80"); code != cli.ExitUsage || !strings.Contains(stderr, "no verb port-forward") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if code, _, _ := w.run(t, "port-forward"); code != exitUsage {
+	if code, _, _ := w.Run(t, "port-forward"); code != cli.ExitUsage {
 		t.Errorf("without a name: exit code %d", code)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/portforward"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // shutdownTimeout is how long requests may take to finish after an interrupt.
@@ -36,27 +37,27 @@ With ports, which takes a kind with the verb port-forward, each one is carried a
 is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return named("NAME")(cmd, args)
+				return cli.Named("NAME")(cmd, args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && cmd.Flags().Changed("port") {
-				return &usageError{errors.New("--port is for the one port without PORTs; with them, say LOCAL:PORT")}
+				return &cli.UsageError{Err: errors.New("--port is for the one port without PORTs; with them, say LOCAL:PORT")}
 			}
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if ports := args[1:]; len(ports) > 0 {
-				return untilInterrupted(cmd.Context(), forwardPorts(cmd, i, ports))
+				return cli.UntilInterrupted(cmd.Context(), forwardPorts(cmd, i, ports))
 			}
 			listeners, err := listenOnLoopback(cmd.Context(), port)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "http://%s\n", listeners[0].Addr())
-			return untilInterrupted(cmd.Context(), serveUntil(cmd.Context(), listeners, i.Forward()))
+			return cli.UntilInterrupted(cmd.Context(), serveUntil(cmd.Context(), listeners, i.Forward()))
 		},
 	}
 	cmd.Flags().Uint16VarP(&port, "port", "p", 0, "local port; a free one if zero")
@@ -66,7 +67,7 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 // forwardPorts carries connections to ports of the instance's pod.
 func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error {
 	if !i.Has(client.PortForwardVerb) {
-		return &usageError{fmt.Errorf("this kind has no verb %s: without ports, what it serves over HTTP is on a port of this machine", client.PortForwardVerb)}
+		return &cli.UsageError{Err: fmt.Errorf("this kind has no verb %s: without ports, what it serves over HTTP is on a port of this machine", client.PortForwardVerb)}
 	}
 	err := i.ForwardPorts(cmd.Context(), ports, func(forwarded []portforward.ForwardedPort) {
 		for _, p := range forwarded {
@@ -74,7 +75,7 @@ func forwardPorts(cmd *cobra.Command, i *client.Instance, ports []string) error 
 		}
 	}, cmd.ErrOrStderr())
 	if errors.Is(err, client.ErrPorts) {
-		return &usageError{fmt.Errorf("%s: each port is [LOCAL:]PORT, of numbers from 1 to 65535; LOCAL may be 0 for a free one", strings.Join(ports, " "))}
+		return &cli.UsageError{Err: fmt.Errorf("%s: each port is [LOCAL:]PORT, of numbers from 1 to 65535; LOCAL may be 0 for a free one", strings.Join(ports, " "))}
 	}
 	return err
 }

@@ -55,27 +55,27 @@ func tunnelling(t *testing.T) (address string, asked func(host string) int) {
 // A kubeconfig names the proxy by which its server is reached. The data plane is in the same network.
 func TestTheProxyOfTheKubeconfigLeadsToTheDataPlaneToo(t *testing.T) {
 	w := newWorld(t)
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dataplane/ca" {
-			_, _ = rw.Write(w.bundle)
+			_, _ = rw.Write(w.Bundle)
 			return
 		}
 		_, _ = io.WriteString(rw, "{}")
 	})
 	proxy, asked := tunnelling(t)
-	cfg, err := clientcmd.LoadFromFile(w.kubeconfig)
+	cfg, err := clientcmd.LoadFromFile(w.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Clusters["w"].ProxyURL = proxy
-	if err := clientcmd.WriteToFile(*cfg, w.kubeconfig); err != nil {
+	if err := clientcmd.WriteToFile(*cfg, w.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	plane, err := url.Parse(w.url)
+	plane, err := url.Parse(w.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := w.run(t, "restart", "web"); code != 0 {
+	if code, _, stderr := w.Run(t, "restart", "web"); code != 0 {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
 	calls := asked(plane.Host)
@@ -83,10 +83,10 @@ func TestTheProxyOfTheKubeconfigLeadsToTheDataPlaneToo(t *testing.T) {
 		t.Error("the data plane was called past the proxy")
 	}
 	bundle := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(bundle, w.bundle, 0o600); err != nil {
+	if err := os.WriteFile(bundle, w.Bundle, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := w.run(t, "trust", w.url, "--ca-file", bundle); code != 0 {
+	if code, _, stderr := w.Run(t, "trust", w.URL, "--ca-file", bundle); code != 0 {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
 	if asked(plane.Host) == calls {

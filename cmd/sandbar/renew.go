@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 func newRenewCommand(s *target) *cobra.Command {
@@ -18,14 +19,14 @@ func newRenewCommand(s *target) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "renew [KIND/]NAME",
 		Short: "Keep a sandbox from sleeping or ending: count it as used, and move its shutdown time",
-		Args:  named("NAME"),
+		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			if end, _, _ := unstructured.NestedString(i.Object.Object, "spec", "lifecycle", "shutdownTime"); opts.Extend != 0 && end == "" {
-				return &usageError{fmt.Errorf("%s has no spec.lifecycle.shutdownTime, so it does not end by itself and --extend has nothing to move: leave --extend out, or set a shutdownTime first", args[0])}
+				return &cli.UsageError{Err: fmt.Errorf("%s has no spec.lifecycle.shutdownTime, so it does not end by itself and --extend has nothing to move: leave --extend out, or set a shutdownTime first", args[0])}
 			}
 			renewal, err := i.Renew(cmd.Context(), opts)
 			if err != nil {

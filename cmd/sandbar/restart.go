@@ -7,15 +7,17 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 func newRestartCommand(s *target) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart [KIND/]NAME",
 		Short: "Restart the process in a sandbox; returns when the new one runs",
-		Args:  named("NAME"),
+		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

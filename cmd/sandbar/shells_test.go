@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 // completions are command lines as they are when a person presses the tab key, and what the shell makes of them.
@@ -45,8 +47,8 @@ func shellOf(t *testing.T, program string, args ...string) *exec.Cmd {
 		t.Skipf("%s is not installed, and the completion in it is not tried: make shells installs it", program)
 	}
 	w := newWorld(t)
-	s := w.stocked(t)
-	withSchema(t, s)
+	s := w.Stocked(t)
+	clitest.WithSchema(t, s)
 	for _, name := range []string{"default", "other"} {
 		s.Put("namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
 	}
@@ -60,7 +62,7 @@ func shellOf(t *testing.T, program string, args ...string) *exec.Cmd {
 	}
 	shell := exec.CommandContext(t.Context(), path, args...)
 	shell.Dir = home
-	shell.Env = append(os.Environ(), asSandbar+"=1", "KUBECONFIG="+w.kubeconfig, "PATH="+home+":"+os.Getenv("PATH"), "HOME="+home, "ZDOTDIR="+home,
+	shell.Env = append(os.Environ(), clitest.AsSandbar+"=1", "KUBECONFIG="+w.Kubeconfig, "PATH="+home+":"+os.Getenv("PATH"), "HOME="+home, "ZDOTDIR="+home,
 		"XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home, "XDG_CACHE_HOME="+home, "TERM=xterm", "PS1=ready> ", "HISTFILE=", "EDITOR=")
 	return shell
 }
@@ -78,18 +80,18 @@ func TestTheTabKeyCompletesInBashAndZsh(t *testing.T) {
 			if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); err != nil && name == "bash" {
 				t.Skip("bash-completion is not installed, and the completion in bash is not tried: make shells installs it")
 			}
-			a := startAtTerminal(t, shellOf(t, name, shell.args...))
-			await(t, a.screen, "ready> ")
-			a.press(shell.setup + "; echo SET''UP\r")
-			await(t, a.screen, "SETUP\r\n")
+			a := clitest.StartAtTerminal(t, shellOf(t, name, shell.args...))
+			clitest.Await(t, a.Screen, "ready> ")
+			a.Press(shell.setup + "; echo SET''UP\r")
+			clitest.Await(t, a.Screen, "SETUP\r\n")
 			n := 0
 			for line, want := range completions {
 				n++
 				// The shell prints the line as it is then: Ctrl-A goes to its beginning. The echo of what is typed has the
 				// quotes.
-				a.press(line + "\t")
-				a.press(fmt.Sprintf("\x01echo DO''NE%d: \r", n))
-				if got := lineOn(t, a.screen, fmt.Sprintf("DONE%d: ", n)); got != want {
+				a.Press(line + "\t")
+				a.Press(fmt.Sprintf("\x01echo DO''NE%d: \r", n))
+				if got := lineOn(t, a.Screen, fmt.Sprintf("DONE%d: ", n)); got != want {
 					t.Errorf("%s: %q becomes %q, want %q", name, line, got, want)
 				}
 			}
@@ -98,11 +100,11 @@ func TestTheTabKeyCompletesInBashAndZsh(t *testing.T) {
 }
 
 // lineOn waits for a line that begins with a text, and returns what follows.
-func lineOn(t *testing.T, screen *lockedBuffer, begin string) string {
+func lineOn(t *testing.T, screen *clitest.LockedBuffer, begin string) string {
 	t.Helper()
 	whole := regexp.MustCompile(regexp.QuoteMeta(begin) + `([^\r\n]*)\r`)
 	for late := time.After(time.Minute); ; {
-		shown, grown := screen.look()
+		shown, grown := screen.Look()
 		if found := whole.FindStringSubmatch(shown); found != nil {
 			return strings.TrimSpace(found[1])
 		}

@@ -14,6 +14,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // suspendTimeout is how long suspend and resume wait if --timeout does not say otherwise.
@@ -40,20 +41,20 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 		Use:   verb + " [KIND/]NAME",
 		Short: short,
 		Long:  long + "\n\n--wait=false returns at once. It exits with 1 if the sandbox has not come there within --timeout.",
-		Args:  named("NAME"),
+		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if timeout <= 0 {
-				return &usageError{fmt.Errorf("--timeout %s leaves no time to wait", timeout)}
+				return &cli.UsageError{Err: fmt.Errorf("--timeout %s leaves no time to wait", timeout)}
 			}
 			if output != "" && output != diffFormat {
-				return &usageError{fmt.Errorf("-o %q: %s prints diff, or a sentence without -o", output, verb)}
+				return &cli.UsageError{Err: fmt.Errorf("-o %q: %s prints diff, or a sentence without -o", output, verb)}
 			}
-			var k kind
+			var k cli.Kind
 			var obj *unstructured.Unstructured
 			var changed bool
-			err := s.withKindOf(cmd.Context(), args[0], func(object.Kind) (err error) {
-				if k, err = s.kind(); err == nil {
-					obj, changed, err = k.setSuspended(cmd.Context(), s.name, suspended, version)
+			err := s.WithKindOf(cmd.Context(), args[0], func(object.Kind) (err error) {
+				if k, err = s.Kind(); err == nil {
+					obj, changed, err = setSuspended(cmd.Context(), k, s.Name, suspended, version)
 				}
 				return err
 			})
@@ -62,7 +63,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 			}
 			state := ""
 			if wait {
-				if state, err = k.awaitSuspension(cmd.Context(), obj, suspended, timeout); err != nil {
+				if state, err = awaitSuspension(cmd.Context(), k, obj, suspended, timeout); err != nil {
 					return err
 				}
 			}
@@ -107,30 +108,30 @@ func outcomeOf(suspended, changed bool, state string) string {
 
 // setSuspended sets spec.suspended of an instance, and returns it with whether that has changed it. If a version is named, the
 // instance has to have it.
-func (k kind) setSuspended(ctx context.Context, name string, suspended bool, version string) (obj *unstructured.Unstructured, changed bool, err error) {
-	c, err := object.New(k.cfg)
+func setSuspended(ctx context.Context, k cli.Kind, name string, suspended bool, version string) (obj *unstructured.Unstructured, changed bool, err error) {
+	c, err := object.New(k.Config)
 	if err != nil {
 		return nil, false, err
 	}
-	return c.SetSuspended(ctx, k.ofObjects(), k.namespace, name, suspended, version)
+	return c.SetSuspended(ctx, ofObjects(k), k.Namespace, name, suspended, version)
 }
 
 // ofObjects is the kind as package object has it.
-func (k kind) ofObjects() object.Kind { return object.Kind{Resource: k.resource, Namespaced: true} }
+func ofObjects(k cli.Kind) object.Kind { return object.Kind{Resource: k.Resource, Namespaced: true} }
 
 // awaitSuspension waits until an instance that was read is suspended, or awake, and returns its state.
-func (k kind) awaitSuspension(ctx context.Context, obj *unstructured.Unstructured, suspended bool, timeout time.Duration) (string, error) {
+func awaitSuspension(ctx context.Context, k cli.Kind, obj *unstructured.Unstructured, suspended bool, timeout time.Duration) (string, error) {
 	wanted := object.Suspension(suspended)
 	reached, err := wanted.Reached(obj)
 	if reached || err != nil {
 		return object.StateOf(obj), err
 	}
-	c, err := object.New(k.cfg)
+	c, err := object.New(k.Config)
 	if err != nil {
 		return "", err
 	}
 	last := obj
-	err = c.Await(ctx, k.ofObjects(), k.namespace, obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
+	err = c.Await(ctx, ofObjects(k), k.Namespace, obj.GetName(), timeout, func(now *unstructured.Unstructured) (bool, error) {
 		if now == nil || now.GetUID() != obj.GetUID() {
 			return false, fmt.Errorf("the %s %s was deleted meanwhile", obj.GetKind(), obj.GetName())
 		}

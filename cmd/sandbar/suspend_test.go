@@ -13,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // suspend and resume change spec.suspended once, wait until the status is that of the change, and are idempotent.
 func TestSuspendAndResume(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
+	s := w.WithObjects(t)
 	s.Put("sandboxrunners", suspendable(false))
 	patches := 0
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -44,7 +45,7 @@ func TestSuspendAndResume(t *testing.T) {
 		{"resume", "web has been resumed, and is Ready.\n", 2},
 		{"resume", "web was not suspended, and is Ready.\n", 2},
 	} {
-		code, _, stderr := w.run(t, c.verb, "web")
+		code, _, stderr := w.Run(t, c.verb, "web")
 		if code != 0 || stderr != c.says || patches != c.patches {
 			t.Errorf("%s: exit code %d, %d patches, %q, want %q and %d", c.verb, code, patches, stderr, c.says, c.patches)
 		}
@@ -68,7 +69,7 @@ func TestAResumedInstanceWhoseSpecIsRefusedIsDescribed(t *testing.T) {
 // The end of the wait was told in the words of the call that it interrupted: "client rate limiter Wait returned an error".
 func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
+	s := w.WithObjects(t)
 	s.Put("sandboxrunners", suspendable(false))
 	for _, hangs := range []string{"watch", "fieldSelector"} { // the second one already when the wait begins
 		s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -78,11 +79,11 @@ func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 			<-r.Context().Done() // until the caller leaves
 			return true
 		})
-		code, _, stderr := w.run(t, "suspend", "web", "--timeout", "1s")
+		code, _, stderr := w.Run(t, "suspend", "web", "--timeout", "1s")
 		if code != 1 || stderr != "sandbar: web is still Ready after 1s; --timeout gives it longer\n" {
 			t.Errorf("exit code %d, %q", code, stderr)
 		}
-		if code, _, stderr := w.run(t, "resume", "web", "--wait=false"); code != 0 {
+		if code, _, stderr := w.Run(t, "resume", "web", "--wait=false"); code != 0 {
 			t.Fatal(stderr)
 		}
 	}
@@ -90,7 +91,7 @@ func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 
 func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
+	s := w.WithObjects(t)
 	s.Put("sandboxrunners", suspendable(false))
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
@@ -98,31 +99,31 @@ func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
 		}
 		return false
 	})
-	if code, _, stderr := w.run(t, "suspend", "web"); code != 1 || stderr != "sandbar: the SandboxRunner web was deleted meanwhile\n" {
+	if code, _, stderr := w.Run(t, "suspend", "web"); code != 1 || stderr != "sandbar: the SandboxRunner web was deleted meanwhile\n" {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
 
 func TestUntrust(t *testing.T) {
 	w := newWorld(t)
-	if code, stdout, _ := w.run(t, "untrust"); code != 0 || stdout != w.url+"\n" {
+	if code, stdout, _ := w.Run(t, "untrust"); code != 0 || stdout != w.URL+"\n" {
 		t.Fatalf("what is trusted: %d, %q", code, stdout)
 	}
-	if code, _, stderr := w.run(t, "untrust", w.url+"/"); code != 0 {
+	if code, _, stderr := w.Run(t, "untrust", w.URL+"/"); code != 0 {
 		t.Fatalf("exit code %d, %s", code, stderr)
 	}
-	if planes, err := client.Trusted(w.trust); err != nil || len(planes) != 0 {
+	if planes, err := client.Trusted(w.Trust); err != nil || len(planes) != 0 {
 		t.Errorf("still trusted: %v, %v", planes, err)
 	}
-	if code, _, stderr := w.run(t, "logs", "web"); code != 1 || !strings.Contains(stderr, "sandbar trust") {
+	if code, _, stderr := w.Run(t, "logs", "web"); code != 1 || !strings.Contains(stderr, "sandbar trust") {
 		t.Errorf("a call afterwards: %d, %s", code, stderr)
 	}
 }
 
 func TestAKubeconfigOfTheEnvironmentThatIsNotThereIsNamed(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere/kubeconfig")
-	var s target
-	if _, _, err := s.workspace(); err == nil || !strings.HasPrefix(err.Error(), "there is no file /nowhere/kubeconfig, which $KUBECONFIG names") {
+	s := target{&cli.Target{}}
+	if _, _, err := s.Workspace(); err == nil || !strings.HasPrefix(err.Error(), "there is no file /nowhere/kubeconfig, which $KUBECONFIG names") {
 		t.Errorf("it says: %v", err)
 	}
 }

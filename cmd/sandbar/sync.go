@@ -18,6 +18,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client/devsync"
 	"github.com/sandbar-dev/sandbar/client/session"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -51,23 +52,23 @@ An instance with several components takes the part of DIR that its Template give
 the one that --component names.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{fmt.Errorf("sync takes at least NAME; see %s --help", cmd.CommandPath())}
+				return &cli.UsageError{Err: fmt.Errorf("sync takes at least NAME; see %s --help", cmd.CommandPath())}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			asJSON, err := jsonOutput(output)
+			asJSON, err := cli.JSONOutput(output)
 			if err != nil {
 				return err
 			}
 			switch opts.Prefer = devsync.Side(prefer); opts.Prefer {
 			case devsync.Neither, devsync.Local, devsync.Remotes:
 			default:
-				return &usageError{fmt.Errorf("--prefer %q is neither local nor remote", prefer)}
+				return &cli.UsageError{Err: fmt.Errorf("--prefer %q is neither local nor remote", prefer)}
 			}
 			if len(args) > 2 {
 				if opts.Prefer == devsync.Neither {
-					return &usageError{errors.New("PATHs say where --prefer holds; it is missing")}
+					return &cli.UsageError{Err: errors.New("PATHs say where --prefer holds; it is missing")}
 				}
 				opts.PreferPaths = args[2:]
 			}
@@ -77,7 +78,7 @@ the one that --component names.`,
 			if err := checkDirectory(args, opts); err != nil {
 				return err
 			}
-			parts, err := s.parts(cmd.Context(), args, cmd.ErrOrStderr())
+			parts, err := s.Parts(cmd.Context(), args, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ the one that --component names.`,
 			for _, p := range parts {
 				err := syncPart(cmd, p, opts, asJSON)
 				if errors.Is(err, errConflicts) {
-					err = fmt.Errorf("%w; sandbar sync %s %s --prefer local|remote [PATH...] decides", err, args[0], quoted(append(args, ".")[1]))
+					err = fmt.Errorf("%w; sandbar sync %s %s --prefer local|remote [PATH...] decides", err, args[0], cli.Quoted(append(args, ".")[1]))
 				}
 				if err != nil && !errors.Is(err, errNotAlike) {
 					return err
@@ -97,7 +98,7 @@ the one that --component names.`,
 	}
 	addSyncFlags(cmd.Flags(), &opts)
 	cmd.Flags().StringVar(&prefer, "prefer", "", "local or remote: the side whose version is taken where both changed")
-	addOutputFlag(cmd, &output)
+	cli.AddOutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -113,7 +114,7 @@ func addSyncFlags(fs *pflag.FlagSet, opts *devsync.Options) {
 // checkDirectory refuses a DIR that nobody means to send whole, before anything is created for it.
 func checkDirectory(args []string, opts devsync.Options) error {
 	if info, err := os.Stat(append(args, ".")[1]); err == nil && !info.IsDir() {
-		return &usageError{fmt.Errorf("%s is not a directory: DIR is the project's, and sandbar cp copies a single file", termsafe.Line(args[1]))}
+		return &cli.UsageError{Err: fmt.Errorf("%s is not a directory: DIR is the project's, and sandbar cp copies a single file", termsafe.Line(args[1]))}
 	}
 	if opts.Broad {
 		return nil
@@ -121,7 +122,7 @@ func checkDirectory(args []string, opts devsync.Options) error {
 	err := devsync.CheckDir(append(args, ".")[1])
 	var broad *devsync.BroadError
 	if errors.As(err, &broad) {
-		return &usageError{fmt.Errorf("%w. Name the directory of your project, or pass --yes if you mean all of it", err)}
+		return &cli.UsageError{Err: fmt.Errorf("%w. Name the directory of your project, or pass --yes if you mean all of it", err)}
 	}
 	return err
 }
@@ -131,7 +132,7 @@ func checkRestart(when string) error {
 	case "never", "start", "auto", "always":
 		return nil
 	default:
-		return &usageError{fmt.Errorf("--restart %q is none of never, start, auto and always", when)}
+		return &cli.UsageError{Err: fmt.Errorf("--restart %q is none of never, start, auto and always", when)}
 	}
 }
 
@@ -198,9 +199,9 @@ func printReport(out io.Writer, component string, r *devsync.Report, asJSON bool
 	}
 	switch {
 	case len(r.Conflicts) > 0:
-		return fmt.Errorf("%w: %s", errConflicts, counted(len(r.Conflicts), "conflict"))
+		return fmt.Errorf("%w: %s", errConflicts, cli.Counted(len(r.Conflicts), "conflict"))
 	case len(r.Refused) > 0:
-		return fmt.Errorf("%w: %s refused, for the reasons above", errNotAlike, counted(len(r.Refused), "path"))
+		return fmt.Errorf("%w: %s refused, for the reasons above", errNotAlike, cli.Counted(len(r.Refused), "path"))
 	}
 	return nil
 }

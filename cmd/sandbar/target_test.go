@@ -14,18 +14,19 @@ import (
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 // withBox has the workspace of stocked with the Sandbox box and the SandboxRunner run, whose data plane is the world's own.
 func (w *world) withBox(t *testing.T) *objecttest.Server {
 	t.Helper()
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	for resource, name := range map[string]string{"sandboxes": "box", "sandboxrunners": "run"} {
 		s.Put(resource, map[string]any{
-			"apiVersion": "sandbar.dev/v1alpha1", "kind": kindsOf[resource], "metadata": map[string]any{"name": name, "uid": "uid-of-" + name},
+			"apiVersion": "sandbar.dev/v1alpha1", "kind": clitest.KindsOf[resource], "metadata": map[string]any{"name": name, "uid": "uid-of-" + name},
 			"spec": map[string]any{},
 			"status": map[string]any{"phase": "Ready", "dataPlane": map[string]any{
-				"url": w.url + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"log", "restart", "files", "sync"},
+				"url": w.URL + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"log", "restart", "files", "sync"},
 			}},
 		})
 	}
@@ -36,7 +37,7 @@ func (w *world) withBox(t *testing.T) *objecttest.Server {
 func TestACommandTakesNameAndKind(t *testing.T) {
 	w := newWorld(t)
 	w.withBox(t)
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			_, _ = rw.Write([]byte("hello\n"))
 		}
@@ -54,16 +55,16 @@ func TestACommandTakesNameAndKind(t *testing.T) {
 		{"sandboxes.sandbar.dev/box"},
 		{"box", "--resource", "sandboxes.sandbar.dev"},
 	} {
-		if code, stdout, stderr := w.run(t, append([]string{"logs"}, args...)...); code != 0 || stdout != "hello\n" {
+		if code, stdout, stderr := w.Run(t, append([]string{"logs"}, args...)...); code != 0 || stdout != "hello\n" {
 			t.Errorf("logs %q: exit code %d, %q, %s", args, code, stdout, stderr)
 		}
-		if code, _, stderr := w.run(t, append([]string{"restart"}, args...)...); code != 0 || stderr != args[0]+" has been restarted.\n" {
+		if code, _, stderr := w.Run(t, append([]string{"restart"}, args...)...); code != 0 || stderr != args[0]+" has been restarted.\n" {
 			t.Errorf("restart %q: exit code %d, %s", args, code, stderr)
 		}
 	}
 	for _, from := range []string{"box:a", "sandbox/box:a"} {
 		to := filepath.Join(t.TempDir(), "a")
-		code, _, stderr := w.run(t, "cp", from, to)
+		code, _, stderr := w.Run(t, "cp", from, to)
 		if got, err := os.ReadFile(to); code != 0 || err != nil || string(got) != "hello\n" {
 			t.Errorf("cp %s: exit code %d, %s, %q (%v)", from, code, stderr, got, err)
 		}
@@ -74,10 +75,10 @@ func TestACommandTakesNameAndKind(t *testing.T) {
 func TestASandboxRunnerIsFoundWithOneRequest(t *testing.T) {
 	w := newWorld(t)
 	s := w.withBox(t)
-	w.serve(func(http.ResponseWriter, *http.Request) {})
+	w.Serve(func(http.ResponseWriter, *http.Request) {})
 	for line, want := range map[string]int{"restart run": 1, "restart box --resource sandboxes.sandbar.dev": 1, "restart sandbox/box": 2} {
 		before := len(s.Requests())
-		if code, _, stderr := w.run(t, strings.Fields(line)...); code != 0 {
+		if code, _, stderr := w.Run(t, strings.Fields(line)...); code != 0 {
 			t.Fatalf("%s: exit code %d, %s", line, code, stderr)
 		}
 		if asked := s.Requests()[before:]; len(asked) != want {
@@ -89,15 +90,15 @@ func TestASandboxRunnerIsFoundWithOneRequest(t *testing.T) {
 // suspend has the same arguments as the verbs of the data plane, and needs no data plane.
 func TestSuspendTakesNameAndKind(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	for _, name := range []string{"new", "sandbox/new", "sbx/new"} {
-		if code, _, stderr := w.run(t, "suspend", name, "--wait=false", "-n", "other"); code != 0 || stderr != name+" is being suspended.\n" {
+		if code, _, stderr := w.Run(t, "suspend", name, "--wait=false", "-n", "other"); code != 0 || stderr != name+" is being suspended.\n" {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr)
 		}
 		if suspended, _ := s.Object("sandboxes", "other", "new").Object["spec"].(map[string]any)["suspended"].(bool); !suspended {
 			t.Errorf("%s is not suspended", name)
 		}
-		if code, _, stderr := w.run(t, "resume", name, "--wait=false", "-n", "other"); code != 0 {
+		if code, _, stderr := w.Run(t, "resume", name, "--wait=false", "-n", "other"); code != 0 {
 			t.Errorf("%s is not resumed: %s", name, stderr)
 		}
 	}

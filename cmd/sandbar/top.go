@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
@@ -38,7 +39,7 @@ It needs a terminal. Scripts use sandbar get KIND, and sandbar get KIND -w to fo
 		Example: `  sandbar top
   sandbar top -A
   sandbar top -l env=prod`,
-		Args: named(),
+		Args: cli.Named(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.top(cmd, &o) },
 	}
 	o.addFlags(cmd.Flags())
@@ -50,7 +51,7 @@ func (s *target) top(cmd *cobra.Command, o *selection) error {
 		return err
 	}
 	if cmd.Flags().Changed("resource") || cmd.Flags().Changed("component") {
-		return &usageError{errors.New("top shows all kinds, and takes neither --resource nor --component: leave them out, and filter with / or -l")}
+		return &cli.UsageError{Err: errors.New("top shows all kinds, and takes neither --resource nor --component: leave them out, and filter with / or -l")}
 	}
 	keyboard, screen, err := screenOf(cmd)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *target) top(cmd *cobra.Command, o *selection) error {
 	_, err = program.Run()
 	switch {
 	case errors.Is(err, tea.ErrInterrupted), ctx.Err() != nil:
-		return &exitError{exitInterrupted}
+		return &cli.ExitError{Code: cli.ExitInterrupted}
 	case err != nil:
 		return fmt.Errorf("drawing on the terminal: %w", err)
 	}
@@ -85,7 +86,7 @@ func (s *target) top(cmd *cobra.Command, o *selection) error {
 
 // topOf connects to the workspace and finds its kinds.
 func (s *target) topOf(ctx context.Context, o *selection) (*topWorkspace, object.Kinds, error) {
-	cfg, namespace, err := s.workspace()
+	cfg, namespace, err := s.Workspace()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +99,7 @@ func (s *target) topOf(ctx context.Context, o *selection) (*topWorkspace, object
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := s.open()
+	session, err := s.Open()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,10 +124,10 @@ func screenOf(cmd *cobra.Command) (keyboard, screen *os.File, err error) {
 	keyboard, hasKeys := cmd.InOrStdin().(*os.File)
 	screen, hasScreen := cmd.OutOrStdout().(*os.File)
 	switch {
-	case !hasKeys || !hasScreen || !isTerminal(keyboard) || !isTerminal(screen):
-		return nil, nil, &usageError{errors.New("top draws on a terminal, and stdin or stdout is none: " + instead)}
+	case !hasKeys || !hasScreen || !cli.IsTerminal(keyboard) || !cli.IsTerminal(screen):
+		return nil, nil, &cli.UsageError{Err: errors.New("top draws on a terminal, and stdin or stdout is none: " + instead)}
 	case os.Getenv("TERM") == "dumb":
-		return nil, nil, &usageError{errors.New("top draws on a terminal, and TERM says that this one cannot move its cursor (dumb): " + instead)}
+		return nil, nil, &cli.UsageError{Err: errors.New("top draws on a terminal, and TERM says that this one cannot move its cursor (dumb): " + instead)}
 	}
 	return keyboard, screen, nil
 }

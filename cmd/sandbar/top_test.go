@@ -20,6 +20,8 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
@@ -33,13 +35,13 @@ const (
 func (w *world) withWeb(t *testing.T) *objecttest.Server {
 	t.Helper()
 	t.Setenv("TERM", "xterm-256color")
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	s.Put("sandboxrunners", map[string]any{
 		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
-		"metadata": map[string]any{"name": "webapp", "uid": "uid-of-webapp", "creationTimestamp": daysAgo(2)},
+		"metadata": map[string]any{"name": "webapp", "uid": "uid-of-webapp", "creationTimestamp": clitest.DaysAgo(2)},
 		"spec":     map[string]any{"toolchain": "node"},
 		"status": map[string]any{"phase": "Ready", "observedGeneration": int64(1), "dataPlane": map[string]any{
-			"url": w.url + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"exec", "log", "restart", "renew"},
+			"url": w.URL + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"exec", "log", "restart", "renew"},
 		}},
 	})
 	return s
@@ -47,20 +49,20 @@ func (w *world) withWeb(t *testing.T) *objecttest.Server {
 
 // shows waits until the screen has a word. It has it drawn again ten times a second, since a program draws only what
 // differs; more often, a busy machine would do nothing else.
-func (a *atTerminal) shows(word string) {
-	a.t.Helper()
+func shows(a *clitest.AtTerminal, word string) {
+	a.T.Helper()
 	late := time.After(3 * time.Minute)
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()
 	for {
-		before := a.screen.String()
-		a.press(ctrlL)
+		before := a.Screen.String()
+		a.Press(ctrlL)
 		select {
 		case <-pace.C:
 		case <-late:
-			a.t.Fatalf("%q is not on the screen; the program has written %q", word, before)
+			a.T.Fatalf("%q is not on the screen; the program has written %q", word, before)
 		}
-		if strings.Contains(a.screen.String()[len(before):], word) {
+		if strings.Contains(a.Screen.String()[len(before):], word) {
 			return
 		}
 	}
@@ -68,76 +70,76 @@ func (a *atTerminal) shows(word string) {
 
 func TestTopShowsSandboxesAndActsOnThem(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, `printf 'from-the-app\n\033]0;evil\007'; exec sleep 1000`)
+	w.WithRunner(t, `printf 'from-the-app\n\033]0;evil\007'; exec sleep 1000`)
 	s := w.withWeb(t)
-	a := w.atTerminal(t, "top")
-	a.shows("webapp")
-	a.shows("root:me")
+	a := w.AtTerminal(t, "top")
+	shows(a, "webapp")
+	shows(a, "root:me")
 	for _, other := range []string{"api", "app", "Suspended", "node-22"} {
-		a.shows(other)
+		shows(a, other)
 	}
-	a.press("/webapp\r")
-	a.shows("(Esc)")
-	a.press("l")
-	a.shows("from-the-app")
-	a.press("l")
-	a.press("d")
-	a.shows("uid-of-webapp")
-	a.press("d")
-	a.press("R")
-	a.shows("restarted")
-	a.press("s")
-	a.shows("suspended")
+	a.Press("/webapp\r")
+	shows(a, "(Esc)")
+	a.Press("l")
+	shows(a, "from-the-app")
+	a.Press("l")
+	a.Press("d")
+	shows(a, "uid-of-webapp")
+	a.Press("d")
+	a.Press("R")
+	shows(a, "restarted")
+	a.Press("s")
+	shows(a, "suspended")
 	if got := s.Object("sandboxrunners", "default", "webapp").Object["spec"].(map[string]any)["suspended"]; got != true {
 		t.Errorf("spec.suspended is %v", got)
 	}
-	a.press("D")
-	a.shows("volumes?")
-	a.press("n")
-	if a.shows("not"); s.Object("sandboxrunners", "default", "webapp") == nil {
+	a.Press("D")
+	shows(a, "volumes?")
+	a.Press("n")
+	if shows(a, "not"); s.Object("sandboxrunners", "default", "webapp") == nil {
 		t.Fatal("it is deleted although the answer was no")
 	}
-	a.press("D")
-	a.press("y")
-	a.shows("matches")
+	a.Press("D")
+	a.Press("y")
+	shows(a, "matches")
 	if s.Object("sandboxrunners", "default", "webapp") != nil {
 		t.Error("it is not deleted")
 	}
-	a.press("q")
-	a.ends(0)
-	await(t, a.screen, leaves)
-	if strings.Contains(a.screen.String(), "\x1b]0;evil") {
+	a.Press("q")
+	a.Ends(0)
+	clitest.Await(t, a.Screen, leaves)
+	if strings.Contains(a.Screen.String(), "\x1b]0;evil") {
 		t.Error("the sandbox has set the title of the terminal")
 	}
 }
 
 func TestTopGivesTheTerminalToAShellAndTakesItBack(t *testing.T) {
 	w := newWorld(t)
-	w.withRunner(t, "exec sleep 1000")
+	w.WithRunner(t, "exec sleep 1000")
 	s := w.withWeb(t)
-	a := w.atTerminal(t, "top")
-	a.shows("webapp")
-	a.press("/webapp\r")
-	a.shows("(Esc)")
-	a.press("x")
-	await(t, a.screen, leaves) // the terminal is the shell's from here on
-	a.press("echo answer-$((40+2))\r")
-	await(t, a.screen, "answer-42")
-	a.press("exit 3\r")
-	a.shows("ended")
+	a := w.AtTerminal(t, "top")
+	shows(a, "webapp")
+	a.Press("/webapp\r")
+	shows(a, "(Esc)")
+	a.Press("x")
+	clitest.Await(t, a.Screen, leaves) // the terminal is the shell's from here on
+	a.Press("echo answer-$((40+2))\r")
+	clitest.Await(t, a.Screen, "answer-42")
+	a.Press("exit 3\r")
+	shows(a, "ended")
 	s.Remove("sandboxrunners", "default", "webapp")
-	a.shows("matches")
-	a.press("q")
-	a.ends(0)
+	shows(a, "matches")
+	a.Press("q")
+	a.Ends(0)
 }
 
 func TestTopFollowsChangesAndSurvivesALostConnection(t *testing.T) {
 	w := newWorld(t)
 	s := w.withWeb(t)
-	a := w.atTerminal(t, "top")
-	a.shows("webapp")
+	a := w.AtTerminal(t, "top")
+	shows(a, "webapp")
 	s.Put("sandboxes", map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": map[string]any{"name": "newcomer", "uid": "n"}, "spec": map[string]any{}})
-	a.shows("newcomer")
+	shows(a, "newcomer")
 	s.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			objecttest.Refuse(rw, apierrors.NewServiceUnavailable("the-shard-is-away"))
@@ -146,22 +148,22 @@ func TestTopFollowsChangesAndSurvivesALostConnection(t *testing.T) {
 		return false
 	})
 	s.CutWatches()
-	a.shows("the-shard-is-away")
+	shows(a, "the-shard-is-away")
 	s.Remove("sandboxes", "default", "newcomer")
 	s.Intercept(nil)
 	for { // the line is gone once all kinds are watched
-		before, grown := a.screen.look()
-		a.press(ctrlL)
+		before, grown := a.Screen.Look()
+		a.Press(ctrlL)
 		<-grown
-		now, _ := a.screen.look()
+		now, _ := a.Screen.Look()
 		if drawn := now[len(before):]; strings.Contains(drawn, "quit") && !strings.Contains(drawn, "the-shard-is-away") && !strings.Contains(drawn, "newcomer") {
 			break
 		}
 	}
-	a.resize(12, 40)
-	a.shows("webapp")
-	a.press("q")
-	a.ends(0)
+	a.Resize(12, 40)
+	shows(a, "webapp")
+	a.Press("q")
+	a.Ends(0)
 }
 
 func TestTopSaysWhichRightIsMissing(t *testing.T) {
@@ -174,34 +176,34 @@ func TestTopSaysWhichRightIsMissing(t *testing.T) {
 		}
 		return false
 	})
-	a := w.atTerminal(t, "top")
-	a.shows("webapp")
-	a.shows("sandboxsets") // cannot be listed, and the others are there
-	a.press("/webapp\r")
-	a.press("s")
-	a.shows("denies")
-	a.press("q")
-	a.ends(0)
+	a := w.AtTerminal(t, "top")
+	shows(a, "webapp")
+	shows(a, "sandboxsets") // cannot be listed, and the others are there
+	a.Press("/webapp\r")
+	a.Press("s")
+	shows(a, "denies")
+	a.Press("q")
+	a.Ends(0)
 }
 
 func TestTopGivesTheTerminalBackHoweverItEnds(t *testing.T) {
-	for name, end := range map[string]func(a *atTerminal){
-		"by Ctrl-C":           func(a *atTerminal) { a.press(ctrlC) },
-		"by SIGTERM":          func(a *atTerminal) { _ = a.process.Process.Signal(syscall.SIGTERM) },
-		"by SIGINT":           func(a *atTerminal) { _ = a.process.Process.Signal(syscall.SIGINT) },
-		"by SIGHUP":           func(a *atTerminal) { _ = a.process.Process.Signal(syscall.SIGHUP) },
-		"while one types":     func(a *atTerminal) { a.press("/x" + ctrlC) },
-		"in the help":         func(a *atTerminal) { a.press("?" + ctrlC) },
-		"while a log is read": func(a *atTerminal) { a.press("l" + ctrlC) },
+	for name, end := range map[string]func(a *clitest.AtTerminal){
+		"by Ctrl-C":           func(a *clitest.AtTerminal) { a.Press(clitest.CtrlC) },
+		"by SIGTERM":          func(a *clitest.AtTerminal) { _ = a.Process.Process.Signal(syscall.SIGTERM) },
+		"by SIGINT":           func(a *clitest.AtTerminal) { _ = a.Process.Process.Signal(syscall.SIGINT) },
+		"by SIGHUP":           func(a *clitest.AtTerminal) { _ = a.Process.Process.Signal(syscall.SIGHUP) },
+		"while one types":     func(a *clitest.AtTerminal) { a.Press("/x" + clitest.CtrlC) },
+		"in the help":         func(a *clitest.AtTerminal) { a.Press("?" + clitest.CtrlC) },
+		"while a log is read": func(a *clitest.AtTerminal) { a.Press("l" + clitest.CtrlC) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.withWeb(t)
-			a := w.atTerminal(t, "top", "-A")
-			a.shows("webapp")
+			a := w.AtTerminal(t, "top", "-A")
+			shows(a, "webapp")
 			end(a)
-			a.ends(exitInterrupted)
-			await(t, a.screen, leaves)
+			a.Ends(cli.ExitInterrupted)
+			clitest.Await(t, a.Screen, leaves)
 		})
 	}
 }
@@ -211,35 +213,35 @@ func TestTopShowsAThousandSandboxes(t *testing.T) {
 	s := w.withWeb(t)
 	for i := range 1000 {
 		s.Put("sandboxes", map[string]any{
-			"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": map[string]any{"name": fmt.Sprintf("sandbox-%04d", i), "creationTimestamp": daysAgo(1)},
+			"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "metadata": map[string]any{"name": fmt.Sprintf("sandbox-%04d", i), "creationTimestamp": clitest.DaysAgo(1)},
 			"spec": map[string]any{}, "status": map[string]any{"phase": "Ready"},
 		})
 	}
-	a := w.atTerminal(t, "top")
-	a.shows("1004")
-	a.press("/0999\r")
-	a.shows("sandbox-0999")
-	a.press("q")
-	a.ends(0)
+	a := w.AtTerminal(t, "top")
+	shows(a, "1004")
+	a.Press("/0999\r")
+	shows(a, "sandbox-0999")
+	a.Press("q")
+	a.Ends(0)
 }
 
 func TestTopNeedsATerminal(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
-	w.transcript(t, "top.golden", []turn{
-		{name: "no terminal", args: "top"},
-		{name: "an argument", args: "top sandboxes"},
-		{name: "a kind", args: "top --resource sandboxes.sandbar.dev"},
-		{name: "a selector that does not parse", args: "top -l 'env in prod'"},
+	s := w.WithObjects(t)
+	w.Transcript(t, "top.golden", []clitest.Turn{
+		{Name: "no terminal", Args: "top"},
+		{Name: "an argument", Args: "top sandboxes"},
+		{Name: "a kind", Args: "top --resource sandboxes.sandbar.dev"},
+		{Name: "a selector that does not parse", Args: "top -l 'env in prod'"},
 	})
 	if asked := s.Requests(); len(asked) > 0 {
 		t.Errorf("it asked the workspace: %v", asked)
 	}
 	t.Setenv("TERM", "dumb")
-	a := w.atTerminal(t, "top")
-	await(t, a.screen, "cannot move its cursor (dumb): use sandbar get KIND")
-	a.ends(exitUsage)
-	if slices.ContainsFunc([]string{"\x1b[?1049h", "\x1b[2J"}, func(s string) bool { return strings.Contains(a.screen.String(), s) }) {
+	a := w.AtTerminal(t, "top")
+	clitest.Await(t, a.Screen, "cannot move its cursor (dumb): use sandbar get KIND")
+	a.Ends(cli.ExitUsage)
+	if slices.ContainsFunc([]string{"\x1b[?1049h", "\x1b[2J"}, func(s string) bool { return strings.Contains(a.Screen.String(), s) }) {
 		t.Error("it draws nevertheless")
 	}
 }
@@ -247,7 +249,7 @@ func TestTopNeedsATerminal(t *testing.T) {
 // Both show the same object with the same words.
 func TestTopHasTheCellsOfGet(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
+	s := w.Stocked(t)
 	now := time.Now()
 	for _, name := range []string{"web", "api"} {
 		obj := s.Object("sandboxes", "default", name)
@@ -266,8 +268,8 @@ func TestTopHasTheCellsOfGet(t *testing.T) {
 }
 
 func TestTheArgumentsOfAShellLeadToTheSameWorkspace(t *testing.T) {
-	s := target{kubeconfig: "k", trustFile: "t"}
-	s.overrides.CurrentContext, s.overrides.ClusterInfo.Server = "c", "https://x"
+	s := target{&cli.Target{Kubeconfig: "k", TrustFile: "t"}}
+	s.Overrides.CurrentContext, s.Overrides.ClusterInfo.Server = "c", "https://x"
 	args := s.shellArgs(top.Row{Resource: "sandboxes.sandbar.dev", Namespace: "n", Name: "web"})
 	root := newRootCommand()
 	cmd, rest, err := root.Find(args)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
@@ -32,11 +33,11 @@ func (w *topWorkspace) Do(ctx context.Context, action top.Action, row top.Row) (
 func (w *topWorkspace) do(ctx context.Context, action top.Action, row top.Row) (string, error) {
 	switch action {
 	case top.Suspend, top.Resume:
-		k, err := w.of(row).kind()
+		k, err := w.of(row).Kind()
 		if err != nil {
 			return "", err
 		}
-		_, changed, err := k.setSuspended(ctx, row.Name, action == top.Suspend, "")
+		_, changed, err := setSuspended(ctx, k, row.Name, action == top.Suspend, "")
 		return row.Name + " " + outcomeOf(action == top.Suspend, changed, ""), err
 	case top.Delete:
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
@@ -68,7 +69,7 @@ func (w *topWorkspace) call(ctx context.Context, action top.Action, row top.Row)
 		if err != nil {
 			return "", err
 		}
-		if err := browse(ctx, preview.URL); err != nil {
+		if err := cli.Browse(ctx, preview.URL); err != nil {
 			return "", fmt.Errorf("%w; open it yourself: %s", err, preview.URL)
 		}
 		return fmt.Sprintf("%s is shown until %s: %s", row.Name, preview.SessionExpires.Local().Format(time.TimeOnly), preview.URL), nil

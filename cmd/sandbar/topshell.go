@@ -25,8 +25,8 @@ const maxLastWords = 4 << 10
 func (s *target) shellArgs(row top.Row) []string {
 	args := []string{"exec", row.Name, "-it", "--resource", row.Resource, "--namespace", row.Namespace}
 	for flag, value := range map[string]string{
-		"--kubeconfig": s.kubeconfig, "--trust-file": s.trustFile,
-		"--context": s.overrides.CurrentContext, "--server": s.overrides.ClusterInfo.Server, "--workspace": s.inPath,
+		"--kubeconfig": s.Kubeconfig, "--trust-file": s.TrustFile,
+		"--context": s.Overrides.CurrentContext, "--server": s.Overrides.ClusterInfo.Server, "--workspace": s.InPath,
 	} {
 		if value != "" {
 			args = append(args, flag, value)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
@@ -59,7 +60,7 @@ func (w *topWorkspace) follow(ctx context.Context, k object.Kind) {
 		}
 		reason := "the server ended the watch"
 		if err != nil {
-			reason = reasonIn(err)
+			reason = cli.ReasonIn(err)
 		}
 		w.feed.Interrupt(resourceOf(k), reason)
 		if time.Since(began) > longestTopRetry {
@@ -88,7 +89,7 @@ func (w *topWorkspace) watch(ctx context.Context, k object.Kind) error {
 	return w.objects.Watch(ctx, k, w.options, list, func(e object.Event) error {
 		switch e.Type {
 		case object.Interrupted:
-			w.feed.Interrupt(resourceOf(k), reasonIn(e.Err))
+			w.feed.Interrupt(resourceOf(k), cli.ReasonIn(e.Err))
 		case object.Resumed:
 			w.feed.Resume(resourceOf(k))
 		case object.Deleted:
@@ -115,10 +116,10 @@ func rowOf(k object.Kind, obj *unstructured.Unstructured) top.Row {
 
 // of is the command's target with a row as its instance.
 func (w *topWorkspace) of(row top.Row) *target {
-	t := w.target
-	t.resource, t.name, t.uid = row.Resource, row.Name, row.UID
-	t.overrides.Context.Namespace = row.Namespace
-	return &t
+	t := *w.target.Target
+	t.Resource, t.Name, t.UID = row.Resource, row.Name, row.UID
+	t.Overrides.Context.Namespace = row.Namespace
+	return &target{&t}
 }
 
 // instance finds the instance of a row, with the way to its data plane.
@@ -128,8 +129,8 @@ func (w *topWorkspace) instance(ctx context.Context, row top.Row) (*client.Insta
 
 // inWords is an error as a person reads it, with what the workspace knows of its reason.
 func (w *topWorkspace) inWords(ctx context.Context, row top.Row, err error) error {
-	if text := w.of(row).diagnose(ctx, []string{row.Name}, err); text != "" {
+	if text := w.of(row).Diagnose(ctx, []string{row.Name}, err); text != "" {
 		return errors.New(text)
 	}
-	return errors.New(explain(err))
+	return errors.New(cli.Explain(err))
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // unreadEvery is how often it is looked whether the context has ended, in milliseconds.
@@ -35,7 +37,7 @@ func whileRead(ctx context.Context, out io.Writer) (context.Context, context.Can
 			n, err := unix.Poll(polled, unreadEvery)
 			switch {
 			case n > 0:
-				cancel(&exitError{exitBrokenPipe})
+				cancel(&cli.ExitError{Code: cli.ExitBrokenPipe})
 			case err != nil && !errors.Is(err, unix.EINTR):
 				return
 			}
@@ -46,7 +48,7 @@ func whileRead(ctx context.Context, out io.Writer) (context.Context, context.Can
 
 // orUnread is the reason why a context of whileRead ended, if that is why an error came.
 func orUnread(ctx context.Context, err error) error {
-	var exit *exitError
+	var exit *cli.ExitError
 	if errors.As(context.Cause(ctx), &exit) {
 		return exit
 	}

@@ -15,12 +15,13 @@ import (
 	"testing"
 
 	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // logs -f | head -1: head goes when it has its line, and the app may print nothing more for hours.
 func TestLogsEndWhenTheirReaderHasGoneAndTheAppIsQuiet(t *testing.T) {
 	w := newWorld(t)
-	w.serve(func(rw http.ResponseWriter, r *http.Request) {
+	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", logwire.ContentType)
 		rw.Header().Set(logwire.IDHeader, "a")
 		_ = json.NewEncoder(rw).Encode(someLog[3])
@@ -32,7 +33,7 @@ func TestLogsEndWhenTheirReaderHasGoneAndTheAppIsQuiet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer from.Close()
-	cmd := w.program(t, "logs", "web", "-f")
+	cmd := w.Program(t, "logs", "web", "-f")
 	cmd.Stdout, cmd.Stderr = to, os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestLogsEndWhenTheirReaderHasGoneAndTheAppIsQuiet(t *testing.T) {
 	}
 	_ = from.Close()
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitBrokenPipe {
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != cli.ExitBrokenPipe {
 		t.Errorf("it ends with %v", err)
 	}
 }

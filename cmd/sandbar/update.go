@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
@@ -39,7 +40,7 @@ that the kind does not have is refused.`,
 		Example: `  sandbar get sandbox web -o yaml > web.yaml     # edit it, and then
   sandbar update -f web.yaml
   sandbar update -f web.yaml --resource-version 4711 -o diff`,
-		Args: named(),
+		Args: cli.Named(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.update(cmd, &o) },
 	}
 	fs := cmd.Flags()
@@ -63,17 +64,17 @@ func (s *target) update(cmd *cobra.Command, o *updateOptions) error {
 	if err := o.check(all); err != nil {
 		return err
 	}
-	return s.eachObject(cmd, all, func(w *workspaceObjects, obj *unstructured.Unstructured) error {
-		namespace, err := w.namespaceOf(cmd, obj)
+	return s.eachObject(cmd, all, func(w *cli.WorkspaceObjects, obj *unstructured.Unstructured) error {
+		namespace, err := namespaceOf(cmd, w, obj)
 		if err != nil {
 			return err
 		}
-		updated, outcome, err := w.Update(cmd.Context(), w.kind, namespace, obj, o.force, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
+		updated, outcome, err := w.Update(cmd.Context(), w.Of, namespace, obj, o.force, object.WriteOptions{DryRun: bool(o.dryRun), Version: o.version})
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("there is no %s %s to update: sandbar apply -f creates it", w.kind.Name, termsafe.Line(obj.GetName()))
+			return fmt.Errorf("there is no %s %s to update: sandbar apply -f creates it", w.Of.Name, termsafe.Line(obj.GetName()))
 		}
 		if err != nil {
-			return &forcibleError{showDiff(cmd.OutOrStdout(), o.format, err)}
+			return &cli.ForcibleError{Err: showDiff(cmd.OutOrStdout(), o.format, err)}
 		}
 		return p.wrote(cmd.OutOrStdout(), w, updated, string(outcome), bool(o.dryRun))
 	})
@@ -83,15 +84,15 @@ func (s *target) update(cmd *cobra.Command, o *updateOptions) error {
 func (o *updateOptions) check(all []*unstructured.Unstructured) error {
 	switch {
 	case o.force && o.version != "":
-		return &usageError{errors.New("--force-conflicts means any version: leave it out, or --resource-version")}
+		return &cli.UsageError{Err: errors.New("--force-conflicts means any version: leave it out, or --resource-version")}
 	case o.version != "" && len(all) != 1:
-		return &usageError{fmt.Errorf("--resource-version is the version of one object, and the files have %d", len(all))}
+		return &cli.UsageError{Err: fmt.Errorf("--resource-version is the version of one object, and the files have %d", len(all))}
 	case o.force || o.version != "":
 		return nil
 	}
 	for _, obj := range all {
 		if obj.GetResourceVersion() == "" {
-			return &usageError{fmt.Errorf("the file does not say which version of %s it replaces: read the object with sandbar get -o yaml, "+
+			return &cli.UsageError{Err: fmt.Errorf("the file does not say which version of %s it replaces: read the object with sandbar get -o yaml, "+
 				"which has it as metadata.resourceVersion, or add --resource-version, or --force-conflicts for any version", termsafe.Line(obj.GetName()))}
 		}
 	}

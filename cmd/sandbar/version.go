@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // installedVersion is the version of a program that was made by go install MODULE@VERSION, which stamps none.
@@ -22,7 +24,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this command line",
-		Args:  named(),
+		Args:  cli.Named(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sandbar version %s\n", version)
 			return err

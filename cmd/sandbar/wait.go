@@ -16,6 +16,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
 // waitOptions are the flags of sandbar wait.
@@ -47,9 +48,9 @@ objects are gone. Each state goes to stderr meanwhile. It exits with 1 when an o
 	return cmd
 }
 
-func (o *waitOptions) check(a objectArgs) (err error) {
-	if len(a.names) == 0 {
-		return &usageError{errors.New("wait takes a KIND and names, for example: sandbar wait sandbox web")}
+func (o *waitOptions) check(a cli.ObjectArgs) (err error) {
+	if len(a.Names) == 0 {
+		return &cli.UsageError{Err: errors.New("wait takes a KIND and names, for example: sandbar wait sandbox web")}
 	}
 	if o.gone = o.until == "delete"; !o.gone {
 		// kubectl's form is taken too.
@@ -61,20 +62,20 @@ func (o *waitOptions) check(a objectArgs) (err error) {
 }
 
 func (s *target) wait(cmd *cobra.Command, args []string, o *waitOptions) error {
-	a, err := parseObjectArgs(cmd, args)
+	a, err := cli.ParseObjectArgs(cmd, args)
 	if err != nil {
 		return err
 	}
 	if err := o.check(a); err != nil {
 		return err
 	}
-	w, err := s.objectsOf(cmd.Context(), cmd, a.kind)
+	w, err := s.ObjectsOf(cmd.Context(), cmd, a.Kind)
 	if err != nil {
 		return err
 	}
 	end := time.Now().Add(o.timeout)
-	for _, name := range a.names {
-		s.name = name
+	for _, name := range a.Names {
+		s.Name = name
 		if err := o.waitFor(cmd, w, name, time.Until(end)); err != nil {
 			return err
 		}
@@ -83,15 +84,15 @@ func (s *target) wait(cmd *cobra.Command, args []string, o *waitOptions) error {
 }
 
 // waitFor waits for one object.
-func (o *waitOptions) waitFor(cmd *cobra.Command, w *workspaceObjects, name string, left time.Duration) error {
-	list, err := w.Get(cmd.Context(), w.kind, w.namespace, name, false)
+func (o *waitOptions) waitFor(cmd *cobra.Command, w *cli.WorkspaceObjects, name string, left time.Duration) error {
+	list, err := w.Get(cmd.Context(), w.Of, w.Namespace, name, false)
 	if o.gone {
 		return o.waitGone(cmd, w, name, list, err, left)
 	}
 	if err != nil {
 		return err
 	}
-	obj, err := w.await(cmd, list.Items[0].Unstructured, o.condition, left)
+	obj, err := await(cmd, w, list.Items[0].Unstructured, o.condition, left)
 	if err != nil {
 		return longer(err, obj, o.timeout)
 	}
@@ -99,18 +100,18 @@ func (o *waitOptions) waitFor(cmd *cobra.Command, w *workspaceObjects, name stri
 }
 
 // waitGone waits until an object that was read is gone.
-func (o *waitOptions) waitGone(cmd *cobra.Command, w *workspaceObjects, name string, list *object.List, err error, left time.Duration) error {
+func (o *waitOptions) waitGone(cmd *cobra.Command, w *cli.WorkspaceObjects, name string, list *object.List, err error, left time.Duration) error {
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return err
 	default:
 		obj := list.Items[0].Unstructured
-		if err := w.AwaitGone(cmd.Context(), w.kind, w.namespace, name, obj.GetUID(), left); err != nil {
+		if err := w.AwaitGone(cmd.Context(), w.Of, w.Namespace, name, obj.GetUID(), left); err != nil {
 			return longer(err, obj, o.timeout)
 		}
 	}
-	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s is gone\n", w.kind, name); err != nil {
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s/%s is gone\n", w.Of, name); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil

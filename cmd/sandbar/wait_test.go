@@ -8,23 +8,25 @@ package main
 import (
 	"net/http"
 	"testing"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 func TestWaitReturnsWhenObjectsAreAsTheyShouldBe(t *testing.T) {
 	w := newWorld(t)
-	s := w.stocked(t)
-	becoming(s, "web", stateWith("Waking", "False", "its pods are starting"), stateWith("Ready", "True", ""))
-	w.transcript(t, "wait.golden", []turn{
-		{name: "until one is Ready", args: "wait sandbox web"},
-		{name: "one that is Ready, by kubectl's words", args: "wait sandbox/web --for condition=Ready"},
-		{name: "one that is not there", args: "wait sandbox wbe"},
-		{name: "until one is gone that is not there", args: "wait sandbox wbe --for delete"},
-		{name: "a condition that does not come", args: "wait sandbox web --for Lost --timeout 10ms"},
-		{name: "until it is not Ready", args: "wait sandbox web --for Ready=False --timeout 10ms"},
-		{name: "a deletion that does not come", args: "wait sandbox web --for delete --timeout 10ms"},
-		{name: "without a name", args: "wait sandboxes"},
-		{name: "a condition that cannot be", args: "wait sandbox web --for Ready=Maybe"},
-		{name: "no time", args: "wait sandbox web --timeout 0s"},
+	s := w.Stocked(t)
+	clitest.Becoming(s, "web", clitest.StateWith("Waking", "False", "its pods are starting"), clitest.StateWith("Ready", "True", ""))
+	w.Transcript(t, "wait.golden", []clitest.Turn{
+		{Name: "until one is Ready", Args: "wait sandbox web"},
+		{Name: "one that is Ready, by kubectl's words", Args: "wait sandbox/web --for condition=Ready"},
+		{Name: "one that is not there", Args: "wait sandbox wbe"},
+		{Name: "until one is gone that is not there", Args: "wait sandbox wbe --for delete"},
+		{Name: "a condition that does not come", Args: "wait sandbox web --for Lost --timeout 10ms"},
+		{Name: "until it is not Ready", Args: "wait sandbox web --for Ready=False --timeout 10ms"},
+		{Name: "a deletion that does not come", Args: "wait sandbox web --for delete --timeout 10ms"},
+		{Name: "without a name", Args: "wait sandboxes"},
+		{Name: "a condition that cannot be", Args: "wait sandbox web --for Ready=Maybe"},
+		{Name: "no time", Args: "wait sandbox web --timeout 0s"},
 	})
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
@@ -32,7 +34,7 @@ func TestWaitReturnsWhenObjectsAreAsTheyShouldBe(t *testing.T) {
 		}
 		return false
 	})
-	if code, stdout, stderr := w.run(t, "wait", "sandbox", "web", "--for", "delete"); code != 0 || stdout != "sandbox.sandbar.dev/web is gone\n" {
+	if code, stdout, stderr := w.Run(t, "wait", "sandbox", "web", "--for", "delete"); code != 0 || stdout != "sandbox.sandbar.dev/web is gone\n" {
 		t.Errorf("%d %s %s", code, stdout, stderr)
 	}
 }

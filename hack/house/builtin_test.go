@@ -24,6 +24,8 @@ var namesKinds = []string{
 	"bench/claim/main.go", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 	// The verb by which a Sandbox of one SandboxTemplate is claimed.
 	"client/claim.go", "client/session/claim.go", "cmd/sandbar/claim.go", "dataplane/claim/", "dataplane/claims.go", "dataplane/locate/route.go",
+	// Objects for the tests of commands.
+	"cmd/sandbar/clitest/",
 }
 
 // A kind that is added must not have to be written into one more list somewhere: the census that lacked a kind would have

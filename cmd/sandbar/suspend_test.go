@@ -55,12 +55,12 @@ func TestSuspendAndResume(t *testing.T) {
 // A spec that is refused keeps nothing from being suspended and resumed: it runs with what it had.
 func TestAResumedInstanceWhoseSpecIsRefusedIsDescribed(t *testing.T) {
 	w := newWorld(t)
-	s := w.withObjects(t)
+	s := w.WithObjects(t)
 	box := suspendable(false)
 	box["status"].(map[string]any)["phase"] = "Degraded"
 	box["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "Ready", "status": "False", "reason": "NotComposed", "message": "the limits are too high"}}
 	s.Put("sandboxrunners", box)
-	code, _, stderr := w.run(t, "resume", "web")
+	code, _, stderr := w.Run(t, "resume", "web")
 	if code != 0 || !strings.HasPrefix(stderr, "web was not suspended, and is Degraded: ") || !strings.Contains(stderr, "the limits are too high") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}

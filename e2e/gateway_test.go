@@ -196,7 +196,7 @@ kind: EndpointSlice
 metadata: {name: dataplane, namespace: gateway, labels: {kubernetes.io/service-name: dataplane}}
 addressType: IPv4
 ports: [{name: https, port: %d, protocol: TCP}]
-endpoints: [{addresses: [%s]}]
+endpoints: [{addresses: [%s], conditions: {ready: true, serving: true}}]
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy

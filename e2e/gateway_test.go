@@ -245,7 +245,9 @@ metadata: {name: short, namespace: %[1]s}
 spec:
   parentRefs: [{name: previews, namespace: gateway}]
   hostnames: [%[1]s-short.%[2]s]
-  rules: [{backendRefs: [{name: preview, namespace: %[3]s, port: 80}]}]
+  rules:
+  - filters: [{type: URLRewrite, urlRewrite: {hostname: localhost}}]
+    backendRefs: [{name: preview, namespace: %[3]s, port: 80}]
 `, namespace, gatewayDomain, g.box.id.Namespace()))
 		eventually(t, "the route of "+namespace+" is "+reason, func() error {
 			route, err := g.runtime.Resource(httpRoutes).Namespace(namespace).Get(t.Context(), "short", metav1.GetOptions{})

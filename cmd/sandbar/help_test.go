@@ -5,8 +5,12 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 // mostHelpAllocations bounds what sandbar --help makes once its packages are initialized, some 1,400 pieces of memory: all
@@ -28,5 +32,24 @@ func TestHelpMakesLittle(t *testing.T) {
 	t.Logf("%.0f allocations", made)
 	if !strings.Contains(out.String(), "This program:") || made > mostHelpAllocations {
 		t.Errorf("%.0f allocations, at most %d are meant; it prints %d bytes", made, mostHelpAllocations, out.Len())
+	}
+}
+
+func TestHelpHasTheCommandsInGroups(t *testing.T) {
+	w := newWorld(t)
+	_, stdout, _ := w.Run(t, "--help")
+	stdout, _, _ = strings.Cut(stdout, "\nFlags:")
+	name := filepath.Join("testdata", "help.golden")
+	if *clitest.Update {
+		if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil || string(want) != stdout {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	if strings.Contains(stdout, "Additional Commands") {
+		t.Error("a command is in no group")
 	}
 }

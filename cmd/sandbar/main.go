@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/catalogue"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/start"
 )
 
@@ -36,7 +37,7 @@ func main() {
 func newRootCommand() *cobra.Command {
 	return cli.NewRoot(version,
 		cli.Group{ID: "start", Title: "Start:", Commands: start.Commands},
-		cli.Group{ID: "sandboxes", Title: "Sandboxes:", Commands: objectCommands},
+		cli.Group{ID: "sandboxes", Title: "Sandboxes:", Commands: object.Commands},
 		cli.Group{ID: "develop", Title: "Develop:", Commands: developCommands},
 		cli.Group{ID: "catalogue", Title: "Catalogue:", Commands: catalogue.Commands},
 		cli.Group{ID: "program", Title: "This program:", Commands: func(*cli.Target) []*cobra.Command { return []*cobra.Command{newVersionCommand()} }},
@@ -45,16 +46,6 @@ func newRootCommand() *cobra.Command {
 
 // target is the person's workspace with what commands do there.
 type target struct{ *cli.Target }
-
-// objectCommands are the commands about the objects of a workspace.
-func objectCommands(t *cli.Target) []*cobra.Command {
-	s := &target{t}
-	return append(s.Diagnosed([]*cobra.Command{
-		newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
-		newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
-		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
-	}), newClaimCommand(s))
-}
 
 // developCommands are the commands about what runs in a sandbox, and about its files.
 func developCommands(t *cli.Target) []*cobra.Command {

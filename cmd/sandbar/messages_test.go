@@ -26,19 +26,6 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/preview"
 )
 
-// suspendable is a SandboxRunner that is suspended, or Ready.
-func suspendable(suspended bool) map[string]any {
-	phase, ready := "Ready", "True"
-	if suspended {
-		phase, ready = "Suspended", "False"
-	}
-	return map[string]any{
-		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "generation": int64(1)},
-		"spec":   map[string]any{"suspended": suspended},
-		"status": map[string]any{"phase": phase, "observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "Ready", "status": ready}}},
-	}
-}
-
 const noInstance = "no such instance or verb here: the instance's status.dataPlane lists its URL and verbs; one that was created a moment ago may need a few seconds"
 
 // What a person reads, all of it in one file: testdata/messages.golden. Write it with -update.
@@ -174,8 +161,8 @@ func TestMessages(t *testing.T) {
 			w.Serve(clitest.Refusing(http.StatusUpgradeRequired, "UpgradeRequired", "websocket: the client is not using the websocket protocol"))
 		}},
 		{"suspended, its files", "sync web DIR", func(w *world) { w.Serve(suspended) }},
-		{"suspended already", "suspend web", func(w *world) { w.Has(clitest.Objects{"sandboxrunners": {"web": suspendable(true)}}) }},
-		{"not suspended", "resume web", func(w *world) { w.Has(clitest.Objects{"sandboxrunners": {"web": suspendable(false)}}) }},
+		{"suspended already", "suspend web", func(w *world) { w.Has(clitest.Objects{"sandboxrunners": {"web": clitest.Suspendable(true)}}) }},
+		{"not suspended", "resume web", func(w *world) { w.Has(clitest.Objects{"sandboxrunners": {"web": clitest.Suspendable(false)}}) }},
 		{"a kind that cannot be suspended", "suspend web", func(w *world) {
 			w.Has(clitest.Objects{"sandboxrunners": {"web": {"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web"}}}})
 		}},

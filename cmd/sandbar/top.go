@@ -18,11 +18,12 @@ import (
 
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	objectcmd "github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
 func newTopCommand(s *target) *cobra.Command {
-	var o selection
+	var o objectcmd.Selection
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Follow all your sandboxes on a full screen, with logs in a pane and actions on keys",
@@ -42,12 +43,12 @@ It needs a terminal. Scripts use sandbar get KIND, and sandbar get KIND -w to fo
 		Args: cli.Named(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.top(cmd, &o) },
 	}
-	o.addFlags(cmd.Flags())
+	o.AddFlags(cmd.Flags())
 	return cmd
 }
 
-func (s *target) top(cmd *cobra.Command, o *selection) error {
-	if err := o.check(nil); err != nil {
+func (s *target) top(cmd *cobra.Command, o *objectcmd.Selection) error {
+	if err := o.Check(nil); err != nil {
 		return err
 	}
 	if cmd.Flags().Changed("resource") || cmd.Flags().Changed("component") {
@@ -71,7 +72,7 @@ func (s *target) top(cmd *cobra.Command, o *selection) error {
 		watches.Go(func() { w.follow(ctx, k) })
 	}
 	model := top.New(ctx, top.Options{
-		Feed: w.feed, Actions: w, Place: w.place(o), Namespaces: o.allNamespaces, Colours: os.Getenv("NO_COLOR") == "",
+		Feed: w.feed, Actions: w, Place: w.place(o), Namespaces: o.AllNamespaces, Colours: os.Getenv("NO_COLOR") == "",
 	})
 	program := tea.NewProgram(model, tea.WithContext(ctx), tea.WithInput(keyboard), tea.WithOutput(screen), tea.WithoutSignalHandler())
 	_, err = program.Run()
@@ -85,7 +86,7 @@ func (s *target) top(cmd *cobra.Command, o *selection) error {
 }
 
 // topOf connects to the workspace and finds its kinds.
-func (s *target) topOf(ctx context.Context, o *selection) (*topWorkspace, object.Kinds, error) {
+func (s *target) topOf(ctx context.Context, o *objectcmd.Selection) (*topWorkspace, object.Kinds, error) {
 	cfg, namespace, err := s.Workspace()
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +110,7 @@ func (s *target) topOf(ctx context.Context, o *selection) (*topWorkspace, object
 	}
 	w := &topWorkspace{
 		target: *s, address: cfg.Host, namespace: namespace, objects: objects, data: data,
-		feed: top.NewFeed(), options: o.options(namespace), kinds: map[string]object.Kind{},
+		feed: top.NewFeed(), options: o.Options(namespace), kinds: map[string]object.Kind{},
 	}
 	w.options.Columns = true
 	for _, k := range kinds {
@@ -133,16 +134,16 @@ func screenOf(cmd *cobra.Command) (keyboard, screen *os.File, err error) {
 }
 
 // place names the workspace and what is selected of it.
-func (w *topWorkspace) place(o *selection) string {
+func (w *topWorkspace) place(o *objectcmd.Selection) string {
 	_, workspace, _ := strings.Cut(w.address, "/clusters/")
 	if workspace = strings.TrimRight(workspace, "/"); workspace == "" {
 		workspace = w.address
 	}
 	parts := []string{workspace, "namespace " + w.namespace}
-	if o.allNamespaces {
+	if o.AllNamespaces {
 		parts[1] = "all namespaces"
 	}
-	for _, selector := range []string{o.labels, o.fields} {
+	for _, selector := range []string{o.Labels, o.Fields} {
 		if selector != "" {
 			parts = append(parts, selector)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
+	objectcmd "github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
@@ -258,7 +259,7 @@ func TestTopHasTheCellsOfGet(t *testing.T) {
 		cells = slices.Delete(cells, 1, 3) // without the namespace and the kind
 		cells = cells[:len(cells)-1]       // and without the start
 		var want []string
-		for _, cell := range instanceCells(showing{}, object.Item{Unstructured: obj}, now) {
+		for _, cell := range objectcmd.InstanceCells(objectcmd.Showing{}, object.Item{Unstructured: obj}, now) {
 			want = append(want, cell.(string))
 		}
 		if !slices.Equal(cells, want) {

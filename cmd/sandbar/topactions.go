@@ -18,6 +18,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	objectcmd "github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 )
 
@@ -37,8 +38,8 @@ func (w *topWorkspace) do(ctx context.Context, action top.Action, row top.Row) (
 		if err != nil {
 			return "", err
 		}
-		_, changed, err := setSuspended(ctx, k, row.Name, action == top.Suspend, "")
-		return row.Name + " " + outcomeOf(action == top.Suspend, changed, ""), err
+		_, changed, err := objectcmd.SetSuspended(ctx, k, row.Name, action == top.Suspend, "")
+		return row.Name + " " + objectcmd.OutcomeOf(action == top.Suspend, changed, ""), err
 	case top.Delete:
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetName(row.Name)
@@ -82,7 +83,7 @@ func (w *topWorkspace) call(ctx context.Context, action top.Action, row top.Row)
 		if err != nil {
 			return "", err
 		}
-		return row.Name + " " + renewed(renewal), nil
+		return row.Name + " " + objectcmd.Renewed(renewal), nil
 	}
 }
 
@@ -94,7 +95,7 @@ func (w *topWorkspace) Describe(ctx context.Context, row top.Row) (string, error
 		return "", w.inWords(ctx, row, err)
 	}
 	var text bytes.Buffer
-	describe(&text, k, d, time.Now())
+	objectcmd.Describe(&text, k, d, time.Now())
 	return text.String(), nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	objectcmd "github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/top"
 	"github.com/sandbar-dev/sandbar/pkg/pause"
 )
@@ -104,12 +105,12 @@ func (w *topWorkspace) watch(ctx context.Context, k object.Kind) error {
 
 // rowOf is an object as sandbar top shows it, with what the table of sandbar get shows.
 func rowOf(k object.Kind, obj *unstructured.Unstructured) top.Row {
-	used, _ := timeAt(obj, "status", "activity", "lastActiveTime")
-	end, _ := timeAt(obj, "spec", "lifecycle", "shutdownTime")
+	used, _ := objectcmd.TimeAt(obj, "status", "activity", "lastActiveTime")
+	end, _ := objectcmd.TimeAt(obj, "spec", "lifecycle", "shutdownTime")
 	start, _, _ := unstructured.NestedString(obj.Object, "status", "start", "type")
 	return top.Row{
 		Resource: resourceOf(k), Kind: k.Singular, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID()),
-		Template: templateOf(obj), State: stateOf(obj, false), Start: start, Reason: object.StateOf(obj),
+		Template: objectcmd.TemplateOf(obj), State: objectcmd.StateOf(obj, false), Start: start, Reason: object.StateOf(obj),
 		Created: obj.GetCreationTimestamp().Time, Used: used, Shutdown: end,
 	}
 }

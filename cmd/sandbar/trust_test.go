@@ -154,3 +154,19 @@ func TestACAThatHasChangedIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestUntrust(t *testing.T) {
+	w := newWorld(t)
+	if code, stdout, _ := w.Run(t, "untrust"); code != 0 || stdout != w.URL+"\n" {
+		t.Fatalf("what is trusted: %d, %q", code, stdout)
+	}
+	if code, _, stderr := w.Run(t, "untrust", w.URL+"/"); code != 0 {
+		t.Fatalf("exit code %d, %s", code, stderr)
+	}
+	if planes, err := client.Trusted(w.Trust); err != nil || len(planes) != 0 {
+		t.Errorf("still trusted: %v, %v", planes, err)
+	}
+	if code, _, stderr := w.Run(t, "logs", "web"); code != 1 || !strings.Contains(stderr, "sandbar trust") {
+		t.Errorf("a call afterwards: %d, %s", code, stderr)
+	}
+}

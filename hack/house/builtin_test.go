@@ -23,7 +23,7 @@ var namesKinds = []string{
 	// These look an entry of the register up.
 	"bench/claim/main.go", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 	// The verb by which a Sandbox of one SandboxTemplate is claimed.
-	"client/claim.go", "client/session/claim.go", "cmd/sandbar/claim.go", "dataplane/claim/", "dataplane/claims.go", "dataplane/locate/route.go",
+	"client/claim.go", "client/session/claim.go", "cmd/sandbar/object/claim.go", "dataplane/claim/", "dataplane/claims.go", "dataplane/locate/route.go",
 	// Objects for the tests of commands.
 	"cmd/sandbar/clitest/",
 }

@@ -21,8 +21,8 @@ var pictures = []struct {
 	command string
 }{
 	{"top.svg", "cmd/sandbar/top/testdata/picture.golden", "sandbar top", ""},
-	{"create-wait.svg", "cmd/sandbar/testdata/recording.golden", "sandbar create --wait", "$ sandbar create"},
-	{"describe.svg", "cmd/sandbar/testdata/recording.golden", "sandbar describe", "$ sandbar describe"},
+	{"create-wait.svg", "cmd/sandbar/object/testdata/recording.golden", "sandbar create --wait", "$ sandbar create"},
+	{"describe.svg", "cmd/sandbar/object/testdata/recording.golden", "sandbar describe", "$ sandbar describe"},
 }
 
 func main() {

@@ -279,3 +279,16 @@ func (w *World) Completed(t *testing.T, args ...string) string {
 	words, _, _ := strings.Cut(stdout, ":")
 	return strings.Join(strings.Fields(strings.ReplaceAll(words, "\t", "=")), " ")
 }
+
+// Suspendable is a SandboxRunner that is suspended, or Ready.
+func Suspendable(suspended bool) map[string]any {
+	phase, ready := "Ready", "True"
+	if suspended {
+		phase, ready = "Suspended", "False"
+	}
+	return map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner", "metadata": map[string]any{"name": "web", "generation": int64(1)},
+		"spec":   map[string]any{"suspended": suspended},
+		"status": map[string]any{"phase": phase, "observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "Ready", "status": ready}}},
+	}
+}

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"errors"
@@ -19,54 +19,56 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// selection says which objects of a kind are meant.
-type selection struct {
-	labels, fields string
-	allNamespaces  bool
+// Selection says which objects of a kind are meant.
+type Selection struct {
+	// Labels and Fields are the selectors of the flags, and AllNamespaces is their --all-namespaces.
+	Labels, Fields string
+	AllNamespaces  bool
 
 	// by and at are what the flags say, once they were checked.
 	by labels.Selector
 	at fields.Selector
 }
 
-func (s *selection) addFlags(fs *pflag.FlagSet) {
-	fs.StringVarP(&s.labels, "selector", "l", "", "only objects with these labels, for example -l 'env=prod,tier in (web, api),!legacy'; at most 10 requirements")
-	fs.StringVar(&s.fields, "field-selector", "", "only objects with these fields: metadata.name and metadata.namespace")
-	fs.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "objects of all namespaces of the workspace")
+// AddFlags adds the flags of the selection.
+func (s *Selection) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVarP(&s.Labels, "selector", "l", "", "only objects with these labels, for example -l 'env=prod,tier in (web, api),!legacy'; at most 10 requirements")
+	fs.StringVar(&s.Fields, "field-selector", "", "only objects with these fields: metadata.name and metadata.namespace")
+	fs.BoolVarP(&s.AllNamespaces, "all-namespaces", "A", false, "objects of all namespaces of the workspace")
 }
 
-// check reads the flags, before anything is sent.
-func (s *selection) check(names []string) error {
+// Check reads the flags, before anything is sent.
+func (s *Selection) Check(names []string) error {
 	var err error
-	if s.by, err = object.ParseSelector(s.labels); err != nil {
+	if s.by, err = object.ParseSelector(s.Labels); err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	if s.at, err = object.ParseFieldSelector(s.fields); err != nil {
+	if s.at, err = object.ParseFieldSelector(s.Fields); err != nil {
 		return &cli.UsageError{Err: err}
 	}
 	switch {
-	case len(names) > 0 && (s.labels != "" || s.fields != ""):
+	case len(names) > 0 && (s.Labels != "" || s.Fields != ""):
 		return &cli.UsageError{Err: errors.New("names and selectors do not go together: a selector chooses among all objects")}
-	case len(names) > 0 && s.allNamespaces:
+	case len(names) > 0 && s.AllNamespaces:
 		return &cli.UsageError{Err: errors.New("a name means an object of one namespace: leave --all-namespaces out, or the name")}
 	}
 	return nil
 }
 
-// options are those of a list of the selected objects.
-func (s *selection) options(namespace string) object.ListOptions {
+// Options are those of a list of the selected objects.
+func (s *Selection) Options(namespace string) object.ListOptions {
 	opts := object.ListOptions{Namespace: namespace, Labels: s.by, Fields: s.at, PageSize: object.DefaultPageSize}
-	if s.allNamespaces {
+	if s.AllNamespaces {
 		opts.Namespace = ""
 	}
 	return opts
 }
 
 // nothing says that there are no such objects, in the words of the call.
-func (s *selection) nothing(w *cli.WorkspaceObjects) string {
+func (s *Selection) nothing(w *cli.WorkspaceObjects) string {
 	text := "No " + w.Of.Resource.Resource
 	var by []string
-	for _, selector := range []string{s.labels, s.fields} {
+	for _, selector := range []string{s.Labels, s.Fields} {
 		if selector != "" {
 			by = append(by, selector)
 		}
@@ -77,7 +79,7 @@ func (s *selection) nothing(w *cli.WorkspaceObjects) string {
 	switch {
 	case !w.Of.Namespaced:
 		return text + " in the workspace."
-	case s.allNamespaces:
+	case s.AllNamespaces:
 		return text + " in any namespace."
 	}
 	return text + " in namespace " + w.Namespace + "."
@@ -85,7 +87,7 @@ func (s *selection) nothing(w *cli.WorkspaceObjects) string {
 
 // getOptions are the flags of sandbar get.
 type getOptions struct {
-	selection
+	Selection
 	output
 	sortBy    string
 	chunkSize int64
@@ -115,7 +117,7 @@ other columns of its kind. Objects are sorted by creation, and then by name.
 		RunE: func(cmd *cobra.Command, args []string) error { return s.get(cmd, args, &o) },
 	}
 	fs := cmd.Flags()
-	o.selection.addFlags(fs)
+	o.Selection.AddFlags(fs)
 	o.addTableFlags(fs)
 	fs.StringVar(&o.sortBy, "sort-by", "", "sort by a field, for example .metadata.name or .status.phase")
 	fs.Int64Var(&o.chunkSize, "chunk-size", object.DefaultPageSize, "how many objects one request asks for; 0 asks for all at once")
@@ -127,7 +129,7 @@ other columns of its kind. Objects are sorted by creation, and then by name.
 
 // check refuses flags that do not go together.
 func (o *getOptions) check(a cli.ObjectArgs) error {
-	if err := o.selection.check(a.Names); err != nil {
+	if err := o.Selection.Check(a.Names); err != nil {
 		return err
 	}
 	switch {
@@ -173,7 +175,7 @@ func (s *target) get(cmd *cobra.Command, args []string, o *getOptions) error {
 	if len(a.Names) > 0 {
 		return o.show(cmd, s, w, a.Names, p)
 	}
-	opts := o.options(w.Namespace)
+	opts := o.Options(w.Namespace)
 	opts.PageSize, opts.Limit, opts.Columns = o.chunkSize, o.limit, p.columns()
 	list, err := w.List(cmd.Context(), w.Of, opts)
 	if err != nil {
@@ -198,8 +200,8 @@ func (o *getOptions) printList(cmd *cobra.Command, w *cli.WorkspaceObjects, list
 	return nil
 }
 
-func (o *getOptions) shown(w *cli.WorkspaceObjects, items []object.Item, list *object.List) showing {
-	return showing{kind: w.Of, items: items, columns: list.Columns, namespaces: o.allNamespaces && w.Of.Namespaced}
+func (o *getOptions) shown(w *cli.WorkspaceObjects, items []object.Item, list *object.List) Showing {
+	return Showing{kind: w.Of, items: items, columns: list.Columns, namespaces: o.AllNamespaces && w.Of.Namespaced}
 }
 
 // show prints the objects that are named, in the order of their names in the call. One that is not there does not
@@ -232,7 +234,7 @@ func (o *getOptions) show(cmd *cobra.Command, s *target, w *cli.WorkspaceObjects
 
 // follow prints a list, and then each change.
 func (o *getOptions) follow(cmd *cobra.Command, w *cli.WorkspaceObjects, a cli.ObjectArgs, p objectPrinter, order sorter) error {
-	opts := o.options(w.Namespace)
+	opts := o.Options(w.Namespace)
 	opts.PageSize, opts.Columns = o.chunkSize, p.columns()
 	if len(a.Names) == 1 {
 		opts.Fields = fields.OneTermEqualSelector("metadata.name", a.Names[0])

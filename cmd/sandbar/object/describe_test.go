@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package object
 
 import (
 	"errors"
@@ -107,7 +107,7 @@ func TestWhatAServerSaysOfAnObjectCannotDrawOnTheTerminal(t *testing.T) {
 
 func TestNamesOfColumnsCannotDrawOnTheTerminal(t *testing.T) {
 	columns := []metav1.TableColumnDefinition{{Name: "Name"}, {Name: "x\x1b[2J"}}
-	if table := tableOf(showing{columns: columns}, time.Now()); table.ColumnDefinitions[1].Name != `x\x1b[2J` || columns[1].Name != "x\x1b[2J" {
+	if table := tableOf(Showing{columns: columns}, time.Now()); table.ColumnDefinitions[1].Name != `x\x1b[2J` || columns[1].Name != "x\x1b[2J" {
 		t.Errorf("%q, %q", table.ColumnDefinitions, columns)
 	}
 }

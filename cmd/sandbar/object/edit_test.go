@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package object
 
 import (
 	"net/http"
@@ -71,10 +71,10 @@ func TestEditChangesWhatWasEdited(t *testing.T) {
 		_, stdout, stderr := w.Run(t, append([]string{"edit", "sandbox", "web"}, args...)...)
 		return stdout + stderr
 	}
-	if got := edit("s/node-22/node-24/"); got != "sandbox.sandbar.dev/web edited\n" || templateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
+	if got := edit("s/node-22/node-24/"); got != "sandbox.sandbar.dev/web edited\n" || TemplateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
 		t.Errorf("%s", got)
 	}
-	if got := edit("s/node-24/node-26/", "--dry-run"); got != "sandbox.sandbar.dev/web edited (dry run: nothing was changed)\n" || templateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
+	if got := edit("s/node-24/node-26/", "--dry-run"); got != "sandbox.sandbar.dev/web edited (dry run: nothing was changed)\n" || TemplateOf(s.Object("sandboxes", "default", "web")) != "node-24" {
 		t.Errorf("%s", got)
 	}
 	for _, script := range []string{"s/x/x/", "d"} {
@@ -139,7 +139,7 @@ func TestAnEditOfAStaleObjectNamesTheOthersChanges(t *testing.T) {
 	if code, stdout, stderr := w.Run(t, "edit", "sandbox", "web", "--force-conflicts"); code != 0 {
 		t.Errorf("%s %s", stdout, stderr)
 	}
-	if web := s.Object("sandboxes", "default", "web"); templateOf(web) != "node-24" || web.GetLabels()["env"] != "prodxx" {
+	if web := s.Object("sandboxes", "default", "web"); TemplateOf(web) != "node-24" || web.GetLabels()["env"] != "prodxx" {
 		t.Errorf("both changes are to be there: %v", web)
 	}
 }
@@ -160,8 +160,8 @@ func TestEditTakesAnEditorAsGitAndKubectlDo(t *testing.T) {
 	} {
 		t.Setenv("EDITOR", editor)
 		t.Setenv("NEXT", next)
-		if code, _, stderr := w.Run(t, "edit", "sandbox", "web"); code != 0 || templateOf(s.Object("sandboxes", "default", "web")) != "node-"+next {
-			t.Errorf("%q: exit code %d, %q, the template is %q", editor, code, stderr, templateOf(s.Object("sandboxes", "default", "web")))
+		if code, _, stderr := w.Run(t, "edit", "sandbox", "web"); code != 0 || TemplateOf(s.Object("sandboxes", "default", "web")) != "node-"+next {
+			t.Errorf("%q: exit code %d, %q, the template is %q", editor, code, stderr, TemplateOf(s.Object("sandboxes", "default", "web")))
 		}
 	}
 }

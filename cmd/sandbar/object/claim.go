@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"context"
@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// mostClaims is how many Sandboxes one call asks for at most, as a SandboxClaim.
-	mostClaims = 100
-	// claimsAtOnce is how many of them are asked for at the same time.
-	claimsAtOnce = 8
+	// MostClaims is how many Sandboxes one call asks for at most, as a SandboxClaim.
+	MostClaims = 100
+	// ClaimsAtOnce is how many of them are asked for at the same time.
+	ClaimsAtOnce = 8
 	// claimWait is for how long each is waited for without --wait, and longestClaimWait the longest.
 	claimWait        = 30 * time.Second
 	longestClaimWait = 5 * time.Minute
@@ -96,7 +96,7 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 	fs.StringVar(&o.Prewarm, "prewarm", "", "Prefer: warm if it can be; Require: warm or not at all; None: cold")
 	fs.StringVar(&o.Resize, "resize", "", "a warm one with other resources than its template's gets those (Require), gets them if it can (BestEffort), or keeps its own (Keep)")
 	fs.DurationVar(&o.wait, "wait", claimWait, "how long to wait for each until it is Ready, at most 5m; 0s: not at all")
-	fs.IntVar(&o.replicas, "replicas", 1, fmt.Sprintf("how many Sandboxes, at most %d", mostClaims))
+	fs.IntVar(&o.replicas, "replicas", 1, fmt.Sprintf("how many Sandboxes, at most %d", MostClaims))
 	fs.StringVar(&o.Key, "key", "", "idempotency key of the call")
 	cli.AddOutputFlag(cmd, &o.output)
 	return cmd
@@ -114,8 +114,8 @@ func (o *claimOptions) check() error {
 	}
 	o.Annotations = pairs.Set
 	switch {
-	case o.replicas < 1 || o.replicas > mostClaims:
-		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, mostClaims)}
+	case o.replicas < 1 || o.replicas > MostClaims:
+		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, MostClaims)}
 	case o.replicas > 1 && o.Name != "":
 		return &cli.UsageError{Err: errors.New("--name and --replicas do not go together: several Sandboxes have names that are made")}
 	case !slices.Contains(prewarms, o.Prewarm):
@@ -135,7 +135,7 @@ func (o *claimOptions) claimAll(cmd *cobra.Command, w session.Workspace, templat
 	var mu sync.Mutex
 	var failures []error
 	var group errgroup.Group
-	group.SetLimit(claimsAtOnce)
+	group.SetLimit(ClaimsAtOnce)
 	for i := range o.replicas {
 		opts := o.ClaimOptions
 		if opts.Key != "" && o.replicas > 1 {

@@ -3,13 +3,12 @@
 
 //go:build linux
 
-package main
+package object
 
 import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,7 +129,7 @@ func TestGetReadsTemplatesFromFiles(t *testing.T) {
 	dir := t.TempDir()
 	clitest.Put(t, dir, "columns", "N:.metadata.name\n")
 	clitest.Put(t, dir, "path", "{.metadata.name}")
-	clitest.Put(t, dir, "large", strings.Repeat("x", maxTemplateFile+1))
+	clitest.Put(t, dir, "large", strings.Repeat("x", MaxTemplateFile+1))
 	for args, want := range map[string]string{
 		"-o custom-columns-file=" + filepath.Join(dir, "columns"): "N\nweb\n",
 		"-o jsonpath-file=" + filepath.Join(dir, "path"):          "web",
@@ -218,24 +217,5 @@ func TestAWatchThatBeginsWithoutAnObjectSeesTheFirst(t *testing.T) {
 	<-ended
 	if got := strings.Fields(out.String()); strings.Join(got, " ") != "NAME DESIRED first 7" {
 		t.Errorf("%v", got)
-	}
-}
-
-func TestHelpHasTheCommandsInGroups(t *testing.T) {
-	w := newWorld(t)
-	_, stdout, _ := w.Run(t, "--help")
-	stdout, _, _ = strings.Cut(stdout, "\nFlags:")
-	name := filepath.Join("testdata", "help.golden")
-	if *clitest.Update {
-		if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil || string(want) != stdout {
-		t.Errorf("%v\n%s", err, stdout)
-	}
-	if strings.Contains(stdout, "Additional Commands") {
-		t.Error("a command is in no group")
 	}
 }

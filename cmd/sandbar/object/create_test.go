@@ -3,7 +3,7 @@
 
 //go:build linux
 
-package main
+package object
 
 import (
 	"net/http"
@@ -61,7 +61,7 @@ func TestCreateRefusesMistakesBeforeItCreates(t *testing.T) {
 		{Name: "an object of another kind than that of the call", Args: "create sandboxset filed -f -", Input: manifest},
 		{Name: "an object of another name than that of the call", Args: "create sandbox other -f -", Input: manifest},
 		{Name: "an object of another namespace than that of the call", Args: "create sandbox filed -n other -f -", Input: manifest},
-		{Name: "a file that is too large", Args: "create -f -", Input: strings.Repeat("#", maxManifest+1)},
+		{Name: "a file that is too large", Args: "create -f -", Input: strings.Repeat("#", MaxManifest+1)},
 		{Name: "a condition that cannot be", Args: "create sandbox x --wait=Ready=Yes"},
 		{Name: "no time to wait", Args: "create sandbox x --wait --timeout 0s"},
 		{Name: "a wait for nothing", Args: "create sandbox x --wait --dry-run"},
@@ -116,11 +116,11 @@ func TestAFileHasAtMostAThousandObjects(t *testing.T) {
 	w := newWorld(t)
 	s := w.Stocked(t)
 	const one = "---\nkind: Sandbox\napiVersion: sandbar.dev/v1alpha1\nmetadata: {name: a}\n"
-	code, _, stderr := w.RunWith(t, strings.NewReader(strings.Repeat(one, maxManifestObjects+1)), "apply", "-f", "-")
+	code, _, stderr := w.RunWith(t, strings.NewReader(strings.Repeat(one, MaxManifestObjects+1)), "apply", "-f", "-")
 	if code != cli.ExitUsage || stderr != "sandbar: -f -: it has more than 1000 objects\n" || len(s.Requests()) > 0 {
 		t.Errorf("%d %s", code, stderr)
 	}
-	if all, err := parseObjects([]byte(strings.Repeat(one, maxManifestObjects))); err != nil || len(all) != maxManifestObjects {
+	if all, err := parseObjects([]byte(strings.Repeat(one, MaxManifestObjects))); err != nil || len(all) != MaxManifestObjects {
 		t.Errorf("%d %v", len(all), err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 )
 
-// maxTemplateFile bounds the file of a template or of columns.
-const maxTemplateFile = 1 << 20
+// MaxTemplateFile bounds the file of a template or of columns.
+const MaxTemplateFile = 1 << 20
 
 // The formats of -o are kubectl's, with table for the one that is meant without -o.
 const (
@@ -64,8 +64,8 @@ func (o *output) addTableFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVarP(&o.labelColumns, "label-columns", "L", nil, "labels that get a column each, for example -L env,team")
 }
 
-// showing has the objects to print.
-type showing struct {
+// Showing has the objects to print.
+type Showing struct {
 	kind    object.Kind
 	items   []object.Item
 	columns []metav1.TableColumnDefinition
@@ -79,7 +79,7 @@ type showing struct {
 
 // objectPrinter prints objects. The same one is used for all of a watch.
 type objectPrinter interface {
-	print(out io.Writer, s showing) error
+	print(out io.Writer, s Showing) error
 	// columns reports whether it needs those that the server prints.
 	columns() bool
 	// says reports whether a person reads the output, so that an empty list needs a sentence.
@@ -168,9 +168,9 @@ func readTemplate(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxTemplateFile+1)) //nolint:forbidigo // maxTemplateFile is the limit
-	if err == nil && len(text) > maxTemplateFile {
-		err = fmt.Errorf("the file has more than %d bytes", maxTemplateFile)
+	text, err := io.ReadAll(io.LimitReader(f, MaxTemplateFile+1)) //nolint:forbidigo // maxTemplateFile is the limit
+	if err == nil && len(text) > MaxTemplateFile {
+		err = fmt.Errorf("the file has more than %d bytes", MaxTemplateFile)
 	}
 	return string(text), err
 }
@@ -181,7 +181,7 @@ type documentPrinter struct{ printers.ResourcePrinter }
 func (documentPrinter) columns() bool { return false }
 func (documentPrinter) says() bool    { return false }
 
-func (p documentPrinter) print(out io.Writer, s showing) error {
+func (p documentPrinter) print(out io.Writer, s Showing) error {
 	var object runtime.Object
 	if s.one {
 		object = s.items[0].Unstructured
@@ -207,7 +207,7 @@ type namePrinter struct{}
 func (namePrinter) columns() bool { return false }
 func (namePrinter) says() bool    { return true }
 
-func (namePrinter) print(out io.Writer, s showing) error {
+func (namePrinter) print(out io.Writer, s Showing) error {
 	for _, item := range s.items {
 		if _, err := fmt.Fprintf(out, "%s/%s\n", s.kind, item.GetName()); err != nil {
 			return fmt.Errorf("writing: %w", err)

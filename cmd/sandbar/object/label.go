@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 
 // markOptions are the flags of sandbar label and sandbar annotate.
 type markOptions struct {
-	selection
+	Selection
 	output
 	all       bool
 	overwrite bool
@@ -54,7 +54,7 @@ func (s *target) marking(verb string, of object.PairKind, long, example string) 
 		RunE:    func(cmd *cobra.Command, args []string) error { return s.mark(cmd, args, &o) },
 	}
 	fs := cmd.Flags()
-	o.selection.addFlags(fs)
+	o.Selection.AddFlags(fs)
 	o.addChangeFlags(fs)
 	fs.BoolVar(&o.all, "all", false, "all objects of the kind in the namespace, or those that -l selects")
 	fs.BoolVar(&o.overwrite, "overwrite", false, fmt.Sprintf("change %s that have another value", of.Field()))
@@ -67,10 +67,10 @@ func (s *target) marking(verb string, of object.PairKind, long, example string) 
 func isPair(arg string) bool { return strings.Contains(arg, "=") || strings.HasSuffix(arg, "-") }
 
 func (o *markOptions) check(a cli.ObjectArgs, pairs object.Pairs) error {
-	if err := o.selection.check(a.Names); err != nil {
+	if err := o.Selection.Check(a.Names); err != nil {
 		return err
 	}
-	selects := o.labels != "" || o.fields != ""
+	selects := o.Labels != "" || o.Fields != ""
 	switch {
 	case pairs.Empty():
 		return &cli.UsageError{Err: fmt.Errorf("name the %s to set (KEY=VALUE) or to take away (KEY-)", o.of.Field())}
@@ -144,7 +144,7 @@ func inNamespace(a cli.ObjectArgs, namespace string) []objectName {
 
 // find lists the objects that the selectors choose.
 func (o *markOptions) find(cmd *cobra.Command, w *cli.WorkspaceObjects) ([]objectName, error) {
-	list, err := w.List(cmd.Context(), w.Of, o.options(w.Namespace))
+	list, err := w.List(cmd.Context(), w.Of, o.Options(w.Namespace))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 
 // deleteOptions are the flags of sandbar delete.
 type deleteOptions struct {
-	selection
+	Selection
 	output         string
 	all            bool
 	ignoreNotFound bool
@@ -45,7 +45,7 @@ when the objects are gone, and exits with 1 if they are still there after --time
 		RunE: func(cmd *cobra.Command, args []string) error { return s.delete(cmd, args, &o) },
 	}
 	fs := cmd.Flags()
-	o.addFlags(fs)
+	o.AddFlags(fs)
 	fs.BoolVar(&o.all, "all", false, "delete all objects of the kind in the namespace")
 	fs.BoolVar(&o.ignoreNotFound, "ignore-not-found", false, "succeed if an object is not there")
 	fs.StringVar(&o.version, "resource-version", "", "delete the object only if it has this version")
@@ -57,10 +57,10 @@ when the objects are gone, and exits with 1 if they are still there after --time
 }
 
 func (o *deleteOptions) check(a cli.ObjectArgs) error {
-	if err := o.selection.check(a.Names); err != nil {
+	if err := o.Selection.Check(a.Names); err != nil {
 		return err
 	}
-	selects := o.labels != "" || o.fields != ""
+	selects := o.Labels != "" || o.Fields != ""
 	switch {
 	case len(a.Names) == 0 && !selects && !o.all:
 		return &cli.UsageError{Err: errors.New("delete takes the names of objects, a selector (-l), or --all, for example: sandbar delete sandbox web")}
@@ -130,7 +130,7 @@ func (o *deleteOptions) find(cmd *cobra.Command, s *target, w *cli.WorkspaceObje
 	if len(names) > 0 {
 		return meant, nil
 	}
-	list, err := w.List(cmd.Context(), w.Of, o.options(w.Namespace))
+	list, err := w.List(cmd.Context(), w.Of, o.Options(w.Namespace))
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"context"
@@ -54,7 +54,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 			var changed bool
 			err := s.WithKindOf(cmd.Context(), args[0], func(object.Kind) (err error) {
 				if k, err = s.Kind(); err == nil {
-					obj, changed, err = setSuspended(cmd.Context(), k, s.Name, suspended, version)
+					obj, changed, err = SetSuspended(cmd.Context(), k, s.Name, suspended, version)
 				}
 				return err
 			})
@@ -67,7 +67,7 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 					return err
 				}
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s.\n", args[0], outcomeOf(suspended, changed, state))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s.\n", args[0], OutcomeOf(suspended, changed, state))
 			return nil
 		},
 	}
@@ -78,8 +78,8 @@ func (s *target) suspension(verb, short, long string, suspended bool) *cobra.Com
 	return cmd
 }
 
-// outcomeOf says what a command has done, and in which state the sandbox is that was waited for.
-func outcomeOf(suspended, changed bool, state string) string {
+// OutcomeOf says what a command has done, and in which state the sandbox is that was waited for.
+func OutcomeOf(suspended, changed bool, state string) string {
 	switch {
 	case suspended && !changed:
 		return "was suspended already"
@@ -106,9 +106,9 @@ func outcomeOf(suspended, changed bool, state string) string {
 	return did + ", and is Ready"
 }
 
-// setSuspended sets spec.suspended of an instance, and returns it with whether that has changed it. If a version is named, the
+// SetSuspended sets spec.suspended of an instance, and returns it with whether that has changed it. If a version is named, the
 // instance has to have it.
-func setSuspended(ctx context.Context, k cli.Kind, name string, suspended bool, version string) (obj *unstructured.Unstructured, changed bool, err error) {
+func SetSuspended(ctx context.Context, k cli.Kind, name string, suspended bool, version string) (obj *unstructured.Unstructured, changed bool, err error) {
 	c, err := object.New(k.Config)
 	if err != nil {
 		return nil, false, err

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"errors"
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// maxManifest bounds a file with objects; an API server takes no request above 3 MiB.
-	maxManifest = 3 << 20
-	// maxManifestObjects bounds the objects of one file.
-	maxManifestObjects = 1000
+	// MaxManifest bounds a file with objects; an API server takes no request above 3 MiB.
+	MaxManifest = 3 << 20
+	// MaxManifestObjects bounds the objects of one file.
+	MaxManifestObjects = 1000
 )
 
 // readObjects reads the objects of a file in YAML or JSON, or of the input if its name is "-". Lists are taken apart.
@@ -35,12 +35,12 @@ func readObjects(input io.Reader, name string) ([]*unstructured.Unstructured, er
 		defer f.Close()
 		input = f
 	}
-	text, err := io.ReadAll(io.LimitReader(input, maxManifest+1)) //nolint:forbidigo // maxManifest is the limit
+	text, err := io.ReadAll(io.LimitReader(input, MaxManifest+1)) //nolint:forbidigo // maxManifest is the limit
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
-	if len(text) > maxManifest {
-		return nil, &cli.UsageError{Err: fmt.Errorf("-f %s has more than %d bytes", name, maxManifest)}
+	if len(text) > MaxManifest {
+		return nil, &cli.UsageError{Err: fmt.Errorf("-f %s has more than %d bytes", name, MaxManifest)}
 	}
 	all, err := parseObjects(text)
 	if err != nil {
@@ -75,8 +75,8 @@ func parseObjects(text []byte) ([]*unstructured.Unstructured, error) {
 		}); err != nil {
 			return nil, err
 		}
-		if len(all) > maxManifestObjects {
-			return nil, fmt.Errorf("it has more than %d objects", maxManifestObjects)
+		if len(all) > MaxManifestObjects {
+			return nil, fmt.Errorf("it has more than %d objects", MaxManifestObjects)
 		}
 	}
 	if len(all) == 0 {
@@ -122,7 +122,7 @@ func (o *output) writePrinter() (*writePrinter, error) {
 // wrote reports what was done to an object: "sandbox.sandbar.dev/web created".
 func (p *writePrinter) wrote(out io.Writer, w *cli.WorkspaceObjects, obj *unstructured.Unstructured, did string, dryRun bool) error {
 	if p.objectPrinter != nil {
-		return p.print(out, showing{kind: w.Of, items: []object.Item{{Unstructured: obj}}, one: true})
+		return p.print(out, Showing{kind: w.Of, items: []object.Item{{Unstructured: obj}}, one: true})
 	}
 	if dryRun {
 		did += " (dry run: nothing was changed)"

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// mostEvents is how many events describe prints, the latest.
-const mostEvents = 20
+// MostEvents is how many events describe prints, the latest.
+const MostEvents = 20
 
 func newDescribeCommand(s *target) *cobra.Command {
 	return &cobra.Command{
@@ -61,7 +61,7 @@ func (s *target) describe(cmd *cobra.Command, args []string) error {
 		if i > 0 {
 			text.WriteByte('\n')
 		}
-		describe(&text, w.Of, d, time.Now())
+		Describe(&text, w.Of, d, time.Now())
 		if _, err := cmd.OutOrStdout().Write(text.Bytes()); err != nil {
 			return fmt.Errorf("writing: %w", err)
 		}
@@ -69,8 +69,8 @@ func (s *target) describe(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// describe prints a description. Each text of the object is made safe for a terminal where it is printed.
-func describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.Time) {
+// Describe prints a description. Each text of the object is made safe for a terminal where it is printed.
+func Describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.Time) {
 	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	field := func(name string, values ...string) {
 		for i, value := range values {
@@ -113,7 +113,7 @@ func describeInstance(field func(string, ...string), d *object.Description, now 
 		return
 	}
 	field("State", strings.Split(strings.TrimRight(object.StateOf(d.Object), "\n"), "\n")...)
-	field("Template", termsafe.Line(templateOf(d.Object)))
+	field("Template", termsafe.Line(TemplateOf(d.Object)))
 	field("Idle", idleFor(d.Object, now))
 	field("Expires", expiryOf(d.Object, now))
 	if suspension := d.Status.Suspension; suspension != nil {
@@ -127,7 +127,7 @@ func describeInstance(field func(string, ...string), d *object.Description, now 
 
 // expiryOf is the shutdown time of an instance, and what happens then.
 func expiryOf(obj *unstructured.Unstructured, now time.Time) string {
-	end, ok := timeAt(obj, "spec", "lifecycle", "shutdownTime")
+	end, ok := TimeAt(obj, "spec", "lifecycle", "shutdownTime")
 	if !ok {
 		return never
 	}
@@ -226,7 +226,7 @@ func describeEvents(out io.Writer, d *object.Description, now time.Time) {
 	case len(d.Events) == 0:
 		return
 	}
-	events := d.Events[max(0, len(d.Events)-mostEvents):]
+	events := d.Events[max(0, len(d.Events)-MostEvents):]
 	fmt.Fprintln(out, "\nEvents:")
 	if left := len(d.Events) - len(events); left > 0 {
 		fmt.Fprintf(out, "  (%d earlier ones are left out)\n", left)

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"fmt"
@@ -32,7 +32,7 @@ func newRenewCommand(s *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s.\n", args[0], renewed(renewal))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s.\n", args[0], Renewed(renewal))
 			return nil
 		},
 	}
@@ -40,8 +40,8 @@ func newRenewCommand(s *target) *cobra.Command {
 	return cmd
 }
 
-// renewed says what a renewed sandbox says of its life.
-func renewed(r *client.Renewal) string {
+// Renewed says what a renewed sandbox says of its life.
+func Renewed(r *client.Renewal) string {
 	text := "was used at " + r.LastActive.Local().Format(time.DateTime)
 	if !r.Shutdown.IsZero() {
 		text += " and ends at " + r.Shutdown.Local().Format(time.DateTime)

@@ -3,24 +3,22 @@
 
 //go:build linux
 
-package main
+package object
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sandbar-dev/sandbar/client"
-	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
 // suspend and resume change spec.suspended once, wait until the status is that of the change, and are idempotent.
 func TestSuspendAndResume(t *testing.T) {
 	w := newWorld(t)
 	s := w.WithObjects(t)
-	s.Put("sandboxrunners", suspendable(false))
+	s.Put("sandboxrunners", clitest.Suspendable(false))
 	patches := 0
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
@@ -29,7 +27,7 @@ func TestSuspendAndResume(t *testing.T) {
 		if r.URL.Query().Get("watch") != "" { // only now the provider sees the change
 			obj := s.Object("sandboxrunners", "default", "web")
 			suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
-			status := suspendable(suspended)["status"].(map[string]any)
+			status := clitest.Suspendable(suspended)["status"].(map[string]any)
 			status["observedGeneration"] = obj.GetGeneration()
 			obj.Object["status"] = status
 			s.Put("sandboxrunners", obj.Object)
@@ -70,7 +68,7 @@ func TestAResumedInstanceWhoseSpecIsRefusedIsDescribed(t *testing.T) {
 func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 	w := newWorld(t)
 	s := w.WithObjects(t)
-	s.Put("sandboxrunners", suspendable(false))
+	s.Put("sandboxrunners", clitest.Suspendable(false))
 	for _, hangs := range []string{"watch", "fieldSelector"} { // the second one already when the wait begins
 		s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get(hangs) == "" {
@@ -92,7 +90,7 @@ func TestTheEndOfAWaitIsToldInItsOwnWords(t *testing.T) {
 func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
 	w := newWorld(t)
 	s := w.WithObjects(t)
-	s.Put("sandboxrunners", suspendable(false))
+	s.Put("sandboxrunners", clitest.Suspendable(false))
 	s.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
 			s.Remove("sandboxrunners", "default", "web")
@@ -101,29 +99,5 @@ func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
 	})
 	if code, _, stderr := w.Run(t, "suspend", "web"); code != 1 || stderr != "sandbar: the SandboxRunner web was deleted meanwhile\n" {
 		t.Errorf("exit code %d, %q", code, stderr)
-	}
-}
-
-func TestUntrust(t *testing.T) {
-	w := newWorld(t)
-	if code, stdout, _ := w.Run(t, "untrust"); code != 0 || stdout != w.URL+"\n" {
-		t.Fatalf("what is trusted: %d, %q", code, stdout)
-	}
-	if code, _, stderr := w.Run(t, "untrust", w.URL+"/"); code != 0 {
-		t.Fatalf("exit code %d, %s", code, stderr)
-	}
-	if planes, err := client.Trusted(w.Trust); err != nil || len(planes) != 0 {
-		t.Errorf("still trusted: %v, %v", planes, err)
-	}
-	if code, _, stderr := w.Run(t, "logs", "web"); code != 1 || !strings.Contains(stderr, "sandbar trust") {
-		t.Errorf("a call afterwards: %d, %s", code, stderr)
-	}
-}
-
-func TestAKubeconfigOfTheEnvironmentThatIsNotThereIsNamed(t *testing.T) {
-	t.Setenv("KUBECONFIG", "/nowhere/kubeconfig")
-	s := target{&cli.Target{}}
-	if _, _, err := s.Workspace(); err == nil || !strings.HasPrefix(err.Error(), "there is no file /nowhere/kubeconfig, which $KUBECONFIG names") {
-		t.Errorf("it says: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ func newTablePrinter(o *output, wide bool) objectPrinter {
 func (*tablePrinter) columns() bool { return true }
 func (*tablePrinter) says() bool    { return true }
 
-func (p *tablePrinter) print(out io.Writer, s showing) error {
+func (p *tablePrinter) print(out io.Writer, s Showing) error {
 	if p.inner == nil {
 		p.options.WithNamespace = s.namespaces
 		p.inner, p.lines = printers.NewTablePrinter(p.options), printers.GetNewTabWriter(out)
@@ -68,11 +68,11 @@ func (p *tablePrinter) print(out io.Writer, s showing) error {
 }
 
 // tableOf is what is printed of objects: for instances Sandbar's own columns, and for other kinds the server's.
-func tableOf(s showing, now time.Time) *metav1.Table {
+func tableOf(s Showing, now time.Time) *metav1.Table {
 	columns, cells := s.columns, func(item object.Item) []any { return item.Cells }
 	switch {
 	case object.IsInstance(s.columns):
-		columns, cells = instanceColumns(s.columns), func(item object.Item) []any { return instanceCells(s, item, now) }
+		columns, cells = instanceColumns(s.columns), func(item object.Item) []any { return InstanceCells(s, item, now) }
 	case len(s.columns) == 0: // a server without tables
 		columns = []metav1.TableColumnDefinition{{Name: "Name", Type: "string"}, {Name: columnAge, Type: "string"}}
 		cells = func(item object.Item) []any {
@@ -113,9 +113,10 @@ func instanceColumns(columns []metav1.TableColumnDefinition) []metav1.TableColum
 	return own
 }
 
-func instanceCells(s showing, item object.Item, now time.Time) []any {
+// InstanceCells are the cells of an instance, in the order of the columns of instances.
+func InstanceCells(s Showing, item object.Item, now time.Time) []any {
 	cells := []any{
-		item.GetName(), templateOf(item.Unstructured), stateOf(item.Unstructured, s.deleted),
+		item.GetName(), TemplateOf(item.Unstructured), StateOf(item.Unstructured, s.deleted),
 		since(item.GetCreationTimestamp().Time, now), idleFor(item.Unstructured, now), expiresIn(item.Unstructured, now),
 	}
 	for i, c := range s.columns {
@@ -126,16 +127,16 @@ func instanceCells(s showing, item object.Item, now time.Time) []any {
 	return cells
 }
 
-// templateOf is what an instance was made by: the template that a Sandbox's pod follows, or the toolchain of a
+// TemplateOf is what an instance was made by: the template that a Sandbox's pod follows, or the toolchain of a
 // SandboxRunner.
-func templateOf(obj *unstructured.Unstructured) string {
+func TemplateOf(obj *unstructured.Unstructured) string {
 	named, _, _ := unstructured.NestedString(obj.Object, "spec", "template", "templateRef", "name")
 	toolchain, _, _ := unstructured.NestedString(obj.Object, "spec", "toolchain")
 	return cmp.Or(named, toolchain, cli.None)
 }
 
-// stateOf is the phase of an instance.
-func stateOf(obj *unstructured.Unstructured, deleted bool) string {
+// StateOf is the phase of an instance.
+func StateOf(obj *unstructured.Unstructured, deleted bool) string {
 	phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
 	switch {
 	case deleted:
@@ -148,7 +149,7 @@ func stateOf(obj *unstructured.Unstructured, deleted bool) string {
 
 // idleFor is how long nobody has used an instance.
 func idleFor(obj *unstructured.Unstructured, now time.Time) string {
-	used, ok := timeAt(obj, "status", "activity", "lastActiveTime")
+	used, ok := TimeAt(obj, "status", "activity", "lastActiveTime")
 	if !ok {
 		return cli.None
 	}
@@ -157,7 +158,7 @@ func idleFor(obj *unstructured.Unstructured, now time.Time) string {
 
 // expiresIn is how long an instance has until its shutdown time.
 func expiresIn(obj *unstructured.Unstructured, now time.Time) string {
-	end, ok := timeAt(obj, "spec", "lifecycle", "shutdownTime")
+	end, ok := TimeAt(obj, "spec", "lifecycle", "shutdownTime")
 	switch {
 	case !ok:
 		return never
@@ -174,7 +175,8 @@ func since(moment, now time.Time) string {
 	return duration.HumanDuration(max(0, now.Sub(moment))) // this machine's clock may be behind
 }
 
-func timeAt(obj *unstructured.Unstructured, path ...string) (time.Time, bool) {
+// TimeAt reads a time of an object, and reports whether it is there.
+func TimeAt(obj *unstructured.Unstructured, path ...string) (time.Time, bool) {
 	text, _, _ := unstructured.NestedString(obj.Object, path...)
 	moment, err := time.Parse(time.RFC3339, text)
 	return moment, err == nil

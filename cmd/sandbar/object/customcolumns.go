@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package object
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func parseCustomColumns(spec string, noHeaders bool) (objectPrinter, error) {
 func (*customColumns) columns() bool { return false }
 func (*customColumns) says() bool    { return true }
 
-func (c *customColumns) print(out io.Writer, s showing) error {
+func (c *customColumns) print(out io.Writer, s Showing) error {
 	if c.lines == nil {
 		c.lines = printers.GetNewTabWriter(out)
 	}

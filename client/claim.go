@@ -42,6 +42,10 @@ type ClaimOptions struct {
 	Prewarm string
 	// Resize is Require, BestEffort or Keep; empty for Require.
 	Resize string
+	// Env are variables of the Sandbox's own, and EnvFrom names Secrets of the namespace, shared with the provider, whose keys
+	// are more of them. A warm Sandbox needs a SandboxTemplate with the runtime Runner for them.
+	Env     []sandbarv1alpha1.SandboxEnv
+	EnvFrom []sandbarv1alpha1.SandboxEnvFrom
 	// Wait is for how long the data plane waits until the Sandbox is Ready: at most 5 minutes. Nil stands for 30 s.
 	Wait *time.Duration
 	// Key is the idempotency key: within a day, a claim with the same key and the same options has the same Sandbox. Empty
@@ -130,7 +134,10 @@ func (o *ClaimOptions) body() ([]byte, error) {
 		Prewarm      string                     `json:"prewarm,omitempty"`
 		Resize       string                     `json:"resize,omitempty"`
 		Wait         string                     `json:"wait,omitempty"`
-	}{o.Name, o.GenerateName, o.Labels, o.Annotations, o.Lifecycle, o.Prewarm, o.Resize, wait})
+
+		Env     []sandbarv1alpha1.SandboxEnv     `json:"env,omitempty"`
+		EnvFrom []sandbarv1alpha1.SandboxEnvFrom `json:"envFrom,omitempty"`
+	}{o.Name, o.GenerateName, o.Labels, o.Annotations, o.Lifecycle, o.Prewarm, o.Resize, wait, o.Env, o.EnvFrom})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a claim: %w", err)
 	}

@@ -94,6 +94,7 @@ func TestAClaimIsOneCall(t *testing.T) {
 	c := &claims{codes: []int{http.StatusCreated}}
 	claimed, w, err := c.claim(t, client.ClaimOptions{
 		GenerateName: "job-", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}, Prewarm: "Require", Resize: "Keep", Wait: new(time.Minute), Key: "k",
+		Env: []sandbarv1alpha1.SandboxEnv{{Name: "A", Value: "1"}}, EnvFrom: []sandbarv1alpha1.SandboxEnvFrom{{SecretRef: sandbarv1alpha1.SandboxSecretRef{Name: "keys"}}},
 		Lifecycle: &sandbarv1alpha1.Lifecycle{SleepAfterUnused: &metav1.Duration{Duration: time.Hour}},
 	})
 	if err != nil {
@@ -109,7 +110,8 @@ func TestAClaimIsOneCall(t *testing.T) {
 	if diff := cmp.Diff([]string{"POST /dataplane/clusters/root:me/namespaces/default/sandboxtemplates/shell/claim Bearer " + token}, w.requests); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	body := `{"generateName":"job-","labels":{"a":"b"},"annotations":{"c":"d"},"lifecycle":{"sleepAfterUnused":"1h0m0s"},"prewarm":"Require","resize":"Keep","wait":"1m0s"}`
+	body := `{"generateName":"job-","labels":{"a":"b"},"annotations":{"c":"d"},"lifecycle":{"sleepAfterUnused":"1h0m0s"},"prewarm":"Require","resize":"Keep","wait":"1m0s",` +
+		`"env":[{"name":"A","value":"1"}],"envFrom":[{"secretRef":{"name":"keys"}}]}`
 	if diff := cmp.Diff([]string{body}, c.bodies); diff != "" || c.keys[0] != "k" {
 		t.Errorf("with the key %q (-want +got):\n%s", c.keys[0], diff)
 	}

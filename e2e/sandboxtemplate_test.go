@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -54,7 +55,7 @@ func (tn *tenant) apply(file string, before func(*unstructured.Unstructured)) {
 			tn.t.Fatal(err)
 		}
 		before(obj)
-		gvr := map[string]schema.GroupVersionResource{"Sandbox": sandboxes, "SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets}[obj.GetKind()]
+		gvr := map[string]schema.GroupVersionResource{"Sandbox": sandboxes, "SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets, "Secret": corev1.SchemeGroupVersion.WithResource("secrets")}[obj.GetKind()]
 		if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(tn.t.Context(), obj, metav1.CreateOptions{}); err != nil {
 			tn.t.Fatal(err)
 		}

@@ -150,6 +150,18 @@ func (s thief) resize(namespace, name string) attempt {
 	}
 }
 
+// proxied calls a path of a port of a pod through the API server. Whatever the pod answers, the call was let through; a
+// runner refuses it by itself, since it has no proof.
+func (s thief) proxied(namespace, pod, path string) attempt {
+	return func(ctx context.Context) error {
+		err := s.kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("proxy").Suffix(path).Do(ctx).Error()
+		if apierrors.IsForbidden(err) {
+			return err
+		}
+		return nil
+	}
+}
+
 func (s thief) namespace(name string, labels map[string]string) attempt {
 	return func(ctx context.Context) error {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -434,6 +446,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"open a placement's network":   s.networkPolicy(at),
 			"try pods in placements":       s.pod(at, false, true),
 			"resize pods in placements":    s.resize(at, pod),
+			"ask a runner who it is":       s.proxied(at, pod+":7070", "challenge"),
 			"try a network for placements": s.networkPolicy(placement.SystemNamespace),
 			"keep a revision's values":     s.configMap(placement.SystemNamespace, "sandbar-platform-0123abcd-0123abcd"),
 			"have the canary beat":         s.canary(placement.SystemNamespace, "sandbar-canary"),
@@ -456,6 +469,10 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"try pods outside of placements":                             s.pod("default", false, true),
 			"make pods in placements":                                    s.pod(at, false, false),
 			"resize pods elsewhere":                                      s.resize("kube-system", dns),
+			"run a command by a runner":                                  s.proxied(at, pod+":7070", "exec"),
+			"reach another port of a sandbox":                            s.proxied(at, pod+":3000", "env"),
+			"reach pods elsewhere":                                       s.proxied("kube-system", dns+":7070", "env"),
+			"list the variables of Sandboxes":                            s.listSecrets(metav1.ListOptions{FieldSelector: "metadata.name=" + placement.BindingSecret}),
 			"make privileged pods in placements":                         s.pod(at, true, true),
 			"make privileged pods to try networks":                       s.pod("sandbar-netcheck", true, true),
 			"change a Namespace of the cluster":                          s.patchNamespace("kube-system", `{"metadata":{"labels":{"a":"b"}}}`),

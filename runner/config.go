@@ -11,6 +11,9 @@ import (
 	"io"
 	"math"
 	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +81,11 @@ type Config struct {
 	// StartCommand is run by /bin/sh -c; empty: nothing is started. It has to
 	// stay in the foreground: when it ends, what it left behind is stopped.
 	StartCommand string
-	// Port is where the app listens; the app gets it as PORT.
+	// Command is the app's program and its arguments, without a shell; StartCommand does not count then. It runs in
+	// CommandDir, and its PORT stays as it is.
+	Command    []string
+	CommandDir string
+	// Port is where the app listens; the app of a StartCommand gets it as PORT.
 	Port int
 	// ControlAddr is where the control contract is served.
 	ControlAddr string
@@ -174,6 +181,42 @@ func grace(env map[string]string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s must be a duration above 0s and up to %s", envStopGrace, maxStopGrace)
 	}
 	return d, nil
+}
+
+// Supervising returns the configuration of a runner that stands before the program of an ordinary container: environ is the
+// container's own environment, and dir the directory in which the program would have begun. The app's port is its PORT if
+// SANDBAR_PORT says none. It fails as ConfigFromEnv does, and without
+// a program that can be run.
+func Supervising(environ, command []string, dir string) (Config, error) {
+	if len(command) == 0 {
+		return Config{}, errors.New("there is no program to supervise")
+	}
+	port, own := "", false
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		own = own || name == envPort && value != ""
+		if name == "PORT" {
+			port = value
+		}
+	}
+	settings := environ
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 && !own {
+		settings = append(slices.Clone(environ), envPort+"="+port)
+	}
+	c, err := ConfigFromEnv(settings)
+	if err != nil {
+		return c, err
+	}
+	program, err := exec.LookPath(command[0]) // as the container's own start would have
+	if err != nil {
+		return c, fmt.Errorf("the program cannot be run: %w", err)
+	}
+	if !filepath.IsAbs(program) {
+		program = filepath.Join(dir, program)
+	}
+	c.Command, c.CommandDir = append([]string{program}, command[1:]...), dir
+	c.ChildEnv = slices.DeleteFunc(slices.Clone(environ), func(pair string) bool { return strings.HasPrefix(pair, envPrefix) })
+	return c, nil
 }
 
 // HealthURL returns the URL of /healthz as seen from inside the container, for

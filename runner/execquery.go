@@ -6,6 +6,7 @@
 package runner
 
 import (
+	"cmp"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -74,7 +75,7 @@ func parseStart(values url.Values) (start execwire.Start, err error) {
 // execCommand is the command that a client asks for, in an address or in messages.
 func (s *server) execCommand(start execwire.Start) (execs.Command, error) {
 	c := execs.Command{
-		Args: start.Args, Env: s.environment(), Dir: s.config.Workdir, Stdin: start.Stdin, Terminal: start.TTY,
+		Args: start.Args, Env: s.environment(), Dir: cmp.Or(s.config.CommandDir, s.config.Workdir), Stdin: start.Stdin, Terminal: start.TTY,
 		Size: execs.Size{Rows: start.Rows, Columns: start.Columns},
 	}
 	if len(c.Args) == 0 || c.Args[0] == "" {

@@ -7,6 +7,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func run(ctx context.Context, config Config, logger *slog.Logger, listener net.L
 	var supervisor *supervise.Supervisor
 	listens := newPortTeller(config.Port, func() ([]netip.AddrPort, error) { return supervisor.Listening() }, ring)
 	supervisor = supervise.New(reaper, supervise.Options{
-		Args: command(config.StartCommand), Dir: config.Workdir, Env: environment,
+		Args: command(config), Dir: cmp.Or(config.CommandDir, config.Workdir), Env: environment,
 		Grace: config.StopGrace, Drain: listens.beside(ctx, drainApp), Logger: logger,
 		LastLines: func() []string { return lastLines(ring) },
 		Hint:      func(code int) string { return scriptHint(code, config.StartCommand, config.Workdir) },
@@ -180,12 +181,15 @@ func openVolume(config Config) (*workspace.Workspace, error) {
 	return files, nil
 }
 
-// command returns the arguments for a start command; none for none.
-func command(start string) []string {
-	if start == "" {
+// command returns the arguments of the app; none for none.
+func command(config Config) []string {
+	switch {
+	case len(config.Command) > 0:
+		return config.Command
+	case config.StartCommand == "":
 		return nil
 	}
-	return []string{shell, "-c", start}
+	return []string{shell, "-c", config.StartCommand}
 }
 
 // Shells exit with these codes when a command cannot be run, and is not found (POSIX, 2.8.2).

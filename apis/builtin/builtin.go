@@ -24,7 +24,7 @@ const Sandbox = "Sandbox"
 var Kinds = []Kind{
 	{
 		Name: "SandboxTemplate", Resource: "sandboxtemplates", PodField: "template", Calls: []string{"claim"},
-		Immutable: []string{"template", "templateRef", "patch", "volumeClaimTemplates", "placementClass", "persistentContents"},
+		Immutable: []string{"template", "templateRef", "patch", "volumeClaimTemplates", "placementClass", "persistentContents", "runtime"},
 		ImmutableMessage: "a SandboxTemplate does not change, but for its description: create another one, with a name of its own, " +
 			"and let Sandboxes refer to that",
 	},

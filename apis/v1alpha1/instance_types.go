@@ -76,6 +76,9 @@ const (
 	// StartResizeInfeasible: those that the sets had could not get the resources of their template in place. Of a warm start
 	// with spec.resize BestEffort it says that the instance has kept the resources of the set.
 	StartResizeInfeasible = "ResizeInfeasible"
+	// StartEnvNeedsColdStart: the instance has variables of its own, and its template has no runtime that gives them to a pod
+	// which runs.
+	StartEnvNeedsColdStart = "EnvNeedsColdStart"
 	// StartUnknown: the provider could not write why, for example because it ended in between.
 	StartUnknown = "Unknown"
 )

@@ -42,6 +42,8 @@ type SandboxClaimList struct {
 }
 
 // SandboxClaimSpec does not change, but for onDelete and ttlAfterFinished.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.env) == has(oldSelf.env) && has(self.envFrom) == has(oldSelf.envFrom)",message="env and envFrom do not change; create another SandboxClaim"
 type SandboxClaimSpec struct {
 	// TemplateRef names the template of the Sandboxes.
 	//
@@ -79,6 +81,23 @@ type SandboxClaimSpec struct {
 	// +kubebuilder:default=Require
 	// +optional
 	Resize string `json:"resize,omitempty"`
+
+	// Env is that of each Sandbox.
+	//
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="does not change; create another SandboxClaim"
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []SandboxEnv `json:"env,omitempty"`
+
+	// EnvFrom is that of each Sandbox.
+	//
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="does not change; create another SandboxClaim"
+	// +listType=atomic
+	// +optional
+	EnvFrom []SandboxEnvFrom `json:"envFrom,omitempty"`
 
 	// ClaimTimeout is how long it may take until all are Ready, from the creation of the claim on, cold starts
 	// included: 1s to 1h.

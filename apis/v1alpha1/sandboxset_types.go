@@ -50,6 +50,7 @@ type SandboxSetList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.templateRef)",message="exactly one of template and templateRef must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeClaimTemplates) || has(self.template)",message="volumeClaimTemplates go with template: a template that is named says them itself"
+// +kubebuilder:validation:XValidation:rule="!has(self.runtime) || has(self.template)",message="runtime goes with template: a template that is named says it itself"
 type SandboxSetSpec struct {
 	// Replicas is how many sandboxes are unused, ready or being made. One that is taken is replaced. The
 	// operator bounds it (spec.limits.setReplicas of the InfrastructureProvider).
@@ -82,6 +83,11 @@ type SandboxSetSpec struct {
 	// +listType=atomic
 	// +optional
 	VolumeClaimTemplates []VolumeClaimTemplate `json:"volumeClaimTemplates,omitempty"`
+
+	// Runtime is as in a SandboxTemplate: how a Sandbox that takes one of the sandboxes gets its spec.env and spec.envFrom.
+	//
+	// +optional
+	Runtime *SandboxRuntime `json:"runtime,omitempty"`
 
 	// Patch is a strategic merge patch of the pod template, an object with metadata and spec, at most 64 KiB: it makes
 	// unused sandboxes that differ from those of the template, for example cheaper ones. A Sandbox of the template takes

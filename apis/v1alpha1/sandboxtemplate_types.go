@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -88,6 +90,12 @@ type SandboxTemplateSpec struct {
 	// +optional
 	PlacementClass string `json:"placementClass,omitempty"`
 
+	// Runtime says how a Sandbox that takes a running sandbox of a SandboxSet gets its spec.env and spec.envFrom.
+	// It does not change either, and is part of the pod.
+	//
+	// +optional
+	Runtime *SandboxRuntime `json:"runtime,omitempty"`
+
 	// PersistentContents says what of a Sandbox outlives its pod. Only filesystem can be had: the volumes.
 	// Neither memory nor addresses are kept.
 	//
@@ -97,6 +105,66 @@ type SandboxTemplateSpec struct {
 	// +listType=set
 	// +optional
 	PersistentContents []string `json:"persistentContents,omitempty"`
+}
+
+// Types of a SandboxRuntime.
+const (
+	// RuntimeNone: the pod is as it is written, and nothing reaches it once it runs.
+	RuntimeNone = "None"
+	// RuntimeRunner: sandbar-runner starts the command of the first container, and starts it again with other variables.
+	RuntimeRunner = "Runner"
+)
+
+// SandboxRuntime says what takes the variables that come late.
+type SandboxRuntime struct {
+	// Type is None, or Runner: the provider puts its runner before the command of the first container, which must be written.
+	// Without it a Sandbox of a SandboxTemplate that begins with another one has that one's.
+	//
+	// +kubebuilder:validation:Enum=None;Runner
+	// +kubebuilder:default=None
+	// +optional
+	Type string `json:"type,omitempty"`
+}
+
+// RuntimeType is the type of the runtime that the spec says itself; empty if it says none.
+func (s *SandboxTemplateSpec) RuntimeType() string {
+	if s.Runtime == nil {
+		return ""
+	}
+	return cmp.Or(s.Runtime.Type, RuntimeNone)
+}
+
+// SandboxEnv is a variable of a Sandbox.
+type SandboxEnv struct {
+	// Name has letters, digits and underscores, and begins with no digit. PORT and names that begin with SANDBAR_ are not a
+	// tenant's to set, nor are names that the template's pod sets itself.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	Name string `json:"name"`
+
+	// Value is taken as it is: $(NAME) means nothing in it.
+	//
+	// +kubebuilder:validation:MaxLength=32768
+	// +optional
+	Value string `json:"value,omitempty"`
+}
+
+// SandboxEnvFrom names what a Sandbox gets variables from.
+type SandboxEnvFrom struct {
+	// SecretRef names a Secret of the same namespace that is shared with the provider: it has the label sandbar.dev/share
+	// with the value "true", and the workspace's APIBinding accepts the permission claim get on secrets.
+	SecretRef SandboxSecretRef `json:"secretRef"`
+}
+
+// SandboxSecretRef names a Secret.
+type SandboxSecretRef struct {
+	// Name of the Secret.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // SandboxTemplateValid is the condition that says whether Sandboxes can be made of a SandboxTemplate.

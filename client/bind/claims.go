@@ -47,6 +47,13 @@ func (c Claim) without(other Claim) Claim {
 	return c
 }
 
+// shared is the permission to read Secrets of the workspace, for spec.envFrom of Sandboxes. A binding need not grant it, and
+// grants no more than it must with a selector for the label sandbar.dev/share, so no command here does.
+var shared = Claim{Resource: "secrets", Verbs: []string{"get"}}
+
+// isOptional reports whether a claim is one that a workspace may grant, or not, without any word about it.
+func (c Claim) isOptional() bool { return c.is(shared) && len(c.without(shared).Verbs) == 0 }
+
 // Claims returns the permissions that a binding to Sandbar's export grants.
 func Claims() []Claim {
 	return []Claim{

@@ -137,6 +137,9 @@ func (p *Plan) compare(given []givenClaim) {
 				has = has.without(want)
 			}
 		}
+		if has.isOptional() && !g.Selector.MatchAll {
+			continue
+		}
 		if g.State == accepted && len(has.Verbs) > 0 {
 			p.Beyond = append(p.Beyond, has)
 		}

@@ -196,7 +196,7 @@ func (b *apiBinding) unmet() []Claim {
 				lacks = lacks.without(g.claim())
 			}
 		}
-		if len(lacks.Verbs) > 0 {
+		if len(lacks.Verbs) > 0 && !lacks.isOptional() {
 			out = append(out, lacks)
 		}
 	}

@@ -7,6 +7,8 @@
 // running and serves the control contract that docs/runner.md describes.
 //
 //	sandbar-runner               serve, configured by the environment
+//	sandbar-runner supervise PROGRAM [ARGUMENT…]
+//	                             serve, with PROGRAM as the app: before the command of an ordinary container
 //	sandbar-runner install DIR   copy itself to DIR/sandbar-runner
 //	sandbar-runner healthcheck   exit 0 when the runner answers
 //	sandbar-runner wait          exit 0 as soon as the runner answers
@@ -33,7 +35,7 @@ import (
 var version = "dev"
 
 // errUsage makes main print how the program is called.
-var errUsage = errors.New("usage: sandbar-runner [install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED | netcheck resolve BLOCKED]")
+var errUsage = errors.New("usage: sandbar-runner [supervise PROGRAM [ARGUMENT...] | install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED | netcheck resolve BLOCKED]")
 
 // exitError makes main end with it and say nothing.
 type exitError int
@@ -57,7 +59,15 @@ func main() {
 func run(args []string) error {
 	switch {
 	case len(args) == 0:
-		return serve()
+		return serve(runner.ConfigFromEnv)
+	case args[0] == "supervise" && len(args) > 1:
+		return serve(func(environ []string) (runner.Config, error) {
+			dir, err := os.Getwd()
+			if err != nil {
+				return runner.Config{}, err
+			}
+			return runner.Supervising(environ, args[1:], dir)
+		})
 	case args[0] == "install" && len(args) == 2:
 		return runner.Install(args[1])
 	case args[0] == "healthcheck" && len(args) == 1:
@@ -105,12 +115,12 @@ func checkNetwork(args []string) error {
 // container's memory is the app's, and a burst of files leaves garbage of many times what is held.
 const workingMemory = 20 << 20
 
-func serve() error {
+func serve(configure func(environ []string) (runner.Config, error)) error {
 	// First, while no other program of this user runs in the container.
 	if err := runner.HideMemory(); err != nil {
 		return err
 	}
-	config, err := runner.ConfigFromEnv(os.Environ())
+	config, err := configure(os.Environ())
 	if err != nil {
 		return err
 	}

@@ -98,6 +98,17 @@ func TestASandboxSaysWhichKeyMadeIt(t *testing.T) {
 	}
 }
 
+func TestASandboxHasTheVariablesOfItsRequest(t *testing.T) {
+	r := parse(t, `{"env":[{"name":"A","value":"1"}],"envFrom":[{"secretRef":{"name":"keys"}}]}`)
+	raw, _ := json.Marshal(r.object(Kind{"sandbar.dev/v1alpha1", "Sandbox", "template"}, "default", "shell", "x")["spec"])
+	if want := `{"env":[{"name":"A","value":"1"}],"envFrom":[{"secretRef":{"name":"keys"}}],"template":{"templateRef":{"kind":"SandboxTemplate","name":"shell"}}}`; string(raw) != want {
+		t.Errorf("got  %s\nwant %s", raw, want)
+	}
+	if other := parse(t, `{"env":[{"name":"A","value":"2"}],"envFrom":[{"secretRef":{"name":"keys"}}]}`); other.digest("shell") == r.digest("shell") {
+		t.Error("another value is the same request")
+	}
+}
+
 func TestTheTableOfLimitsHasTheNumbersOfClaims(t *testing.T) {
 	limitstable.Check(t, "../../docs/limits.md", "Claiming Sandboxes", true,
 		limitstable.Limit{Name: "the body of the verb `claim`", Number: limitstable.Bytes(MaxBody), Says: []string{fmt.Sprintf("larger than %d bytes", MaxBody)}},

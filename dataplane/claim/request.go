@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/idempotency"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -35,7 +36,7 @@ const (
 )
 
 // fields are what a body may have, for people.
-const fields = "name, generateName, labels, annotations, lifecycle, prewarm, resize and wait"
+const fields = "name, generateName, labels, annotations, lifecycle, prewarm, resize, env, envFrom and wait"
 
 // Request is what a caller asks for.
 type Request struct {
@@ -49,6 +50,9 @@ type Request struct {
 	Lifecycle map[string]any `json:"lifecycle,omitempty"`
 	Prewarm   string         `json:"prewarm,omitempty"`
 	Resize    string         `json:"resize,omitempty"`
+	// Env and EnvFrom are those fields as well.
+	Env     []sandbarv1alpha1.SandboxEnv     `json:"env,omitempty"`
+	EnvFrom []sandbarv1alpha1.SandboxEnvFrom `json:"envFrom,omitempty"`
 	// Wait is for how long to wait for the Sandbox to be Ready, such as "30s"; "0s" is not at all.
 	Wait *string `json:"wait,omitempty"`
 

@@ -105,6 +105,12 @@ func (r *Request) object(kind Kind, namespace, template, name string) map[string
 	if r.Resize != "" {
 		spec[contract.ResizeField] = r.Resize
 	}
+	if len(r.Env) > 0 {
+		spec[contract.EnvField] = r.Env
+	}
+	if len(r.EnvFrom) > 0 {
+		spec[contract.EnvFromField] = r.EnvFrom
+	}
 	return map[string]any{"apiVersion": kind.APIVersion, "kind": kind.Kind, "metadata": metadata, "spec": spec}
 }
 

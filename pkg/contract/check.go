@@ -62,6 +62,12 @@ const (
 	ResizeKeep = "Keep"
 )
 
+// EnvField and EnvFromField are fields of the same kinds: variables of the instance's own.
+const (
+	EnvField     = "env"
+	EnvFromField = "envFrom"
+)
+
 // StartTimeoutField is a field of the same kinds: for how long an instance may take to become Ready at first.
 const StartTimeoutField = "startTimeout"
 

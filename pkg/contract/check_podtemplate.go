@@ -26,8 +26,14 @@ func checkPodTemplate(spec *sandbarv1alpha1.TemplateSpec, schema *graphSchema) [
 		if _, ok := schema.Spec[fields.From]; ok || strings.EqualFold(fields.From, fields.To) {
 			add("podTemplate.from", "the graph's spec has the field %q already; Sandbar adds it to what tenants see, so remove it there or name another", fields.From)
 		}
-		if slices.Contains([]string{"suspended", "mode", LifecycleField, PrewarmField, ResizeField, StartTimeoutField, RevisionField}, fields.From) {
+		if slices.Contains([]string{"suspended", "mode", LifecycleField, PrewarmField, ResizeField, StartTimeoutField, RevisionField, EnvField, EnvFromField}, fields.From) {
 			add("podTemplate.from", "%q means something else; name another field", fields.From)
+		}
+		// Of these kinds alone: a graph whose pod is its own may have variables that its tenants write.
+		for _, name := range []string{EnvField, EnvFromField} {
+			if _, ok := schema.Spec[name]; ok {
+				add("graph.schema.spec."+name, "is Sandbar's, for kinds with a pod template; give the field another name")
+			}
 		}
 		if declared, _ := schema.Spec[fields.To].(string); normalized(declared) != PodField {
 			add("podTemplate.to", "the graph's spec must have the field %q, and say of it %q", fields.To, PodField)

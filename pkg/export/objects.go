@@ -230,6 +230,26 @@ func (o *Objects) Record(ctx context.Context, key Key, event *corev1.Event) erro
 	return answer
 }
 
+// Secret reads a Secret beside an object, in the object's own workspace. Where the workspace has not accepted the permission
+// claim on it, or the claim's selector leaves it out, the answer is Forbidden or NotFound, as for one that is not there.
+func (o *Objects) Secret(ctx context.Context, key Key, name string) (*corev1.Secret, error) {
+	obj, err := Ask(shardsOf(o.holding(key)), func(s *Shard) (*unstructured.Unstructured, error) {
+		client, err := s.Resource(key.Cluster, corev1.SchemeGroupVersion.WithResource("secrets"))
+		if err != nil {
+			return nil, err
+		}
+		return client.Namespace(key.Namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, secret); err != nil {
+		return nil, fmt.Errorf("decoding Secret %s: its form is another", name) // not the converter's words: they may quote a value
+	}
+	return secret, nil
+}
+
 // holding returns the shard whose watch shows the object, or all of them: an object that was read
 // live may not have been shown yet.
 func (o *Objects) holding(key Key) []*follower {

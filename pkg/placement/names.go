@@ -156,4 +156,9 @@ const (
 	// LogSecret is the Secret with the end of the log of an instance that was suspended (package
 	// keptlog).
 	LogSecret = "sandbar-log"
+	// BindingSecret is the Secret with the variables that an instance has of its own. It is made once and never changed.
+	BindingSecret = "sandbar-binding"
+	// LabelShare and Shared are what a tenant puts on a Secret of its own to share it with the provider.
+	LabelShare = "sandbar.dev/share"
+	Shared     = "true"
 )

@@ -22,6 +22,9 @@ type Base struct {
 	// PlacementClass names the operator's class of places; empty for none.
 	PlacementClass string
 
+	// Runtime is the type of a sandbarv1alpha1.SandboxRuntime; empty for None.
+	Runtime string
+
 	// Operators is the part of it that a Template of the operator's has said; empty for a template of a
 	// tenant's own. What it says of nodes, priorities and volumes holds, and a tenant could not say it.
 	Operators corev1.PodTemplateSpec
@@ -71,8 +74,9 @@ func OwnBase(spec *sandbarv1alpha1.SandboxTemplateSpec, base *Base) (*Base, erro
 		return nil, err
 	}
 	own := &Base{Template: pod.Template, VolumeClaimTemplates: pod.VolumeClaimTemplates}
-	own.PlacementClass = spec.PlacementClass
+	own.PlacementClass, own.Runtime = spec.PlacementClass, spec.RuntimeType()
 	if base != nil {
+		own.Runtime = cmp.Or(spec.RuntimeType(), base.Runtime)
 		own.Operators, own.PlacementClass = base.Operators, cmp.Or(spec.PlacementClass, base.PlacementClass)
 	}
 	return own, nil

@@ -66,6 +66,10 @@ type Rules struct {
 	LabelPrefixes, AnnotationPrefixes []string
 	// Bounds are how much the pod may ask for.
 	Bounds Bounds
+	// RunnerImage has the runner, for templates whose runtime it is; empty if the operator has none.
+	RunnerImage string
+	// Bound: the instance has variables of its own, in the Secret placement.BindingSecret.
+	Bound bool
 }
 
 // Pod is the pod of an instance with its volumes.
@@ -75,6 +79,8 @@ type Pod struct {
 
 	// sized are the indices of the volumes whose size was filled in.
 	sized []int
+	// late is set if variables reach the pod while it runs.
+	late bool
 	// grouped is set if the group was filled in beside a user that the tenant names.
 	grouped bool
 }
@@ -111,6 +117,14 @@ func Build(source *sandbarv1alpha1.PodTemplateSource, base *Base, former []sandb
 	}
 	if problems := check(&pod.Template, &operators, rules); len(problems) > 0 {
 		return nil, &RefusedError{Problems: problems}
+	}
+	if base.runs() {
+		if err := pod.withRunner(rules.RunnerImage); err != nil {
+			return nil, err
+		}
+	}
+	if pod.late || rules.Bound {
+		pod.bind(pod.late)
 	}
 	pod.force(rules)
 	if base != nil && base.PlacementClass != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/client/session"
@@ -43,6 +44,7 @@ var (
 type claimOptions struct {
 	client.ClaimOptions
 	labels, annotations []string
+	env, envFrom        []string
 	wait                time.Duration
 	replicas            int
 	output              string
@@ -95,6 +97,8 @@ The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 	fs.StringArrayVar(&o.annotations, "annotation", nil, "annotation KEY=VALUE of the Sandbox; can be repeated")
 	fs.StringVar(&o.Prewarm, "prewarm", "", "Prefer: warm if it can be; Require: warm or not at all; None: cold")
 	fs.StringVar(&o.Resize, "resize", "", "a warm one with other resources than its template's gets those (Require), gets them if it can (BestEffort), or keeps its own (Keep)")
+	fs.StringArrayVar(&o.env, "env", nil, "variable NAME=VALUE of the Sandbox; can be repeated. Others on this machine may see it: put secrets into a Secret")
+	fs.StringArrayVar(&o.envFrom, "env-from", nil, "Secret of the namespace, with the label sandbar.dev/share=true, whose keys are variables of the Sandbox; can be repeated")
 	fs.DurationVar(&o.wait, "wait", claimWait, "how long to wait for each until it is Ready, at most 5m; 0s: not at all")
 	fs.IntVar(&o.replicas, "replicas", 1, fmt.Sprintf("how many Sandboxes, at most %d", MostClaims))
 	fs.StringVar(&o.Key, "key", "", "idempotency key of the call")
@@ -113,6 +117,16 @@ func (o *claimOptions) check() error {
 		return err
 	}
 	o.Annotations = pairs.Set
+	for _, pair := range o.env {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" {
+			return &usageError{errors.New("--env wants NAME=VALUE")} // not what was given: it may be a secret
+		}
+		o.Env = append(o.Env, sandbarv1alpha1.SandboxEnv{Name: name, Value: value})
+	}
+	for _, name := range o.envFrom {
+		o.EnvFrom = append(o.EnvFrom, sandbarv1alpha1.SandboxEnvFrom{SecretRef: sandbarv1alpha1.SandboxSecretRef{Name: name}})
+	}
 	switch {
 	case o.replicas < 1 || o.replicas > MostClaims:
 		return &cli.UsageError{Err: fmt.Errorf("--replicas %d: a call asks for 1 to %d Sandboxes", o.replicas, MostClaims)}

@@ -122,6 +122,7 @@ func TestClaimIsToldAMistakeBeforeAnythingIsSent(t *testing.T) {
 		"claim shell --wait 6m":                "from 0s to 5m0s",
 		"claim shell --label x":                "--label",
 		"claim shell --prewarm prefer":         "none of Prefer, Require and None",
+		"claim shell --env nothing":            "--env wants NAME=VALUE",
 		"claim shell --resize no":              "none of Require, BestEffort and Keep",
 		"claim shell -o wide":                  "neither text nor json",
 	} {

@@ -21,6 +21,10 @@ package controllers
 // The end of the log of an instance that is suspended (providers/infrastructure/instance/keeplog.go), written and not read.
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-log,verbs=patch
 
+// The variables of an instance's own (providers/infrastructure/instance/binding.go), created once, and read again to give them
+// to a pod that runs.
+// +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-binding,verbs=get
+
 // The keys that control tokens are derived from (providers/infrastructure/control/rotate.go).
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-control-keys,verbs=get;list;watch,namespace=sandbar-system
 
@@ -57,6 +61,10 @@ package controllers
 // (providers/infrastructure/members/prepare.go). The subresource changes CPU and memory and nothing else; the admission
 // policy keeps it to placements.
 // +kubebuilder:rbac:groups=core,resources=pods/resize,verbs=patch
+
+// A pod that runs gets variables through its runner (providers/infrastructure/latebinding). RBAC knows no paths; the admission
+// policy leaves two of the runner's port, in placements.
+// +kubebuilder:rbac:groups=core,resources=pods/proxy,verbs=get;create
 
 // A Template's graph, and the CRD that kro makes of it (providers/infrastructure/template/graph.go, and retire.go in the
 // same package).

@@ -29,8 +29,9 @@ import (
 // there would be no pod.
 //
 // A member is adopted by one write to its namespace, under the version that says it is one. Two who want
-// the same member, or one who wants it and a set that removes it, cannot both succeed.
-func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, cold string, err error) {
+// the same member, or one who wants it and a set that removes it, cannot both succeed. values are the object's own variables,
+// which the member gets afterwards; nil for none.
+func (r *reconciler) adopt(ctx context.Context, s *scope.Scope, values map[string][]byte) (warm *adopted, cold string, err error) {
 	if reason := ineligible(s); reason != "" {
 		return nil, reason, nil
 	}
@@ -38,6 +39,9 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, 
 	pod, err := r.podFacts(ctx, s)
 	if err != nil {
 		return nil, "", err
+	}
+	if values != nil && !pod.Late {
+		return nil, sandbarv1alpha1.StartEnvNeedsColdStart, nil
 	}
 	found := time.Now()
 	workspace := s.Placement().Owner.Cluster
@@ -64,7 +68,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope.Scope) (warm *adopted, 
 		if placed != nil {
 			r.capacity.adopted(placed.ID, placed.Owner)
 			r.members.Leave(object)
-			return &adopted{scope: s.In(*placed), instance: instance, fit: fit, began: began, found: found, at: time.Now()}, "", nil
+			return &adopted{scope: s.In(*placed), instance: instance, values: values, fit: fit, began: began, found: found, at: time.Now()}, "", nil
 		}
 	}
 	if unfit != "" {
@@ -79,10 +83,13 @@ type adopted struct {
 	scope *scope.Scope
 	// instance is the member's kro instance as it was last looked at; nil if that is not remembered.
 	instance *unstructured.Unstructured
+	// values are its own variables, which its pod is still to get; nil for none.
+	values map[string][]byte
 	// fit is how the member was made to be what the instance wants.
 	fit fitting
-	// began is when the revision of its pod was asked for, found when that was known, and at when it was adopted.
-	began, found, at time.Time
+	// began is when the revision of its pod was asked for, found when that was known, at when it was adopted, and
+	// bound when its pod had its variables; zero if it has none.
+	began, found, at, bound time.Time
 }
 
 // ineligible is why an object cannot take a member; empty if it can.
@@ -131,7 +138,7 @@ func (r *reconciler) podFacts(ctx context.Context, s *scope.Scope) (facts scope.
 	if err != nil {
 		return facts, err
 	}
-	facts.Revision = made.revision
+	facts.Revision, facts.Late, facts.EnvNames = made.revision, made.pod.Late(), made.pod.EnvNames()
 	if facts.Resources, err = completed(s, made.pod); err != nil {
 		return facts, err
 	}
@@ -151,7 +158,7 @@ type revised struct {
 // revisionPod computes the revision of a pod, with what a set changes.
 func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change scope.PodChange) (made revised, err error) {
 	written, _, _ := unstructured.NestedMap(s.Object().Object, "spec", s.Pod().Fields.From)
-	alike := s.In(placement.Placed{ID: revisionID, Owner: s.Placement().Owner, Object: s.Placement().Object})
+	alike := place.Unbound(s).In(placement.Placed{ID: revisionID, Owner: s.Placement().Owner, Object: s.Placement().Object})
 	if made.pod, made.of, err = r.buildPod(ctx, alike, written, change, nil); err != nil {
 		return made, err
 	}
@@ -167,7 +174,6 @@ func (r *reconciler) revisionPod(ctx context.Context, s *scope.Scope, change sco
 // would make it: the look that the adoption's own event leads to puts on the finalizer.
 func (r *reconciler) serveWarm(ctx context.Context, req request, warm *adopted) error {
 	s := warm.scope
-	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
 	o := outcome.Outcome{Start: startOf(s, sandbarv1alpha1.StartWarm, warm.fit.reason, s.Placement().Adopted.At)}
 	o.Start.Resized = warm.fit.resized
 	o.Plan.Used = inuse.Record{}.Since(s.Placement().Adopted.At)
@@ -188,9 +194,13 @@ func (r *reconciler) serveWarm(ctx context.Context, req request, warm *adopted) 
 
 // timed counts how long the steps of a warm start took.
 func (a *adopted) timed(observed, told time.Time) {
-	for step, took := range map[string]time.Duration{
-		"revision": a.found.Sub(a.began), "adoption": a.at.Sub(a.found), "observation": observed.Sub(a.at), "status": told.Sub(observed),
-	} {
+	steps := map[string]time.Duration{"revision": a.found.Sub(a.began), "adoption": a.at.Sub(a.found), "status": told.Sub(observed)}
+	if a.bound.IsZero() {
+		steps["observation"] = observed.Sub(a.at)
+	} else {
+		steps["binding"], steps["observation"] = a.bound.Sub(a.at), observed.Sub(a.bound)
+	}
+	for step, took := range steps {
 		claimStepSeconds.WithLabelValues(step).Observe(took.Seconds())
 	}
 }

@@ -19,13 +19,23 @@ import (
 // start serves an instance that has no place yet with a member, if there is one, and reports it: served is true then. If not,
 // start says why it starts without one, and is nil for an instance that has its place.
 func (r *reconciler) start(ctx context.Context, req request, s *scope.Scope) (start *sandbarv1alpha1.InstanceStart, served bool, err error) {
-	if s.Pod() == nil || s.Infrastructure() == nil || s.Placement().Born() || r.capacity.holds(s.Placement().Owner) {
+	switch {
+	case s.Pod() == nil || s.Infrastructure() == nil:
+		return nil, false, nil
+	case s.Placement().Born():
+		served, err = r.finishBinding(ctx, req, s)
+		return nil, served, err
+	case r.capacity.holds(s.Placement().Owner):
 		return nil, false, nil
 	}
 	defer r.members.Serve()()
 	start, warm, err := r.begin(ctx, s)
 	if err != nil || warm == nil {
 		return start, false, err
+	}
+	claimsTotal.WithLabelValues(sandbarv1alpha1.StartWarm, "").Inc()
+	if warm.values != nil {
+		return nil, true, r.bind(ctx, req, warm)
 	}
 	return nil, true, r.serveWarm(ctx, req, warm)
 }
@@ -42,7 +52,13 @@ func (r *reconciler) begin(ctx context.Context, s *scope.Scope) (start *sandbarv
 		r.members.Leave(requestOf(s.Placement()))
 		return nil, nil, late
 	}
-	warm, cold, err := r.adopt(ctx, s)
+	values, err := r.readBinding(ctx, s)
+	if err != nil {
+		r.members.Leave(requestOf(s.Placement()))
+		r.capacity.standAside(s.Placement().Owner, true) // what cannot start takes nobody's place
+		return nil, nil, err
+	}
+	warm, cold, err := r.adopt(ctx, s, values)
 	var refused *outcome.RefusalError
 	var waits *outcome.StartError
 	switch {
@@ -116,8 +132,9 @@ func (r *reconciler) withoutMember(s *scope.Scope, cold string) error {
 
 // impossible says why an instance cannot take any member.
 var impossible = map[string]string{
-	sandbarv1alpha1.StartOwnPodTemplate: "it has a pod template of its own",
-	sandbarv1alpha1.StartSuspended:      "it is suspended",
-	sandbarv1alpha1.StartPatchDiffers:   "it patches its template",
-	sandbarv1alpha1.StartVolumesDiffer:  "it has volumeClaimTemplates of its own",
+	sandbarv1alpha1.StartOwnPodTemplate:    "it has a pod template of its own",
+	sandbarv1alpha1.StartSuspended:         "it is suspended",
+	sandbarv1alpha1.StartPatchDiffers:      "it patches its template",
+	sandbarv1alpha1.StartVolumesDiffer:     "it has volumeClaimTemplates of its own",
+	sandbarv1alpha1.StartEnvNeedsColdStart: "it has spec.env or spec.envFrom, and its template has no spec.runtime that gives them to a pod which runs",
 }

@@ -59,8 +59,14 @@ type world struct {
 	// stale is a cache of Namespaces that is behind; nil: it is not.
 	stale    client.Reader
 	capacity *capacity
-	patched  *patchedBases
-	members  *members.Members
+	// deliveries are those of the process, secrets the tenant's own by their names, and deliverErr why pods do not take
+	// variables; delivered are those that they took.
+	deliveries *deliveries
+	secrets    map[string]*corev1.Secret
+	deliverErr error
+	delivered  []map[string][]byte
+	patched    *patchedBases
+	members    *members.Members
 	// membersRead is what those read, and ahead by how much their clock is; offered is whether there is a kind for them.
 	membersRead *switchedClient
 	ahead       time.Duration
@@ -94,6 +100,31 @@ func (w *world) podLogs(_ context.Context, _ string, from outcome.Speaker, _ log
 	return []byte(w.log), w.logErrs[from.Container]
 }
 
+// Deliver implements deliverer.
+func (w *world) Deliver(_ context.Context, _ *corev1.Pod, control *corev1.Secret, values map[string][]byte) error {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	if len(control.Data[placement.ControlTokenKey]) == 0 {
+		w.t.Error("a pod is to prove nothing")
+	}
+	if w.deliverErr != nil {
+		return w.deliverErr
+	}
+	w.delivered = append(w.delivered, values)
+	return nil
+}
+
+// Secret reads a Secret of the tenant's as kcp answers it.
+func (w *world) Secret(_ context.Context, req request, name string) (*corev1.Secret, error) {
+	if req.Cluster != fixture.Cluster || req.Namespace != testRequest.Namespace {
+		w.t.Errorf("a Secret of %v is read", req)
+	}
+	if secret := w.secrets[name]; secret != nil {
+		return secret, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+}
+
 // Turn implements rollouts.
 func (w *world) Turn(_ string, r rollout.Request) bool {
 	w.asked = append(w.asked, r)
@@ -117,7 +148,7 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	}
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases()}
+	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases(), deliveries: newDeliveries()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).
@@ -197,7 +228,7 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs}, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
+		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs, env: w}, deliveries: w.deliveries, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
 		rollouts: w, wake: func(request) {},
 		patched: w.patched, sandboxes: &Sandboxes{changed: func(claim export.Key) { w.claims = append(w.claims, claim) }},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },

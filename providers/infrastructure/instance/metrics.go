@@ -44,7 +44,7 @@ var (
 	}, []string{"start", "reason"})
 	claimStepSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "sandbar_claim_step_seconds",
-		Help: "How long the steps of a warm start took: read (from kcp, of all instances without a place), revision (of its pod), adoption (choosing and taking a member), observation and status.",
+		Help: "How long the steps of a warm start took: read (from kcp, of all instances without a place), revision (of its pod), adoption (choosing and taking a member), binding (the variables of its own reach its pod), observation and status.",
 		// From half a millisecond to some four seconds, each a quarter longer than the one before.
 		Buckets: prometheus.ExponentialBuckets(0.0005, 1.25, 41),
 	}, []string{"step"})
@@ -59,6 +59,10 @@ var (
 	resizesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_resizes_total",
 		Help: "Members of SandboxSets that were to get the resources of their template before a Sandbox took them, by outcome (Done, Refused by the API server, Infeasible: the node never has the room, Late: not within 10 s).",
+	}, []string{"outcome"})
+	envDeliveriesTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sandbar_env_deliveries_total",
+		Help: "How often the pod of a Sandbox that took a member of a SandboxSet was given the Sandbox's own variables, by outcome (delivered, failed: tried again).",
 	}, []string{"outcome"})
 	lifecycleTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lifecycle_total",
@@ -79,13 +83,16 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, resizesTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
+	metrics.Registry.MustRegister(reconcilesTotal, claimsTotal, claimStepSeconds, podRevisionsTotal, patchComputationsTotal, resizesTotal, envDeliveriesTotal, limitRefusalsTotal, lifecycleTotal, logsKeptTotal, lostTotal, kindRestartsTotal, endpointRetriesTotal, eventsTotal)
 }
 
 func init() {
 	// An alert reads the increase of these: the first event must find them at zero.
 	for _, reason := range []string{outcome.ReasonWorkspaceLimit, outcome.ReasonPlacementsLimit} {
 		limitRefusalsTotal.WithLabelValues(reason)
+	}
+	for _, name := range []string{deliveryDone, deliveryFailed} {
+		envDeliveriesTotal.WithLabelValues(name)
 	}
 	for _, reason := range outcome.LossReasons {
 		lostTotal.WithLabelValues(reason)

@@ -38,6 +38,8 @@ type runtimeCluster struct {
 	live client.Reader
 	// logs reads the end of a container's log.
 	logs podLogs
+	// env gives variables to pods that run.
+	env deliverer
 }
 
 // place makes the namespace with everything that isolates it. Nothing of a tenant's may run

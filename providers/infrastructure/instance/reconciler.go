@@ -47,6 +47,8 @@ type tenantObjects interface {
 	Remove(ctx context.Context, req request, read *unstructured.Unstructured) error
 	// Record writes an event beside the object.
 	Record(ctx context.Context, req request, event *corev1.Event) error
+	// Secret reads a Secret beside the object that its workspace shares with the provider; see export.Objects.
+	Secret(ctx context.Context, req request, name string) (*corev1.Secret, error)
 	// WorkspacePath is the path of a workspace, for people; empty when it is not known.
 	WorkspacePath(ctx context.Context, cluster string) string
 }
@@ -78,8 +80,10 @@ type reconciler struct {
 	// sandboxes are told of each status that is written of one.
 	sandboxes *Sandboxes
 	patched   *patchedBases
-	events    eventWriter
-	rollouts  rollouts
+	// deliveries are those of variables to pods.
+	deliveries *deliveries
+	events     eventWriter
+	rollouts   rollouts
 	// wake has an instance reconciled.
 	wake func(request)
 	// words are the last words of instances that fail.
@@ -197,6 +201,9 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	}
 	if o.Plan.Deleted != "" {
 		return r.expire(ctx, req, s, o.Plan)
+	}
+	if o.GoesOn() && o.Plan.Suspended == "" {
+		o.Composing = r.ensureBinding(ctx, s)
 	}
 	if o.GoesOn() {
 		r.keepLogs(ctx, s, current, o.Plan.Decision)

@@ -28,6 +28,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/latebinding"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
@@ -129,6 +130,10 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 	if err != nil {
 		return err
 	}
+	env, err := latebinding.New(runtime.GetConfig())
+	if err != nil {
+		return err
+	}
 	placements := newDispatcher(k.wake, opts.Members.Wake)
 	placements.ours = madeBy(context.Background(), members.ProviderOf(k.client))
 	k.config = runnerConfig{
@@ -146,6 +151,8 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		members:     opts.Members,
 		sandboxes:   k.sandboxes,
 		patched:     newPatchedBases(),
+		env:         env,
+		deliveries:  newDeliveries(),
 		failed:      k.failed,
 	}
 	if err := mgr.Add(k); err != nil {

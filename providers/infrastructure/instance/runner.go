@@ -66,6 +66,9 @@ type runnerConfig struct {
 	sandboxes  *Sandboxes
 	// patched are shared: sets and Sandboxes are of one kind.
 	patched *patchedBases
+	// env gives variables to pods, and deliveries are those of this process.
+	env        deliverer
+	deliveries *deliveries
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -119,21 +122,22 @@ func (r *runner) writeEvents(ctx context.Context) (stop func()) {
 func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconciler {
 	r.events = events.NewQueue(events.NewRecorder(c.Objects.Record, eventsTotal))
 	r.instances = &reconciler{
-		kind:      r.kind,
-		settings:  func() scope.Settings { return *r.settings.Load() },
-		tenants:   c.Objects,
-		runtime:   runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs},
-		events:    r.events,
-		rollouts:  config.rollouts,
-		templates: config.templates,
-		wake:      func(req request) { c.Wake(req, false) },
-		words:     newWords(),
-		replicas:  config.replicas,
-		now:       config.replicas.Clock().Earlier,
-		capacity:  r.capacity,
-		members:   config.members,
-		sandboxes: config.sandboxes,
-		patched:   config.patched,
+		kind:       r.kind,
+		settings:   func() scope.Settings { return *r.settings.Load() },
+		tenants:    c.Objects,
+		runtime:    runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs, env: config.env},
+		events:     r.events,
+		rollouts:   config.rollouts,
+		templates:  config.templates,
+		wake:       func(req request) { c.Wake(req, false) },
+		words:      newWords(),
+		replicas:   config.replicas,
+		now:        config.replicas.Clock().Earlier,
+		capacity:   r.capacity,
+		members:    config.members,
+		sandboxes:  config.sandboxes,
+		patched:    config.patched,
+		deliveries: config.deliveries,
 	}
 	return r.instances
 }

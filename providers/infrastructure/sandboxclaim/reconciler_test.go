@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -326,6 +327,18 @@ func TestAClaimIsBoundWhenAllItsSandboxesAreReady(t *testing.T) {
 		w.wantBoxes("none is made in its place", "batch-0", "batch-2")
 		w.want(sandbarv1alpha1.ClaimBound, map[string]string{"Claimed": "False SandboxesGone", "Ready": "False NotReady: 2 of 3"})
 	})
+}
+
+func TestTheSandboxesOfAClaimHaveItsVariables(t *testing.T) {
+	env, from := []any{map[string]any{"name": "A", "value": "1"}}, []any{map[string]any{"secretRef": map[string]any{"name": "keys"}}}
+	w := newWorld(t, 2, map[string]any{"env": env, "envFrom": from})
+	w.look()
+	for _, name := range []string{"batch-0", "batch-1"} {
+		spec := w.boxes.objects[name].Object["spec"].(map[string]any)
+		if !reflect.DeepEqual(spec["env"], env) || !reflect.DeepEqual(spec["envFrom"], from) {
+			t.Errorf("%s has %v", name, spec)
+		}
+	}
 }
 
 func TestAClaimOfOneHasASandboxOfItsName(t *testing.T) {

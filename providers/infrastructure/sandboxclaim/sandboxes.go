@@ -7,12 +7,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
@@ -20,6 +22,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 )
 
 // sandboxes reads and writes Sandboxes; *instance.Sandboxes does it in kcp.
@@ -77,7 +80,21 @@ func (r *reconciler) build(key export.Key, claim *sandbarv1alpha1.SandboxClaim, 
 		contract.ResizeField:       cmp.Or(claim.Spec.Resize, contract.ResizeRequire), // of before the field was there
 		contract.StartTimeoutField: claim.Spec.ClaimTimeout,
 	}
-	return obj, nil
+	return obj, withEnv(obj, claim)
+}
+
+// withEnv gives a Sandbox the variables of its claim.
+func withEnv(obj *unstructured.Unstructured, claim *sandbarv1alpha1.SandboxClaim) error {
+	if len(claim.Spec.Env) == 0 && len(claim.Spec.EnvFrom) == 0 {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&place.Binding{Env: claim.Spec.Env, EnvFrom: claim.Spec.EnvFrom})
+	if err != nil {
+		return errors.New("the variables of the SandboxClaim cannot be written") // not the converter's words: they may quote a value
+	}
+	spec, _ := obj.Object["spec"].(map[string]any)
+	maps.Copy(spec, fields)
+	return nil
 }
 
 // create makes a Sandbox. taken reports that there is one of the name that is not the claim's.

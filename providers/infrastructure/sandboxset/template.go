@@ -64,6 +64,7 @@ func inlineOf(set *sandbarv1alpha1.SandboxSet) (*sandbarv1alpha1.SandboxTemplate
 	}
 	own := &sandbarv1alpha1.SandboxTemplate{ObjectMeta: set.ObjectMeta}
 	own.Spec.Template, own.Spec.VolumeClaimTemplates, own.Spec.PlacementClass = set.Spec.Template, set.Spec.VolumeClaimTemplates, set.Spec.PlacementClass
+	own.Spec.Runtime = set.Spec.Runtime
 	raw, err := json.Marshal(own.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("reading SandboxSet %s: %w", set.Name, err)
@@ -123,7 +124,8 @@ func (r *reconciler) conflict(ctx context.Context, key export.Key, set *sandbarv
 		return err
 	}
 	if named.Spec.PlacementClass == set.Spec.PlacementClass && equality.Semantic.DeepEqual(named.Spec.Template, set.Spec.Template) &&
-		equality.Semantic.DeepEqual(named.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates) {
+		equality.Semantic.DeepEqual(named.Spec.VolumeClaimTemplates, set.Spec.VolumeClaimTemplates) &&
+		equality.Semantic.DeepEqual(named.Spec.Runtime, set.Spec.Runtime) {
 		return nil
 	}
 	return &outcome.RefusalError{Reason: sandbarv1alpha1.SandboxSetNameConflict, Message: fmt.Sprintf(

@@ -27,6 +27,7 @@ func withPodTemplate(spec *apiextensionsv1.JSONSchemaProps, fields *sandbarv1alp
 	spec.Properties[contract.PrewarmField] = prewarmSchema()
 	spec.Properties[contract.ResizeField] = resizeSchema()
 	spec.Properties[contract.StartTimeoutField] = startTimeoutSchema()
+	withEnv(spec)
 	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == fields.To })
 	spec.Required = append(spec.Required, fields.From)
 	slices.Sort(spec.Required)
@@ -53,6 +54,42 @@ func resizeSchema() apiextensionsv1.JSONSchemaProps {
 		Description: "Whether the instance may take a sandbox that a SandboxSet has with other resources than the template's: Require takes it only if it gets the template's without a restart, BestEffort takes it in any case, Keep leaves it the resources that it has. It counts when the instance starts; status.start.resized says what it had and has.",
 		Enum:        []apiextensionsv1.JSON{{Raw: []byte(`"` + contract.ResizeRequire + `"`)}, {Raw: []byte(`"` + contract.ResizeBestEffort + `"`)}, {Raw: []byte(`"` + contract.ResizeKeep + `"`)}},
 		Default:     &apiextensionsv1.JSON{Raw: []byte(`"` + contract.ResizeRequire + `"`)},
+	}
+}
+
+// withEnv adds the fields of the instance's own variables. They never reach kro, and do not change: the pod has them from its
+// start on.
+func withEnv(spec *apiextensionsv1.JSONSchemaProps) {
+	text := func(most int64, pattern, description string) apiextensionsv1.JSONSchemaProps {
+		return apiextensionsv1.JSONSchemaProps{Type: "string", MaxLength: &most, Pattern: pattern, Description: description}
+	}
+	spec.Properties[contract.EnvField] = apiextensionsv1.JSONSchemaProps{
+		Type: "array", MaxItems: new(int64(128)), XListType: new("map"), XListMapKeys: []string{"name"},
+		Description: "Variables of the first container, 64 KiB together. A sandbox that a SandboxSet has ready gets them through its template's runtime; without one, the instance starts cold. They do not change.",
+		Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", Required: []string{"name"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"name":  text(128, "^[A-Za-z_][A-Za-z0-9_]*$", "Letters, digits and underscores, without a digit at the beginning. PORT, names that begin with SANDBAR_ and those that the template sets itself are refused."),
+				"value": text(32<<10, "", "The value as it is: $(NAME) means nothing in it. Whoever may read the instance reads it; use envFrom for secrets."),
+			},
+		}},
+	}
+	spec.Properties[contract.EnvFromField] = apiextensionsv1.JSONSchemaProps{
+		Type: "array", MaxItems: new(int64(8)), XListType: new("atomic"),
+		Description: "Secrets of the same namespace whose keys are variables of the first container, as they are when the instance starts. Each needs the label sandbar.dev/share with the value true, and the workspace's APIBinding must accept the permission claim get on secrets. They do not change.",
+		Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", Required: []string{"secretRef"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"secretRef": {
+				Type: "object", Required: []string{"name"}, Description: "A Secret of the same namespace.",
+				Properties: map[string]apiextensionsv1.JSONSchemaProps{"name": text(253, "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", "Its name.")},
+			}},
+		}},
+	}
+	for _, name := range []string{contract.EnvField, contract.EnvFromField} {
+		spec.XValidations = append(spec.XValidations, apiextensionsv1.ValidationRule{
+			Rule:    fmt.Sprintf("has(self.%[1]s) == has(oldSelf.%[1]s) && (!has(self.%[1]s) || self.%[1]s == oldSelf.%[1]s)", name),
+			Message: name + " does not change: a sandbox has its variables from its start on; create another one",
+		})
 	}
 }
 

@@ -32,6 +32,16 @@ const (
 	ReasonResizing = "Resizing"
 )
 
+// Reasons of Placed and Ready of an instance with variables of its own (spec.env, spec.envFrom).
+const (
+	// ReasonSecretsNotShared: a Secret that it names is not there, or is not shared with the provider.
+	ReasonSecretsNotShared = "SecretsNotShared"
+	// ReasonEnvRefused: it cannot have one of the variables.
+	ReasonEnvRefused = "EnvRefused"
+	// ReasonEnvNotDelivered: the sandbox that it has taken has not got them yet.
+	ReasonEnvNotDelivered = "EnvNotDelivered"
+)
+
 // StartError says why an instance has not started that starts with a sandbox of a set, or not at all (prewarm: Require).
 type StartError struct {
 	Reason, Message string

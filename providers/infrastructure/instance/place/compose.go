@@ -53,6 +53,8 @@ func buildSpec(s *scope.Scope, d lifecycle.Decision) map[string]any {
 		delete(spec, contract.PrewarmField)
 		delete(spec, contract.ResizeField)
 		delete(spec, contract.StartTimeoutField)
+		delete(spec, contract.EnvField)
+		delete(spec, contract.EnvFromField)
 	}
 	spec["suspended"] = d.Suspended != ""
 	if d.Rests && d.Suspended == "" {

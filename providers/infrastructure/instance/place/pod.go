@@ -20,6 +20,9 @@ import (
 // triedAgain is how soon a pod is built again that the operator's settings make impossible.
 const triedAgain = 10 * time.Second
 
+// runnerImage is the key of the image with the runner, among InfrastructureProvider.spec.images.
+const runnerImage = "runner"
+
 // PodFields are the pod as the graph takes it. A pod that runs is not replaced for bounds that
 // came after it: they hold from its next start on.
 //
@@ -56,6 +59,8 @@ func BuildPod(s *scope.Scope, source *sandbarv1alpha1.PodTemplateSource, base *p
 		PlacementClasses:   s.Infrastructure().PlacementClasses,
 		PodSecurity:        s.PodSecurity(),
 		Bounds:             podBounds(bounds),
+		RunnerImage:        s.Infrastructure().Images[runnerImage],
+		Bound:              Bound(s),
 		LabelPrefixes:      s.Infrastructure().InstanceMetadata.LabelPrefixes,
 		AnnotationPrefixes: s.Infrastructure().InstanceMetadata.AnnotationPrefixes,
 	})

@@ -18,6 +18,10 @@ type PodFacts struct {
 	Revision string
 	// Resources are those of its containers, completed as the API server does. They must not be changed.
 	Resources resize.Wish
+	// Late reports whether variables reach it while it runs.
+	Late bool
+	// EnvNames are the variables that its first container has by the template's words. They must not be changed.
+	EnvNames []string
 }
 
 // Computed remembers the facts of pods that were computed under one state of the operator's settings, by the words of

@@ -120,7 +120,7 @@ func (o *claimOptions) check() error {
 	for _, pair := range o.env {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return &usageError{errors.New("--env wants NAME=VALUE")} // not what was given: it may be a secret
+			return &cli.UsageError{Err: errors.New("--env wants NAME=VALUE")} // not what was given: it may be a secret
 		}
 		o.Env = append(o.Env, sandbarv1alpha1.SandboxEnv{Name: name, Value: value})
 	}

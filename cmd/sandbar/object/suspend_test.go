@@ -54,7 +54,7 @@ func TestSuspendAndResume(t *testing.T) {
 func TestAResumedInstanceWhoseSpecIsRefusedIsDescribed(t *testing.T) {
 	w := newWorld(t)
 	s := w.WithObjects(t)
-	box := suspendable(false)
+	box := clitest.Suspendable(false)
 	box["status"].(map[string]any)["phase"] = "Degraded"
 	box["status"].(map[string]any)["conditions"] = []any{map[string]any{"type": "Ready", "status": "False", "reason": "NotComposed", "message": "the limits are too high"}}
 	s.Put("sandboxrunners", box)

@@ -7,6 +7,7 @@ package object
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

@@ -251,9 +251,11 @@ func AwaitTimes(t *testing.T, b *LockedBuffer, text string, n int) {
 	}
 }
 
+// AsSandbar is the variable that makes a test's own program be sandbar.
+const AsSandbar = "SANDBAR_TEST_AS_SANDBAR"
+
 const (
 	asRunner     = "SANDBAR_TEST_AS_RUNNER"
-	AsSandbar    = "SANDBAR_TEST_AS_SANDBAR"
 	controlToken = "0123456789abcdef0123456789abcdef"
 )
 

@@ -150,7 +150,7 @@ func (s thief) resize(namespace, name string) attempt {
 	}
 }
 
-// proxied calls a path of a port of a pod through the API server. Whatever the pod answers, the call was let through; a
+// proxied calls a path of a port of a pod through the API server. Any answer of the pod means that the call was let through; a
 // runner refuses it by itself, since it has no proof.
 func (s thief) proxied(namespace, pod, path string) attempt {
 	return func(ctx context.Context) error {

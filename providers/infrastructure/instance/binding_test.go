@@ -218,7 +218,7 @@ func TestASandboxWithVariablesThatCannotBe(t *testing.T) {
 		"a Secret with another word for shared": {
 			change: func(w *world) { w.secrets["keys"].Labels[placement.LabelShare] = "false" }, reason: outcome.ReasonSecretsNotShared, words: `Secret "keys"`, phase: sandbarv1alpha1.InstancePending,
 		},
-		"a key of a Secret that is no name": {
+		"a key of a Secret that cannot be a name": {
 			change: func(w *world) { w.secrets["keys"] = sharedSecret("keys", "tls.crt", secretValue) }, reason: outcome.ReasonEnvRefused, words: `"tls.crt"`, phase: sandbarv1alpha1.InstancePending,
 		},
 		"a variable of the runner's": {
@@ -255,6 +255,15 @@ func TestASandboxWithVariablesThatCannotBe(t *testing.T) {
 				t.Errorf("at rest it writes %v and %v", w.patches, w.writes)
 			}
 			w.tellsNothing()
+			wanted := test.reason
+			if test.phase == sandbarv1alpha1.InstanceFailed {
+				wanted = string(test.phase)
+			} else if wanted == outcome.ReasonEnvRefused {
+				return // it waits for another Secret, and its status says so
+			}
+			if len(w.events) != 1 || w.events[0].Reason != wanted || w.events[0].Type != corev1.EventTypeWarning || !strings.Contains(w.events[0].Message, test.words) {
+				t.Errorf("the events are %+v", w.events)
+			}
 		})
 	}
 }

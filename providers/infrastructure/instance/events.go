@@ -53,7 +53,7 @@ func (r *reconciler) tellPhase(ctx context.Context, req request, s *scope.Scope,
 	r.tell(ctx, req, s, string(status.Phase), message)
 }
 
-// tellStart tells how an instance has started, once, and that it has taken too long.
+// tellStart tells how an instance has started, once, and what holds that up.
 func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope, old, status sandbarv1alpha1.InstanceStatus) {
 	switch start := status.Start; {
 	case start == nil || old.Start != nil:
@@ -66,8 +66,8 @@ func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope,
 		r.tellResize(ctx, req, s, status.Start)
 	}
 	ready := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
-	if ready != nil && ready.Reason == outcome.ReasonStartTimedOut && outcome.ConditionReason(old, sandbarv1alpha1.InstanceReadyCondition) != outcome.ReasonStartTimedOut {
-		r.tell(ctx, req, s, outcome.ReasonStartTimedOut, ready.Message)
+	if ready != nil && slices.Contains(outcome.StartsHeldUp, ready.Reason) && outcome.ConditionReason(old, sandbarv1alpha1.InstanceReadyCondition) != ready.Reason {
+		r.tell(ctx, req, s, ready.Reason, ready.Message)
 	}
 }
 

@@ -70,7 +70,7 @@ func withEnv(spec *apiextensionsv1.JSONSchemaProps) {
 			Type: "object", Required: []string{"name"},
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{
 				"name":  text(128, "^[A-Za-z_][A-Za-z0-9_]*$", "Letters, digits and underscores, without a digit at the beginning. PORT, names that begin with SANDBAR_ and those that the template sets itself are refused."),
-				"value": text(32<<10, "", "The value as it is: $(NAME) means nothing in it. Whoever may read the instance reads it; use envFrom for secrets."),
+				"value": text(32<<10, "", "The value as it is: $(NAME) means nothing in it. Everybody who may read the instance reads it; use envFrom for secrets."),
 			},
 		}},
 	}

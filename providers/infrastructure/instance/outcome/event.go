@@ -21,13 +21,17 @@ var (
 	Beginnings = []sandbarv1alpha1.InstancePhase{sandbarv1alpha1.InstancePending, sandbarv1alpha1.InstanceMaterializing}
 )
 
+// StartsHeldUp are reasons of Ready that are worth an event each time that an instance which has not started comes to have
+// one.
+var StartsHeldUp = []string{ReasonStartTimedOut, ReasonSecretsNotShared, ReasonEnvNotDelivered}
+
 // BuildEvent builds an event about an instance, in words that its tenant may read.
 func BuildEvent(s *scope.Scope, reason, message string, now time.Time) *corev1.Event {
 	event := events.Build(&corev1.ObjectReference{
 		APIVersion: s.Kind().GVK.GroupVersion().String(), Kind: s.Kind().GVK.Kind,
 		Namespace: s.Object().GetNamespace(), Name: s.Object().GetName(), UID: s.Placement().Owner.UID,
 	}, corev1.EventTypeNormal, reason, Shortened(toTenant(message), MaxMessage), now)
-	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || reason == ReasonStartTimedOut ||
+	if slices.Contains(bad, sandbarv1alpha1.InstancePhase(reason)) || slices.Contains(LossReasons, reason) || slices.Contains(StartsHeldUp, reason) ||
 		reason == sandbarv1alpha1.StartResizeInfeasible {
 		event.Type = corev1.EventTypeWarning
 	}

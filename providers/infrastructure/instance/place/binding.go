@@ -135,11 +135,11 @@ func checkVariable(name, value string) string {
 	}
 	switch {
 	case !valid:
-		return fmt.Sprintf("%q is no name of a variable: it must have letters, digits and underscores, begin with no digit, and be at most %d long", cut(name), maxBoundName)
+		return fmt.Sprintf("%q cannot be the name of a variable: it must have letters, digits and underscores, begin with no digit, and be at most %d long", cut(name), maxBoundName)
 	case strings.HasPrefix(name, "SANDBAR_") || name == "PORT":
 		return name + " is not a tenant's to set"
 	case strings.ContainsRune(value, 0) || !utf8.ValidString(value):
-		return "the value of " + name + " is no text"
+		return "the value of " + name + " is not a text"
 	case len(value) > MaxBoundValue:
 		return fmt.Sprintf("the value of %s has %d bytes; have %d at most", name, len(value), MaxBoundValue)
 	}

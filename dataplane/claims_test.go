@@ -159,7 +159,7 @@ func TestAClaimThatIsRefused(t *testing.T) {
 		"no JSON":                         {http.MethodPost, claimShell, "name", claims, 400, "one JSON object", "malformed"},
 		"two objects":                     {http.MethodPost, claimShell, "{}{}", claims, 400, "one JSON object", "malformed"},
 		"a list":                          {http.MethodPost, claimShell, "[]", claims, 422, "the fields name, generateName", "invalid"},
-		"an unknown field":                {http.MethodPost, claimShell, `{"env":[]}`, claims, 422, `unknown field "env"; the fields are name`, "invalid"},
+		"an unknown field":                {http.MethodPost, claimShell, `{"pod":{}}`, claims, 422, `unknown field "pod"; the fields are name`, "invalid"},
 		"a field of another type":         {http.MethodPost, claimShell, `{"labels":{"a":1}}`, claims, 422, "labels", "invalid"},
 		"two names":                       {http.MethodPost, claimShell, `{"name":"a","generateName":"b"}`, claims, 422, "name, generateName: ", "invalid"},
 		"a label of sandbar.dev":          {http.MethodPost, claimShell, `{"labels":{"sandbar.dev/claim":"x"}}`, claims, 422, `labels["sandbar.dev/claim"]`, "invalid"},

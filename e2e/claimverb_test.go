@@ -91,7 +91,7 @@ func (tn *tenant) claimsByOneCall() {
 	}
 	for body, words := range map[string]string{
 		`{"name":"slow"}`:             "409 there is a Sandbox slow already",
-		`{"env":[]}`:                  `422 unknown field "env"`,
+		`{"pod":{}}`:                  `422 unknown field "pod"`,
 		`{"prewarm":"Maybe"}`:         `422 spec.prewarm: Unsupported value: "Maybe"`,
 		`{"labels":{"a":"not good"}}`: "422 metadata.labels: Invalid value",
 	} {

@@ -165,7 +165,7 @@ func (g *gateway) streams(t *testing.T) {
 		})
 	})
 	if !eval[bool](page, "window.survivor === true") {
-		t.Error("the page was loaded anew")
+		t.Error("the page was loaded a second time")
 	}
 }
 
@@ -275,7 +275,7 @@ func (g *gateway) isRefused(t *testing.T) {
 	t.Cleanup(func() { g.admit(t, "All") })
 	g.preview(t, "NotAllowedByListeners")
 	if code, body, err := g.get(t, "https://"+g.box.id.Namespace()+"."+gatewayDomain+"/"); err == nil && code == http.StatusOK {
-		t.Errorf("the preview is there all the same: %s", body)
+		t.Errorf("the preview is still there: %s", body)
 	}
 	g.admit(t, "All")
 	g.preview(t, "Ready")

@@ -122,7 +122,7 @@ func TestASandboxGetsItsVariables(t *testing.T) {
 	tn.mustTemplate("late", `{runtime: {type: Runner}, template: {spec: `+pod+`}}`)
 	tn.mustTemplate("early", `{template: {spec: `+pod+`}}`)
 	tn.mustSet("lates", `{replicas: 1, templateRef: {name: late}}`)
-	tn.mustSet("earlies", `{replicas: 1, templateRef: {name: early}}`)
+	tn.mustSet("early-set", `{replicas: 1, templateRef: {name: early}}`)
 	tn.waitSet("lates", "has one", hasAvailable(1))
 	pods := podsOf(t, tn.membersOf("lates"))
 
@@ -160,7 +160,7 @@ func TestASandboxGetsItsVariables(t *testing.T) {
 		}
 	})
 	t.Run("without a runtime it starts cold, and says why", func(t *testing.T) {
-		tn.waitSet("earlies", "has one", hasAvailable(1))
+		tn.waitSet("early-set", "has one", hasAvailable(1))
 		cold := tn.box("cold", `{template: {templateRef: {kind: SandboxTemplate, name: early}}, `+env+`}`)
 		if start := cold.started(); start.Type != sandbarv1alpha1.StartCold || start.Reason != sandbarv1alpha1.StartEnvNeedsColdStart {
 			t.Errorf("it started as %+v", start)
@@ -204,5 +204,5 @@ func TestASandboxGetsItsVariables(t *testing.T) {
 		}
 		tn.deleteSets("agents")
 	})
-	tn.deleteSets("lates", "earlies")
+	tn.deleteSets("lates", "early-set")
 }

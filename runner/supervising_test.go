@@ -16,7 +16,7 @@ import (
 // An ordinary container's program keeps its environment, its directory and its arguments when the runner stands before it.
 func TestAProgramIsSupervisedAsItsContainerWouldHaveStartedIt(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)

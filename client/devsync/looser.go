@@ -41,7 +41,7 @@ func (e *Engine) checkRules(c change, temp string) error {
 	return nil
 }
 
-// rulesIn reads as much of an ignore file in the directory as counts; nothing of what is no file.
+// rulesIn reads as much of an ignore file in the directory as counts; nothing of anything but a regular file.
 func (e *Engine) rulesIn(name string) (string, error) {
 	info, err := e.root.Lstat(name)
 	if name == "" || errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
@@ -95,4 +95,3 @@ func (r *rules) bringsBack(dir, pattern string) bool {
 	at := path.Join(dir, strings.Trim(pattern, "/"))
 	return r.ignored(at, false) || r.ignored(at, true)
 }
-

@@ -64,7 +64,7 @@ func parseAll(content string, fold bool) (patterns []pattern) {
 // Reset forgets the patterns of a directory, and no defaults.
 func (r *Rules) Reset(dir string) { delete(r.files, dir) }
 
-// Empty tells whether no file has a pattern.
+// Empty reports whether no file has a pattern.
 func (r *Rules) Empty() bool {
 	for _, patterns := range r.files {
 		if len(patterns) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -164,7 +165,7 @@ func (p *Pod) ownNames() (problems []string) {
 	}
 	for i, port := range container.Ports {
 		if port.ContainerPort == RunnerPort {
-			add(fmt.Sprintf("spec.containers[0].ports[%d].containerPort", i), fmt.Sprint(RunnerPort))
+			add(fmt.Sprintf("spec.containers[0].ports[%d].containerPort", i), strconv.Itoa(RunnerPort))
 		}
 	}
 	return problems

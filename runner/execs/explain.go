@@ -59,17 +59,17 @@ func explain(path string, err error) error {
 func CheckScript(path string) error {
 	file, failed := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
 	if failed != nil {
-		return nil //nolint:nilerr // it is no script
+		return nil
 	}
 	defer file.Close()
 	if info, failed := file.Stat(); failed != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // it is no script
+		return nil
 	}
 	head, failed := io.ReadAll(io.LimitReader(file, maxInterpreterLine)) //nolint:forbidigo // maxInterpreterLine
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	named, isScript := bytes.CutPrefix(line, []byte("#!"))
 	if failed != nil || !isScript {
-		return nil //nolint:nilerr // it is no script
+		return nil
 	}
 	name, crlf := strings.CutSuffix(string(named), "\r")
 	interpreter, _, _ := strings.Cut(strings.TrimLeft(name, " \t"), " ")

@@ -98,7 +98,9 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), "sandbar: stdin is not a terminal, so the command gets none: -t does not count")
 			}
 			opts.Stdout, opts.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return asExec(runCommand(cmd.Context(), opts, i.Exec, cmd.ErrOrStderr()))
+			err = runCommand(cmd.Context(), opts, i.Exec, cmd.ErrOrStderr())
+			explainScript(cmd.Context(), i, opts, err, cmd.ErrOrStderr())
+			return asExec(err)
 		},
 	}
 	cmd.Flags().BoolVarP(&withInput, "stdin", "i", false, "pass stdin to the command")

@@ -110,6 +110,31 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 			}
 		})
 	}
+	for name, c := range map[string]struct {
+		program, first string
+		says           bool
+	}{
+		"a script with Windows line ends is named": {"/tmp/run.sh", "#!/bin/sh\r\necho hello\r\n", true},
+		"a program that is not there is not":       {"/tmp/run.sh", "", false},
+		"nor one that ran another":                 {"/tmp/run.sh", "#!/bin/sh\nnosuch\n", false},
+		"nor one that the shell looks for":         {"nosuch", "#!/bin/sh\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.Plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
+				end := `{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"127"}]}}`
+				if r.URL.Query().Get("command") == "head" && c.first != "" {
+					say(r, conn, 1, c.first)
+					end = `{"status":"Success"}`
+				}
+				say(r, conn, 3, end)
+				_ = conn.Close(websocket.CloseNormalClosure, "")
+			})
+			code, stdout, stderr := w.Run(t, "exec", "web", "--", c.program)
+			if code != 127 || stdout != "" || strings.Contains(stderr, c.program+" begins with #! and ends its first line with a carriage return") != c.says {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
 	t.Run("a directory of a workspace that is not there is refused", func(t *testing.T) {
 		w.Plane = podVerb(t, podExec, func(*http.Request, *wsconn.Conn) { t.Error("the command was run") })
 		if code, _, _ := w.Run(t, "exec", "web", "--dir", "x", "--", "ls"); code != cli.ExitOurs {

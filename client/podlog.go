@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,9 +39,9 @@ const (
 	endedEvery = 250 * time.Millisecond
 )
 
-// kubeletGone begins what the kubelet writes in the place of a log whose container is gone: with the code 200, and
-// without the time that each line of a log has.
-var kubeletGone = []byte("unable to retrieve container logs for ")
+// kubeletGone are the beginnings of what the kubelet writes in the place of a log whose container is gone: with the code
+// 200, and without the time that each line of a log has.
+var kubeletGone = [][]byte{[]byte("unable to retrieve container logs for "), []byte("failed to try resolving symlinks in path ")}
 
 // errEnded means that the container whose log was read has ended.
 var errEnded = errors.New("the container ended")
@@ -107,7 +108,7 @@ func (f *follow) podLine(line []byte, begins bool) error {
 		if stamp, rest, ok := stamped(line); ok && f.asksTimes() {
 			line, at = rest, stamp
 			p.begin(at)
-		} else if f.opts.Follow && bytes.HasPrefix(line, kubeletGone) {
+		} else if f.opts.Follow && slices.ContainsFunc(kubeletGone, func(words []byte) bool { return bytes.HasPrefix(line, words) }) {
 			return errEnded
 		}
 	}

@@ -96,7 +96,7 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 			[]answer{
 				{[]string{"1 a\n"}, "well"},
 				{[]string{"- unable to retrieve container logs for containerd://11b8fee8"}, "well"},
-				{[]string{"- unable to retrieve container logs for containerd://11b8fee8"}, "well"},
+				{[]string{`- failed to try resolving symlinks in path "/var/log/pods/sb-a_b/main/0.log": lstat: no such file or directory`}, "well"},
 				{[]string{"2 end\n"}, "open"},
 			},
 			crash,

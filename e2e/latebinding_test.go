@@ -169,7 +169,7 @@ func TestASandboxGetsItsVariables(t *testing.T) {
 		cold.tellsNoValue()
 	})
 	t.Run("not of a Secret that is not shared, until it is", func(t *testing.T) {
-		tn.waitSet("lates", "has one again", hasAvailable(1))
+		tn.waitSet("lates", "has one again", hasAgain(1, 1))
 		waits := tn.box("waits", `{template: {templateRef: {kind: SandboxTemplate, name: late}}, envFrom: [{secretRef: {name: private}}]}`)
 		eventually(t, "it says why", func() error {
 			obj, err := waits.get()

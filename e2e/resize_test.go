@@ -137,7 +137,7 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		has(t, box.pod(), "120m", "96Mi")
 	})
 	t.Run("not if the set, or the Sandbox, keeps what it has", func(t *testing.T) {
-		tn.waitSet("little", "has one again", hasAvailable(1))
+		tn.waitSet("little", "has one again", hasAgain(1, 1))
 		keeps := tn.box("keeps", `{resize: Keep, template: {templateRef: {kind: SandboxTemplate, name: full}}}`)
 		if start := keeps.started(); start.Type != sandbarv1alpha1.StartWarm || start.Resized != nil || start.Reason != "" {
 			t.Errorf("it started as %+v", start)
@@ -156,7 +156,7 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		has(t, taker.pod(), "20m", "64Mi")
 		eventually(t, "an event says so", func() error { return taker.hasEvent("ResizeInfeasible", "its node could not give it") })
 
-		tn.waitSet("dwarf", "has one again", hasAvailable(1))
+		tn.waitSet("dwarf", "has one again", hasAgain(1, 1))
 		all := tn.box("wants-all", `{template: {templateRef: {kind: SandboxTemplate, name: huge}}}`)
 		eventually(t, "one that requires it starts cold", func() error {
 			obj, err := all.get()

@@ -88,6 +88,12 @@ func hasAvailable(n int32) func(sandbarv1alpha1.SandboxSetStatus) bool {
 	return func(s sandbarv1alpha1.SandboxSetStatus) bool { return s.AvailableReplicas == n && s.Replicas == n }
 }
 
+// hasAgain is hasAvailable of a set out of which so many were taken. Without them it would be true of the status from
+// before the last was taken: a set's status is written once a second at most.
+func hasAgain(n int32, taken int64) func(sandbarv1alpha1.SandboxSetStatus) bool {
+	return func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(n)(s) && s.Claimed.Total == taken }
+}
+
 // membersOf are the namespaces of the members of a set.
 func (tn *tenant) membersOf(name string) []corev1.Namespace {
 	tn.t.Helper()

@@ -28,10 +28,15 @@ const (
 )
 
 // explainScript says what a pod without a runner does not: that a script is there whose first line ends with a carriage
-// return, so that the kernel looks for an interpreter of another name. failed is how the command ended.
+// return, so that the kernel looks for an interpreter of another name. failed is how the command ended, or why it was
+// not started.
 func explainScript(ctx context.Context, i *client.Instance, opts client.ExecOptions, failed error, notes io.Writer) {
-	var exit *cli.ExitError
-	if !errors.As(failed, &exit) || exit.Code != codeNotFound || !strings.Contains(opts.Command[0], "/") {
+	var (
+		exit *cli.ExitError
+		call *client.CallError
+	)
+	notFound := errors.As(failed, &exit) && exit.Code == codeNotFound || errors.As(failed, &call) && call.ExitCode == codeNotFound
+	if !notFound || !strings.Contains(opts.Command[0], "/") {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, headTime)

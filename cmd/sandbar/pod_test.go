@@ -116,12 +116,13 @@ func TestExecSpeaksThePodsProtocolWhereThereIsNoRunner(t *testing.T) {
 	}{
 		"a script with Windows line ends is named": {"/tmp/run.sh", "#!/bin/sh\r\necho hello\r\n", true},
 		"a program that is not there is not":       {"/tmp/run.sh", "", false},
-		"nor one that ran another":                 {"/tmp/run.sh", "#!/bin/sh\nnosuch\n", false},
-		"nor one that the shell looks for":         {"nosuch", "#!/bin/sh\r\n", false},
+		"nor one whose line ends are right":        {"/tmp/run.sh", "#!/bin/sh\nnosuch\n", false},
+		"nor one that is looked for in PATH":       {"nosuch", "#!/bin/sh\r\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.Plane = podVerb(t, podExec, func(r *http.Request, conn *wsconn.Conn) {
-				end := `{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"127"}]}}`
+				// As dataplane/podexec says that a program is not there.
+				end := `{"status":"Failure","reason":"InternalError","code":500,"message":"exec: \"` + c.program + `\": no such file or directory"}`
 				if r.URL.Query().Get("command") == "head" && c.first != "" {
 					say(r, conn, 1, c.first)
 					end = `{"status":"Success"}`

@@ -12,11 +12,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/controlproof"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
@@ -95,10 +97,10 @@ func (r *reconciler) triedLater(s *scope.Scope) time.Duration {
 	return min(max(r.now().Sub(s.Object().GetCreationTimestamp().Time), triedAgain), outcome.RefusedMost)
 }
 
-// ensureBinding makes the Secret with an instance's own variables, if it has any and there is none yet. The error is an
-// *outcome.RefusalError if it cannot have them.
+// ensureBinding makes the Secret with an instance's own variables, if it has any and there is none yet. Of an instance that
+// is Ready nothing is read: its pods have started with it. The error is an *outcome.RefusalError if it cannot have them.
 func (r *reconciler) ensureBinding(ctx context.Context, s *scope.Scope) error {
-	if !place.Bound(s) {
+	if !place.Bound(s) || meta.IsStatusConditionTrue(s.Status().Conditions, sandbarv1alpha1.InstanceReadyCondition) {
 		return nil
 	}
 	there := &metav1.PartialObjectMetadata{}

@@ -149,6 +149,19 @@ func TestASandboxThatIsBornWarmHasItsVariables(t *testing.T) {
 	w.tellsNothing()
 }
 
+// A look at a Sandbox that is Ready asks the API server for nothing of it: its pods have started with its variables.
+func TestVariablesCostALookAtAReadySandboxNothing(t *testing.T) {
+	w := newBoundWorld(t, sandbarv1alpha1.RuntimeRunner)
+	w.mustReconcile()
+	w.deliveries.running.Wait()
+	w.settle()
+	reads := w.countReads()
+	w.mustReconcile()
+	if slices.ContainsFunc(*reads, func(read string) bool { return strings.HasSuffix(read, placement.BindingSecret) }) || w.ready().Status != metav1.ConditionTrue {
+		t.Errorf("read %v, and Ready is %v", *reads, w.ready())
+	}
+}
+
 // A process that has adopted a member for a Sandbox and ends leaves it to the next one, which tells that it is Ready only
 // once its pod has the variables.
 func TestTheNextProcessDeliversWhatAnEarlierOneHasNot(t *testing.T) {

@@ -44,7 +44,7 @@ func BindingOf(s *scope.Scope) *Binding {
 	if s.Pod() == nil {
 		return nil
 	}
-	spec, _, _ := unstructured.NestedMap(s.Object().Object, "spec")
+	spec, _ := s.Object().Object["spec"].(map[string]any)
 	b := &Binding{}
 	said := map[string]any{contract.EnvField: spec[contract.EnvField], contract.EnvFromField: spec[contract.EnvFromField]}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(said, b); err != nil || len(b.Env) == 0 && len(b.EnvFrom) == 0 {

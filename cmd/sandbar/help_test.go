@@ -7,8 +7,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,16 +39,7 @@ func TestHelpHasTheCommandsInGroups(t *testing.T) {
 	w := newWorld(t)
 	_, stdout, _ := w.Run(t, "--help")
 	stdout, _, _ = strings.Cut(stdout, "\nFlags:")
-	name := filepath.Join("testdata", "help.golden")
-	if *clitest.Update {
-		if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil || string(want) != stdout {
-		t.Errorf("%v\n%s", err, stdout)
-	}
+	clitest.CompareGolden(t, "help.golden", stdout)
 	if strings.Contains(stdout, "Additional Commands") {
 		t.Error("a command is in no group")
 	}

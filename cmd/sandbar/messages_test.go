@@ -10,14 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -191,19 +189,7 @@ func TestMessages(t *testing.T) {
 		text = clitest.WorkspaceHost.ReplaceAllString(text, "https://kcp.example.com")
 		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, text, code)
 	}
-	name := filepath.Join("testdata", "messages.golden")
-	if *clitest.Update {
-		if err := os.WriteFile(name, []byte(golden.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), golden.String()); diff != "" {
-		t.Errorf("messages (-want +got):\n%s", diff)
-	}
+	clitest.CompareGolden(t, "messages.golden", golden.String())
 }
 
 // Why a sandbox cannot be reached is told once, by the files and the log together, and not with every

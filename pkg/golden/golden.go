@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // Check fails the test if the file, below the test's folder, holds something else than got. With
 // the test's flag -update it writes the file instead.

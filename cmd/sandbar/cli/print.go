@@ -37,13 +37,13 @@ func JSONOutput(output string) (bool, error) {
 	}
 }
 
-// Terminal tells whether a writer is one; what is written there is escaped.
+// Terminal reports whether w is a terminal. What a sandbox says is escaped there.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && IsTerminal(f)
 }
 
-// Say tells a person what happens, on a line of its own.
+// Say prints a line about what happens, with the time of day.
 func Say(w io.Writer, format string, args ...any) {
 	fmt.Fprintf(w, "[%s] %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

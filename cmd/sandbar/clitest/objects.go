@@ -9,14 +9,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -136,19 +133,7 @@ func (w *World) Transcript(t *testing.T, file string, turns []Turn) {
 		text := WorkspaceHost.ReplaceAllString(stdout+Untimed(stderr), "https://kcp.example.com")
 		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.Name, c.Args, Times.ReplaceAllString(text, "<time>"), code)
 	}
-	name := filepath.Join("testdata", file)
-	if *Update {
-		if err := os.WriteFile(name, []byte(golden.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), golden.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	CompareGolden(t, file, golden.String())
 }
 
 // Arguments are the words of a command line, in which single quotes keep spaces together.

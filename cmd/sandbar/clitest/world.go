@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -35,7 +34,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -45,6 +43,7 @@ import (
 	"github.com/sandbar-dev/sandbar/client/object/objecttest"
 	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 	"github.com/sandbar-dev/sandbar/runner"
 )
 
@@ -341,30 +340,15 @@ func ContentOf(dir, name string) string {
 	return string(content)
 }
 
-// Update has tests write their golden files.
-var Update = flag.Bool("update", false, "write the golden files")
-
 // Untimed is a transcript without the times of its lines.
 func Untimed(text string) string {
 	return regexp.MustCompile(`(?m)^\[\d\d:\d\d:\d\d\] `).ReplaceAllString(text, "")
 }
 
-// CompareGolden compares a text with a file of testdata.
+// CompareGolden compares a text with a file of testdata; see golden.Check.
 func CompareGolden(t *testing.T, file, got string) {
 	t.Helper()
-	name := filepath.Join("testdata", file)
-	if *Update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	golden.Check(t, filepath.Join("testdata", file), []byte(got))
 }
 
 // Refusing answers every verb as the data plane does.

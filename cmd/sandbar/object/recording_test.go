@@ -7,13 +7,9 @@ package object
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
@@ -58,19 +54,7 @@ func TestTheRecordingsOfTheDocumentation(t *testing.T) {
 		})
 	}
 	record("describe sandbox shop")
-	name := filepath.Join("testdata", "recording.golden")
-	if *clitest.Update {
-		if err := os.WriteFile(name, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text.String()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
+	clitest.CompareGolden(t, "recording.golden", text.String())
 }
 
 // threeDaysLater is the sandbox of the recording with what the provider has written of it.

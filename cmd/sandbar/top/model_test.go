@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 )
 
 // chosen is the name of the chosen row.
@@ -161,7 +164,7 @@ func TestAnActionThatFailsSaysWhy(t *testing.T) {
 	d.stock()
 	d.press("s")
 	d.shows("for the right to patch sandboxes")
-	golden(t, "forbidden.golden", d.screen())
+	golden.Check(t, filepath.Join("testdata", "forbidden.golden"), []byte(d.screen()))
 }
 
 func TestADeletionIsAskedFor(t *testing.T) {
@@ -328,7 +331,7 @@ func TestAWatchThatBreaksSaysSoAndComesBack(t *testing.T) {
 	if len(d.m.list.rows) != 9 {
 		t.Error("what is known is not shown any more")
 	}
-	golden(t, "interrupted.golden", d.screen())
+	golden.Check(t, filepath.Join("testdata", "interrupted.golden"), []byte(d.screen()))
 	d.feed.Resume(runners)
 	d.shows("tried again: sandboxes (dial")
 	d.feed.List(sandboxes, nil)

@@ -5,11 +5,14 @@ package top
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 )
 
 const appLog = "VITE v8.1.0  ready in 412 ms\n\n  \x1b[32m➜\x1b[0m  Local:   http://localhost:5173/\n" +
@@ -48,7 +51,7 @@ func TestTheViewIsDrawnForEachSize(t *testing.T) {
 			if test.shows != "" {
 				d.shows(test.shows)
 			}
-			golden(t, test.name+".golden", d.screen())
+			golden.Check(t, filepath.Join("testdata", test.name+".golden"), []byte(d.screen()))
 			d.fits()
 		})
 	}
@@ -94,7 +97,7 @@ func TestThePicture(t *testing.T) {
 	d.stock()
 	d.press("down", "down", "down", "l")
 	d.shows("favicon")
-	golden(t, "picture.golden", strings.ReplaceAll(d.m.text(), "\x1b", "␛")+"\n")
+	golden.Check(t, filepath.Join("testdata", "picture.golden"), []byte(strings.ReplaceAll(d.m.text(), "\x1b", "␛")+"\n"))
 }
 
 func TestWithoutColoursThereAreNone(t *testing.T) {

@@ -242,7 +242,7 @@ func TestSandboxSets(t *testing.T) {
 				t.Errorf("kubectl get -o wide of %s: %v", name, row)
 			}
 		}
-		tn.waitSet("warm", "has two still", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(2)(s) && s.Claimed.Total == 1 })
+		tn.waitSet("warm", "has two still", hasAgain(2, 1))
 	})
 	t.Run("scaled, as Kubernetes does it", func(t *testing.T) {
 		if err := tn.patchSet("warm", `{"spec":{"replicas":1}}`, "scale"); err != nil {

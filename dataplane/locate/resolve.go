@@ -204,9 +204,7 @@ func (p *Placer) ResolveLive(ctx context.Context, at *Place, r Route, e sandbarv
 	if err != nil || at.ID.Check(live) != nil {
 		return to, refused
 	}
-	again := *at
-	again.Instance = live
-	if to, refused = p.Resolve(&again, r, e); refused == nil {
+	if to, refused = p.Resolve(at.With(live), r, e); refused == nil {
 		known.Distrust(time.Now())
 	}
 	return to, refused

@@ -56,7 +56,7 @@ func (s Server) Unit() unit.Spec {
 	var env []string
 	if s.State.ForTests {
 		// By the variable that kcp's own tests set (github.com/kcp-dev/embeddedetcd).
-		env = []string{"UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC=true"}
+		env = append([]string{"UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC=true"}, unit.LessCollection...)
 	}
 	return unit.Spec{
 		Name:   UnitName,

@@ -25,9 +25,13 @@ const systemPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 // processes lists what the node runs. All start at once; After says what each
 // waits for, so that none fails and backs off during a normal start.
 func (n Node) processes() []unit.Process {
+	env := []string{systemPath}
+	if n.ForTests {
+		env = append(env, unit.LessCollection...)
+	}
 	kube := func(name string, after []string, args ...string) unit.Process {
 		return unit.Process{
-			Name: name, After: after, Env: []string{systemPath},
+			Name: name, After: after, Env: env,
 			Args: append([]string{n.Bin("node", "node"), name}, args...),
 		}
 	}

@@ -93,7 +93,7 @@ stackruns = $(STACKCMD) status --name $(STACK) >/dev/null || { echo "not all of 
 
 .PHONY: test-integration
 test-integration: up gotest ## Tests of single parts against the real kcp, API server and kro
-	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,integration) -each -before '$(stackruns)' -- -count=1 -timeout 0 -parallel 4 -tags integration -- \
+	@eval "$$($(STACKCMD) env --name $(STACK))" && SANDBAR_STACK=$(STACK) $(call gotest,integration) -each -before '$(stackruns)' -- -count=1 -timeout 0 -parallel 6 -tags integration -- \
 		$$(git grep -l '^//go:build integration' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: test-e2e

@@ -53,6 +53,7 @@ func run(m *testing.M) int {
 	defer world.Stop()
 	recorded = startRecorder()
 	code := runSides(m)
+	left()
 	wrong, statuses, instances := recorded.check()
 	fmt.Fprintf(os.Stderr, "e2e: recorded %d statuses of %d instances, %d impossible\n", statuses, instances, len(wrong))
 	if created.Load() > 0 && statuses == 0 {

@@ -72,11 +72,7 @@ func newWorkspace(t *testing.T, user string) *tenant {
 	if _, err := root.Resource(workspaces).Create(ctx, ws, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("creating workspace %s: %v", name, err)
 	}
-	t.Cleanup(func() {
-		if err := root.Resource(workspaces).Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("deleting workspace %s: %v", name, err)
-		}
-	})
+	t.Cleanup(func() { leave(name) })
 	tn := &tenant{t: t, user: user, workspace: name, path: "root:" + name, token: world.Stack.Token(user)}
 	eventually(t, "workspace "+name+" is ready", func() error {
 		got, err := root.Resource(workspaces).Get(ctx, name, metav1.GetOptions{})
@@ -357,14 +353,19 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
+// How long poll leaves a server alone: a while that grows by a quarter each time, since a server that is busy gets
+// no faster by questions.
+const (
+	shortestPause = 100 * time.Millisecond
+	longestPause  = 400 * time.Millisecond
+)
+
 // poll asks a real server until check is nil. It is the one place in these tests where time
 // passes; the deadline is far above what is expected.
 func poll(ctx context.Context, deadline time.Duration, check func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	for pause := shortestPause; ; pause = min(pause*5/4, longestPause) {
 		err := check()
 		if err == nil {
 			return nil
@@ -372,7 +373,7 @@ func poll(ctx context.Context, deadline time.Duration, check func() error) error
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("not within %v; last: %w", deadline, err)
-		case <-ticker.C:
+		case <-time.After(pause):
 		}
 	}
 }

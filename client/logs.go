@@ -150,7 +150,7 @@ func (f *follow) emit(e LogEvent) error {
 
 // once reads until the connection ends.
 func (f *follow) once(ctx context.Context) error {
-	res, err := f.instance.Do(ctx, Request{Verb: "log", Query: f.query()})
+	res, err := f.instance.ask(ctx, Request{Verb: "log", Query: f.query()})
 	var answer *CallError
 	if errors.As(err, &answer) && answer.Code == http.StatusRequestedRangeNotSatisfiable && f.next > 0 {
 		return f.replaced("")

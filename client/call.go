@@ -80,7 +80,7 @@ func (e *CallError) Error() string {
 }
 
 // Do calls a verb and returns the answer; its body must be closed. An answer of 400 and above is
-// a *CallError. Do retries nothing: what may be sent twice, the caller knows.
+// a *CallError; a redirect is an answer, and is not followed. Do retries nothing: what may be sent twice, the caller knows.
 func (i *Instance) Do(ctx context.Context, call Request) (*http.Response, error) {
 	if call.Method == "" {
 		call.Method = http.MethodGet
@@ -104,8 +104,21 @@ func (i *Instance) Do(ctx context.Context, call Request) (*http.Response, error)
 	return res, nil
 }
 
+// ask is Do for what a data plane or a runner answers itself, which redirects nothing: a redirect is a *CallError. It is of
+// a front that shows a page to log in, or of somebody who would have the answer come from elsewhere; to take it for a
+// success would say that a sandbox was restarted, and copy the page of the redirect as a file.
+func (i *Instance) ask(ctx context.Context, call Request) (*http.Response, error) {
+	res, err := i.Do(ctx, call)
+	if err != nil || res.StatusCode < http.StatusMultipleChoices || res.StatusCode == http.StatusNotModified {
+		return res, err
+	}
+	_ = res.Body.Close()
+	return nil, fmt.Errorf("calling %s: %w", call.Verb, &CallError{Code: res.StatusCode, Verb: call.Verb, Message: fmt.Sprintf(
+		"it redirects to %q, and a credential does not follow a redirect: correct the data plane's address, or what answers there in its place", res.Header.Get("Location"))})
+}
+
 // DoJSON calls a verb with in as JSON body, nil for none, and decodes the answer into out, nil
-// for nothing.
+// for nothing. A redirect is a *CallError too.
 func (i *Instance) DoJSON(ctx context.Context, call Request, in, out any) error {
 	if in != nil {
 		body, err := json.Marshal(in)
@@ -119,7 +132,7 @@ func (i *Instance) DoJSON(ctx context.Context, call Request, in, out any) error 
 		}
 		call.Header.Set("Content-Type", "application/json")
 	}
-	res, err := i.Do(ctx, call)
+	res, err := i.ask(ctx, call)
 	if err != nil {
 		return err
 	}

@@ -188,6 +188,10 @@ func originOf(address string) (string, error) {
 	if u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return "", fmt.Errorf("%q is not an https URL: a credential does not travel in the clear", address)
 	}
+	// The attack: a name that looks to a person like one that they trust, with a letter of another script.
+	if strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%q has a host with other signs than those of ASCII: write it as it is looked up (xn--…)", address)
+	}
 	port := u.Port()
 	if port == "" {
 		port = "443"

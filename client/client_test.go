@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,6 +36,12 @@ type world struct {
 
 func newWorld(t *testing.T, answer http.HandlerFunc) *world {
 	t.Helper()
+	return newWorldSaying(t, func() map[string]any { return nil }, answer)
+}
+
+// newWorldSaying is newWorld with further fields of the instance's status, asked for at each reading of the instance.
+func newWorldSaying(t *testing.T, says func() map[string]any, answer http.HandlerFunc) *world {
+	t.Helper()
 	w := &world{}
 	w.plane = httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
@@ -54,9 +61,11 @@ func newWorld(t *testing.T, answer http.HandlerFunc) *world {
 			_ = json.NewEncoder(rw).Encode(apierrors.NewNotFound(client.SandboxRunners.GroupResource(), "other").Status())
 			return
 		}
+		status := maps.Clone(w.status)
+		maps.Copy(status, says())
 		_ = json.NewEncoder(rw).Encode(map[string]any{
 			"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
-			"metadata": map[string]any{"name": "web", "namespace": "default"}, "status": w.status,
+			"metadata": map[string]any{"name": "web", "namespace": "default"}, "status": status,
 		})
 	}))
 	t.Cleanup(w.workspace.Close)

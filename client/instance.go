@@ -56,8 +56,8 @@ func (e *NotServedError) Error() string {
 
 // Instance reads an instance and finds its data plane. It fails with an error of
 // k8s.io/apimachinery/pkg/api/errors when the workspace refuses, with *NotServedError when the
-// status names no data plane yet, and with *UntrustedError when it names one that may not get
-// the credential.
+// status names no data plane yet, with *UntrustedError when it names one that may not get
+// the credential, and with *AddressError when it names something else there than this instance.
 func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*Instance, error) {
 	obj, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -85,9 +85,8 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 	if i.plane = c.planes[origin]; i.plane == nil {
 		return nil, &UntrustedError{Origin: origin}
 	}
-	i.base, err = url.Parse(i.Status.DataPlane.URL)
-	if err != nil {
-		return nil, fmt.Errorf("reading the data plane of %s %s/%s: %w", resource.Resource, namespace, name, err)
+	if i.base, err = baseOf(obj.GetAnnotations()[annotationCluster], resource.Resource, namespace, name, i.Status.DataPlane.URL); err != nil {
+		return nil, err
 	}
 	return i, nil
 }

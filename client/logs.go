@@ -58,7 +58,8 @@ const (
 	// because the runner was started anew.
 	LogReplaced LogEventType = "replaced"
 	// LogEnded: the container of a pod without a runner has ended, and its log with it; Message says with
-	// what, as far as the instance's condition Ready does. The log goes on with the next container.
+	// what, as far as the instance's condition Ready does, without what it quotes of the log. The log goes on
+	// with the next container.
 	LogEnded LogEventType = "ended"
 )
 
@@ -84,7 +85,7 @@ var ErrLogCut = errors.New("the connection broke, and this log cannot be resumed
 // ends, its error is the last.
 func (i *Instance) Logs(ctx context.Context, opts LogOptions) iter.Seq2[LogEvent, error] {
 	return func(yield func(LogEvent, error) bool) {
-		f := follow{instance: i, opts: opts, yield: yield, next: -1}
+		f := follow{instance: i, opts: opts, yield: yield, next: -1, pod: podLog{why: notReady(&i.Status)}}
 		if err := f.run(ctx); err != nil && !errors.Is(err, errStopped) {
 			yield(LogEvent{}, fmt.Errorf("reading the log: %w", err))
 		}
@@ -149,7 +150,7 @@ func (f *follow) emit(e LogEvent) error {
 
 // once reads until the connection ends.
 func (f *follow) once(ctx context.Context) error {
-	res, err := f.instance.Do(ctx, Request{Verb: "log", Query: f.query()})
+	res, err := f.instance.ask(ctx, Request{Verb: "log", Query: f.query()})
 	var answer *CallError
 	if errors.As(err, &answer) && answer.Code == http.StatusRequestedRangeNotSatisfiable && f.next > 0 {
 		return f.replaced("")

@@ -104,7 +104,8 @@ func TestABundleCountsOnlyByTheHashOfTheBinding(t *testing.T) {
 			answer: gives(own), hash: hashOf(own), fails: "a workspace that is not verified itself",
 			change: func(cfg *rest.Config) { cfg.TLSClientConfig = rest.TLSClientConfig{Insecure: true} },
 		},
-		"an address without TLS": {address: "http://plane.example.com", hash: hashOf(own), fails: "is not an https URL"},
+		"an address that looks like another": {address: "https://pl\u0430ne.example.com", hash: hashOf(own), fails: "other signs than those of ASCII"},
+		"an address without TLS":             {address: "http://plane.example.com", hash: hashOf(own), fails: "is not an https URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer = c.answer

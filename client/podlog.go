@@ -34,7 +34,7 @@ const (
 	// from a time on. Lines that come twice for it are left out.
 	clockSkew = 5 * time.Minute
 	// endedFor bounds the wait for the instance's word of how a container ended, and endedEvery is how
-	// often it is read meanwhile.
+	// often it is read meanwhile. A word that stays what it was is that of an end like the one before.
 	endedFor   = 3 * time.Second
 	endedEvery = 250 * time.Millisecond
 )
@@ -52,6 +52,8 @@ type podLog struct {
 	timed bool
 	// told: that the container ended was told, and nothing of the next one came yet.
 	told bool
+	// why is what the condition Ready said, while it was not true, when it was read last.
+	why string
 	// last is the time of the last line, and same counts the lines that had it. Of the last one, part bytes
 	// came, which is all of it if it is complete.
 	last       time.Time
@@ -173,7 +175,10 @@ func (p *podLog) podSince(now time.Time) time.Duration {
 func (f *follow) containerEnded(ctx context.Context) error {
 	if !f.pod.told {
 		f.pod.told = true
-		if err := f.emit(LogEvent{Type: LogEnded, Message: f.instance.whyNotReady(ctx)}); err != nil {
+		f.pod.why = f.instance.whyNotReady(ctx, f.pod.why)
+		// The container's last words were read here, as lines.
+		why, _, _ := strings.Cut(f.pod.why, " "+sandbarv1alpha1.LastWordsMark)
+		if err := f.emit(LogEvent{Type: LogEnded, Message: strings.TrimSuffix(why, ".")}); err != nil {
 			return err
 		}
 	}
@@ -181,23 +186,32 @@ func (f *follow) containerEnded(ctx context.Context) error {
 }
 
 // whyNotReady is what the instance's condition Ready says while it is not true; empty if it stays true, or
-// cannot be read. A container's end is seen in it a moment later.
-func (i *Instance) whyNotReady(ctx context.Context) string {
+// cannot be read. A container's end is seen in it a moment later: until then it is true, or says before, which
+// is of an earlier end.
+func (i *Instance) whyNotReady(ctx context.Context, before string) string {
 	if i.status == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, endedFor)
 	defer cancel()
+	why := ""
 	for {
-		status, err := i.status(ctx)
-		if err == nil {
-			ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
-			if ready != nil && ready.Status != metav1.ConditionTrue {
-				return strings.TrimSpace(ready.Message)
+		if status, err := i.status(ctx); err == nil {
+			if why = notReady(status); why != "" && why != before {
+				return why
 			}
 		}
 		if pause.For(ctx, endedEvery) != nil {
-			return ""
+			return why
 		}
 	}
+}
+
+// notReady is what the condition Ready says while it is not true; empty if it is, or is not there.
+func notReady(status *sandbarv1alpha1.InstanceStatus) string {
+	ready := apimeta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstanceReadyCondition)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		return ""
+	}
+	return strings.TrimSpace(ready.Message)
 }

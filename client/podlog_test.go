@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client"
 )
 
@@ -119,6 +120,7 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			k := &kubelet{t: t, answers: c.answers}
 			w := newWorld(t, k.ServeHTTP)
 			if c.ready != "" {
@@ -155,6 +157,72 @@ func TestTheLogOfAPodGoesOnBehindTheEndOfAContainerAndABrokenConnection(t *testi
 			}
 			if since := k.queries[len(k.queries)-1]; !strings.Contains(since, "since=") || strings.Contains(k.queries[0], "since=") {
 				t.Errorf("asked %q: all but the first go on from a time", k.queries)
+			}
+		})
+	}
+}
+
+// What Ready says at the end of a container may still be about the one before, and quotes the end of its log.
+func TestTheEndOfAContainerIsNotThatOfTheOneBefore(t *testing.T) {
+	ended := func(code, words string) string {
+		return "container main has ended and is started again (the last time: exit code " + code + "); its log tells why. " +
+			sandbarv1alpha1.LastWordsMark + words
+	}
+	says := func(message string) map[string]any {
+		return map[string]any{"conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "reason": "CrashLoop", "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+		}}}
+	}
+	for name, c := range map[string]struct {
+		found string   // by who begins to follow
+		says  []string // by each look at the end of the first container; the last one stays
+		want  string
+	}{
+		"Ready changes a moment later":      {ended("3", "b"), []string{ended("3", "b"), ended("3", "b"), ended("7", "d")}, "7"},
+		"it was well, and changes at once":  {"", []string{ended("7", "d")}, "7"},
+		"it ends as the one before it did":  {ended("3", "b"), []string{ended("3", "b")}, "3"},
+		"it ends so, and with other words":  {ended("3", "b"), []string{ended("3", "d")}, "3"},
+		"Ready says first that it is tried": {"it is being started", []string{"it is being started", ended("7", "d")}, "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			looks := 0
+			world := newWorldSaying(t, func() map[string]any {
+				looks++ // one is who begins to follow
+				switch {
+				case looks > 1:
+					return says(c.says[min(looks-2, len(c.says)-1)])
+				case c.found == "":
+					return map[string]any{}
+				}
+				return says(c.found)
+			}, (&kubelet{t: t, answers: []answer{{[]string{"1 d\n"}, "well"}, {[]string{"2 end\n"}, "open"}}}).ServeHTTP)
+			i, err := world.instance(t, "web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var lines, told []string
+			for e, err := range i.Logs(ctx, client.LogOptions{Follow: true}) {
+				if err != nil {
+					t.Fatalf("%v, after %q", err, told)
+				}
+				if e.Type == client.LogEnded {
+					told = append(told, e.Message)
+				}
+				if e.Type == client.LogOutput {
+					if lines = append(lines, string(e.Record.Data)); lines[len(lines)-1] == "end\n" {
+						break
+					}
+				}
+			}
+			if diff := cmp.Diff([]string{"d\n", "end\n"}, lines); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+			want := []string{"container main has ended and is started again (the last time: exit code " + c.want + "); its log tells why"}
+			if diff := cmp.Diff(want, told); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func (w workspace) List(ctx context.Context, exclude []string, known string) (*d
 	if known != "" {
 		call.Header = http.Header{"If-None-Match": {known}}
 	}
-	res, err := w.instance.Do(ctx, call)
+	res, err := w.instance.ask(ctx, call)
 	if err != nil {
 		return nil, remoteError(ctx, err)
 	}
@@ -78,7 +78,7 @@ const maxChangeLine = 64 << 10
 
 // Changes implements devsync.Remote.
 func (w workspace) Changes(ctx context.Context, exclude []string, tell func(syncwire.Change)) error {
-	res, err := w.instance.Do(ctx, Request{Verb: "changes", Query: url.Values{syncwire.ParamExclude: exclude}})
+	res, err := w.instance.ask(ctx, Request{Verb: "changes", Query: url.Values{syncwire.ParamExclude: exclude}})
 	if err != nil {
 		return remoteError(ctx, err)
 	}
@@ -102,7 +102,7 @@ func (w workspace) Read(ctx context.Context, path string, offset int64, tag stri
 	if offset > 0 {
 		call.Header = http.Header{"Range": {fmt.Sprintf("bytes=%d-", offset)}, "If-Range": {strconv.Quote(tag)}}
 	}
-	res, err := w.instance.Do(ctx, call)
+	res, err := w.instance.ask(ctx, call)
 	var answer *CallError
 	if errors.As(err, &answer) && answer.Code == http.StatusRequestedRangeNotSatisfiable {
 		return nil, errOtherVersion
@@ -129,7 +129,7 @@ var errOtherVersion = &devsync.RemoteError{Kind: devsync.Stale, Message: devsync
 
 // Staged implements devsync.Remote.
 func (w workspace) Staged(ctx context.Context, digest string) (int64, error) {
-	res, err := w.instance.Do(ctx, Request{Verb: "files", Query: url.Values{syncwire.ParamStaged: {digest}}})
+	res, err := w.instance.ask(ctx, Request{Verb: "files", Query: url.Values{syncwire.ParamStaged: {digest}}})
 	if err != nil {
 		return 0, remoteError(ctx, err)
 	}
@@ -228,7 +228,7 @@ func (w workspace) post(ctx context.Context, restart string, write func(*syncwir
 var errAnswered = errors.New("the answer came before the end of the batch")
 
 func (w workspace) send(ctx context.Context, body io.Reader, reply *syncwire.Reply) error {
-	res, err := w.instance.Do(ctx, Request{
+	res, err := w.instance.ask(ctx, Request{
 		Method: http.MethodPost, Verb: "sync", Body: body, Header: http.Header{"Content-Type": {syncwire.ContentType}},
 	})
 	if err != nil {

@@ -229,6 +229,7 @@ func TestAdmissionRefusesWhatLeadsOn(t *testing.T) {
 		"and it stays":                           {"sandbar-controllers", netpol("DELETE", "sandbar-netcheck", "dns", "dns"), "in placements only"},
 		"a member of a set is resized":           {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", at, "sandbox-0", false, `{}`}, ""},
 		"and no pod elsewhere":                   {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", "kube-system", "coredns", false, `{}`}, "in placements only"},
+		"nor one of another provider's":          {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/resize", theirPlacement, "sandbox-0", false, `{}`}, "in placements only"},
 		"nor by another subresource":             {"sandbar-controllers", write{controllersUser, "UPDATE", "/pods/ephemeralcontainers", at, "sandbox-0", false, `{}`}, "do not write this kind"},
 		"a pod that runs gets variables":         {"sandbar-controllers", write{controllersUser, "CONNECT", "/pods/proxy", at, "sandbox-0:7070", false, `{path: env}`}, ""},
 		"once it has proven itself":              {"sandbar-controllers", write{controllersUser, "CONNECT", "/pods/proxy", at, "sandbox-0:7070", false, `{path: challenge}`}, ""},

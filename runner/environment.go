@@ -145,7 +145,7 @@ func checkVariableName(name string) error {
 		return malformed("the name %q must have letters, digits and underscores, not begin with a digit, and be at most %d long",
 			syncwire.Shorten(name), maxVariableName)
 	case strings.HasPrefix(name, envPrefix) || name == "PORT":
-		return malformed("%s is the runner's own", name)
+		return malformed("%s is the runner's own: leave it out", name)
 	}
 	return nil
 }

@@ -419,8 +419,8 @@ func TestEnvironmentsThatAreRefused(t *testing.T) {
 		status int
 		says   string
 	}{
-		"the runner's own":         {`{"set":{"SANDBAR_X":"secret"}}`, 400, "SANDBAR_X"},
-		"the port":                 {`{"set":{"PORT":"1"}}`, 400, "PORT"},
+		"the runner's own":         {`{"set":{"SANDBAR_X":"secret"}}`, 400, "SANDBAR_X is the runner's own: leave it out"},
+		"the port":                 {`{"set":{"PORT":"1"}}`, 400, "PORT is the runner's own: leave it out"},
 		"an empty name":            {`{"set":{"":"secret"}}`, 400, "name"},
 		"a name with a sign":       {`{"set":{"A=B":"secret"}}`, 400, "name"},
 		"a name with a digit":      {`{"set":{"1A":"secret"}}`, 400, "name"},

@@ -132,7 +132,7 @@ func (w *world) kill() {
 }
 
 func (w *world) serve() {
-	const base = "/dataplane/clusters/c1/sandboxrunners/web"
+	const base = "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web"
 	to, _ := url.Parse("http://" + w.address)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {

@@ -143,6 +143,14 @@ func download(ctx context.Context, remote devsync.Remote, source, destination st
 	}
 	// The beginning of the answer says what the file is.
 	head, err := remote.Read(ctx, source, 0, "")
+	if isOnTheWay(err) {
+		behind, failed := follow(ctx, remote, path.Clean(source))
+		if failed != nil {
+			return fmt.Errorf("copying %s: %w", source, failed)
+		}
+		source = behind
+		head, err = remote.Read(ctx, source, 0, "")
+	}
 	var refused *devsync.RemoteError
 	if errors.As(err, &refused) && refused.Kind == devsync.Stale && destination != "-" && isDirectory(ctx, remote, source) {
 		return downloadTree(ctx, remote, source, placeFor(name, destination), notes)

@@ -19,12 +19,14 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// inTheWay reads lines "d PATH" for directories and "f PATH" for all else that is to be written, and prints those in
-// whose place something else is. Programs of images replace that without a word: GNU tar a symlink by a directory, so
+// inTheWay reads lines "d PATH" for directories and "f PATH" for all else that is to be written, and "p PATH" for the
+// directories that these lie in, and prints those in whose place something else is: symlinks to directories are followed
+// on the way to what is written, as a person who names them means, and never replaced. Programs of images replace that without a word: GNU tar a symlink by a directory, so
 // that what it led to is not changed, and an empty directory by a file.
 const inTheWay = `while IFS= read -r line; do
 p=${line#??}
 case $line in
+p*) if [ ! -d "$p" ] && { [ -e "$p" ] || [ -L "$p" ]; }; then printf '%s\n' "$line"; fi ;;
 d*) if [ -L "$p" ] || { [ -e "$p" ] && [ ! -d "$p" ]; }; then printf '%s\n' "$line"; fi ;;
 *) if [ -d "$p" ] && [ ! -L "$p" ]; then printf '%s\n' "$line"; fi ;;
 esac
@@ -80,6 +82,11 @@ func (u *podUp) check(ctx context.Context) error {
 // places writes a line for each place that the copy will write to.
 func (u *podUp) places(to io.Writer) error {
 	out := bufio.NewWriter(to)
+	for dir := path.Dir(u.to); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if _, err := fmt.Fprintf(out, "p %s\n", podPath(dir)); err != nil {
+			return err
+		}
+	}
 	err := filepath.WalkDir(u.source, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if full == u.source {
@@ -128,8 +135,11 @@ func conflictOf(lines []byte) error {
 			continue
 		}
 		first = &InTheWayError{Path: path.Clean(string(line[2:])), Reason: syncwire.ReasonDirectoryThere}
-		if line[0] == 'd' {
+		switch line[0] {
+		case 'd':
 			first.Reason = syncwire.ReasonFileThere
+		case 'p':
+			first.Reason = syncwire.ReasonOnTheWay
 		}
 	}
 	if first == nil {

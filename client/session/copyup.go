@@ -37,7 +37,11 @@ func upload(ctx context.Context, remote devsync.Remote, source, destination stri
 	if err != nil {
 		return fmt.Errorf("reading the source: %w", err)
 	}
-	u := treeUp{remote: remote, source: source, destination: path.Clean(destination), notes: notes}
+	into, err := followed(ctx, remote, destination)
+	if err != nil {
+		return fmt.Errorf("copying to %s: %w", destination, err)
+	}
+	u := treeUp{remote: remote, source: source, destination: into, notes: notes}
 	if info.IsDir() {
 		err = u.walk(ctx)
 	} else {

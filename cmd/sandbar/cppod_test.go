@@ -220,9 +220,13 @@ func TestCopyToAPodReplacesNoDirectoryByAFileAndNoSymlinkByADirectory(t *testing
 			"a directory over a symlink deep inside": {copied: "tree", at: "there", refusal: "there/sub: a file or a symlink is there"},
 			"a directory over a file":                {copied: "p", at: "file", refusal: "file: a file or a symlink is there"},
 			"a file over an empty directory":         {copied: "p/a", at: "empty", refusal: "empty: a directory is there"},
-			"two files over directories":             {copied: "two", at: "", refusal: "empty: a directory is there; delete it first, or in the same batch, to replace it; 1 more paths conflict"},
+			"two files over directories":             {copied: "two", at: ".", refusal: "empty: a directory is there; delete it first, or in the same batch, to replace it; 1 more paths conflict"},
 			"a file over a symlink to a directory":   {copied: "p/a", at: "current", want: map[string]string{"current": "new"}},
 			"a directory over a directory":           {copied: "p", at: "releases/1", needsTar: true, want: map[string]string{"releases/1/a": "new"}},
+			"a file below a file":                    {copied: "p/a", at: "file/x/y", refusal: "file: a directory of the path is a symlink or a file"},
+			"a file below a symlink to nothing":      {copied: "p/a", at: "nothing/x", refusal: "nothing: a directory of the path is a symlink or a file"},
+			"a directory below a symlink":            {copied: "p", at: "current/p", needsTar: true, want: map[string]string{"releases/1/p/": "", "releases/1/p/a": "new"}},
+			"into a symlink, named as one":           {copied: "p/a", at: "current/", want: map[string]string{"releases/1/a": "new"}},
 			"what is below a symlink":                {copied: "p/a", at: "current/sub/b", want: map[string]string{"releases/1/sub/": "", "releases/1/sub/b": "new"}},
 		} {
 			t.Run(image+": "+name, func(t *testing.T) {
@@ -230,10 +234,10 @@ func TestCopyToAPodReplacesNoDirectoryByAFileAndNoSymlinkByADirectory(t *testing
 				w.pod(t, there, bin)
 				clitest.Plant(t, dir, map[string]string{"p/a": "new", "tree/sub/x": "new", "two/empty": "new", "two/releases": "new"})
 				clitest.Plant(t, there, map[string]string{
-					"releases/1/old": "old", "current": "-> releases/1", "file": "old", "empty/": "", "there/sub": "-> ../releases", "there/x": "old",
+					"releases/1/old": "old", "current": "-> releases/1", "file": "old", "empty/": "", "nothing": "-> releases/2", "there/sub": "-> ../releases", "there/x": "old",
 				})
 				want := clitest.TreeText(t, there)
-				code, _, stderr := w.Run(t, "cp", filepath.Join(dir, c.copied), "web:"+filepath.Join(there, c.at))
+				code, _, stderr := w.Run(t, "cp", filepath.Join(dir, c.copied), "web:"+there+"/"+c.at)
 				refusal := c.refusal
 				if c.needsTar && strings.HasPrefix(image, "no tar") {
 					refusal, c.want = "the image has no tar", nil

@@ -47,7 +47,7 @@ func TestOpenPrintsTheAddressOfThePortThatIsMeant(t *testing.T) {
 	}
 }
 
-// The address is a data plane's, and so is that of a data plane that may not get the token.
+// The address is a data plane's, and so is that of a data plane that cannot get the token.
 func TestAddressesOfServersCannotDrawOnTheTerminal(t *testing.T) {
 	w := newWorld(t)
 	w.Serve(func(rw http.ResponseWriter, _ *http.Request) {
@@ -61,7 +61,7 @@ func TestAddressesOfServersCannotDrawOnTheTerminal(t *testing.T) {
 		"status": map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": "https://a%C2%9B2J\u202e.example.com/x", "verbs": []any{"proxy-url"}}},
 	}}})
 	code, stdout, stderr := w.Run(t, "open", "web", "--print")
-	if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, `sandbar trust https://a\x9b2j\u202e.example.com:443`) || strings.ContainsAny(stderr, "\u009b\u202e") {
+	if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, `"https://a%C2%9B2J\u202e.example.com/x" has a host with other signs than those of ASCII`) || strings.ContainsAny(stderr, "\u009b\u202e") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	said := &cli.DiagnosedError{Text: "another CA, with SHA-256 \x1b]0;x\x07", Err: errors.New("a reason")}

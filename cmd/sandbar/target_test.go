@@ -26,7 +26,7 @@ func (w *world) withBox(t *testing.T) *objecttest.Server {
 			"apiVersion": "sandbar.dev/v1alpha1", "kind": clitest.KindsOf[resource], "metadata": map[string]any{"name": name, "uid": "uid-of-" + name},
 			"spec": map[string]any{},
 			"status": map[string]any{"phase": "Ready", "dataPlane": map[string]any{
-				"url": w.URL + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"log", "restart", "files", "sync"},
+				"url": w.AddressOf(resource, name), "verbs": []any{"log", "restart", "files", "sync"},
 			}},
 		})
 	}

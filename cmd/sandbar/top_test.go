@@ -42,7 +42,7 @@ func (w *world) withWeb(t *testing.T) *objecttest.Server {
 		"metadata": map[string]any{"name": "webapp", "uid": "uid-of-webapp", "creationTimestamp": clitest.DaysAgo(2)},
 		"spec":     map[string]any{"toolchain": "node"},
 		"status": map[string]any{"phase": "Ready", "observedGeneration": int64(1), "dataPlane": map[string]any{
-			"url": w.URL + "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web", "verbs": []any{"exec", "log", "restart", "renew"},
+			"url": w.AddressOf("sandboxrunners", "webapp"), "verbs": []any{"exec", "log", "restart", "renew"},
 		}},
 	})
 	return s

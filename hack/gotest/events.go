@@ -19,6 +19,7 @@ import (
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 	Elapsed                                   float64 // seconds
+	Time                                      time.Time
 }
 
 // outcome is how a test or a package ended, by its name in test2json.
@@ -51,6 +52,37 @@ type result struct {
 	began  time.Time
 	waits  bool // for its turn among parallel tests
 	output []string
+	subs   parallelSubtests
+}
+
+// parallelSubtests is for how long parallel subtests of a test run. Package testing begins them when the test's own
+// function has returned, and leaves them out of the test's Elapsed.
+type parallelSubtests struct {
+	running map[string]bool // by their names below the test
+	since   time.Time       // the first of those that run began
+	total   time.Duration
+}
+
+// goesOn takes the begin of what a parallel subtest does after it has waited for its turn.
+func (p *parallelSubtests) goesOn(sub string, at time.Time) {
+	if strings.Contains(sub, "/") {
+		return // a part of the one above it, which has not ended
+	}
+	if len(p.running) == 0 {
+		p.running, p.since = map[string]bool{}, at
+	}
+	p.running[sub] = true
+}
+
+// ends takes the end of a subtest, which need not be a parallel one.
+func (p *parallelSubtests) ends(sub string, at time.Time) {
+	if !p.running[sub] {
+		return
+	}
+	delete(p.running, sub)
+	if len(p.running) == 0 {
+		p.total += at.Sub(p.since)
+	}
 }
 
 // keptLines is how many of the last lines of a test are kept, to be shown if it fails.
@@ -137,6 +169,10 @@ func (c *collector) take(e event) {
 	defer c.mu.Unlock()
 	top, sub, isSub := strings.Cut(e.Test, "/")
 	r := c.known(e.Package, top)
+	ends := outcome(e.Action) == passed || outcome(e.Action) == failed || outcome(e.Action) == skipped
+	if isSub && ends {
+		r.subs.ends(sub, e.Time)
+	}
 	switch {
 	case e.Action == "build-output":
 		c.to.said(e.Output)
@@ -144,14 +180,16 @@ func (c *collector) take(e event) {
 		r.waits = true
 	case e.Action == "cont" && !isSub:
 		r.waits, r.began = false, time.Now()
+	case e.Action == "cont":
+		r.subs.goesOn(sub, e.Time)
 	case e.Action == "output":
 		r.print(e.Output)
 	case isSub && outcome(e.Action) == skipped:
 		reason := (&result{Outcome: skipped, output: r.output}).reason()
 		c.results = append(c.results, &result{Stage: c.stage, Package: e.Package, Test: top + "/" + sub, Outcome: skipped, Why: reason})
 	case isSub, e.Package == "":
-	case outcome(e.Action) == passed, outcome(e.Action) == failed, outcome(e.Action) == skipped:
-		r.Outcome, r.Seconds = outcome(e.Action), e.Elapsed
+	case ends:
+		r.Outcome, r.Seconds = outcome(e.Action), e.Elapsed+r.subs.total.Seconds()
 		if r.Outcome == skipped {
 			r.Why = r.reason()
 		}

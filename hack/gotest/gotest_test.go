@@ -19,7 +19,7 @@ func module(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
 	once := filepath.Join(dir, "once")
-	head := "package p\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nvar _, _ = os.Args, fmt.Sprint\n\n" +
+	head := "package p\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n\t\"time\"\n)\n\nvar _, _, _ = os.Args, fmt.Sprint, time.Sleep\n\n" +
 		"func failsOnce(t *testing.T, name, text string) {\n\tif _, err := os.Stat(" + quote(once) + " + name); err != nil {\n" +
 		"\t\tos.WriteFile(" + quote(once) + "+name, nil, 0o600)\n\t\tt.Error(text)\n\t}\n}\n\n"
 	for name, text := range map[string]string{"go.mod": "module p\n\ngo 1.26\n", "p.go": "package p\n", "p_test.go": head + body} {
@@ -233,6 +233,74 @@ func TestWhatRunsIsSaid(t *testing.T) {
 	c.take(event{Action: "cont", Package: "p", Test: "TestB"})
 	if got := c.now(time.Now()); got != "now TestB (0 s)" {
 		t.Errorf("the other goes on: %q", got)
+	}
+}
+
+func TestParallelSubtestsCount(t *testing.T) {
+	start := time.Now()
+	at := func(action, test string, second int, elapsed float64) event {
+		return event{Action: action, Package: "p", Test: test, Elapsed: elapsed, Time: start.Add(time.Duration(second) * time.Second)}
+	}
+	for name, c := range map[string]struct {
+		events []event
+		want   float64
+	}{
+		"two side by side, behind the test's own second": {
+			[]event{
+				at("cont", "TestTop/a", 1, 0), at("cont", "TestTop/b", 2, 0), at("pass", "TestTop/a", 4, 3),
+				at("pass", "TestTop/b", 7, 5), at("pass", "TestTop", 7, 1),
+			}, 7,
+		},
+		"not while all of them wait for their turn": {
+			[]event{
+				at("cont", "TestTop/a", 1, 0), at("skip", "TestTop/a", 2, 1), at("cont", "TestTop/b", 60, 0),
+				at("fail", "TestTop/b", 61, 1), at("fail", "TestTop", 61, 0),
+			}, 2,
+		},
+		"one with parallel subtests of its own counts until it ends": {
+			[]event{
+				at("cont", "TestTop/a", 0, 0), at("cont", "TestTop/a/x", 1, 0), at("pass", "TestTop/a/x", 5, 4),
+				at("pass", "TestTop/a", 5, 1), at("pass", "TestTop", 5, 0),
+			}, 5,
+		},
+		"a group that the test waits for is in its own time": {
+			[]event{
+				at("run", "TestTop/group", 0, 0), at("cont", "TestTop/group/x", 0, 0), at("pass", "TestTop/group/x", 6, 6),
+				at("pass", "TestTop/group", 6, 0), at("pass", "TestTop", 6, 6),
+			}, 6,
+		},
+		"the test's own turn is not a subtest's": {
+			[]event{at("pause", "TestTop", 0, 0), at("cont", "TestTop", 30, 0), at("pass", "TestTop", 32, 2)}, 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			collected := &collector{running: map[string]*result{}, to: newReporter(new(strings.Builder), false)}
+			for _, e := range append([]event{at("run", "TestTop", 0, 0)}, c.events...) {
+				collected.take(e)
+			}
+			if got := collected.results[len(collected.results)-1]; got.Test != "TestTop" || got.Seconds != c.want {
+				t.Errorf("the last result is %q with %v s, want TestTop with %v s", got.Test, got.Seconds, c.want)
+			}
+		})
+	}
+}
+
+// Go's own events have what the test above rests on.
+func TestTheReportHasTheTimeOfParallelSubtests(t *testing.T) {
+	const body = "func TestTop(t *testing.T) {\n\tfor range 2 {\n\t\tt.Run(\"sub\", func(t *testing.T) {\n" +
+		"\t\t\tt.Parallel()\n\t\t\ttime.Sleep(300 * time.Millisecond)\n\t\t})\n\t}\n}\n"
+	dir := module(t, body)
+	s := settings{stage: "unit", report: filepath.Join(dir, "report"), packages: []string{"."}}
+	if green, err := run(t.Context(), s, new(strings.Builder)); !green || err != nil {
+		t.Fatal(green, err)
+	}
+	results, err := read(s.report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := slices.IndexFunc(results, func(r result) bool { return r.Test == "TestTop" })
+	if top < 0 || results[top].Seconds < 0.3 {
+		t.Errorf("the report has %+v, want TestTop with at least 0.3 s", results)
 	}
 }
 

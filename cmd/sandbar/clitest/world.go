@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -98,11 +99,18 @@ func (w *World) Cut() {
 	w.conns = nil
 }
 
+// addressOf is how the address of an instance begins at a data plane.
+var addressOf = regexp.MustCompile(`^/dataplane/clusters/c1/namespaces/default/[^/]+/[^/]+`)
+
+// AddressOf is the address of an instance in the namespace default at the world's data plane.
+func (w *World) AddressOf(resource, name string) string {
+	return w.URL + "/dataplane/clusters/c1/namespaces/default/" + resource + "/" + name
+}
+
 // New returns a world whose command lines are those of a program.
 func New(t *testing.T, newRoot func() *cobra.Command) *World {
 	t.Helper()
 	w := &World{NewRoot: newRoot, asked: map[string]int{}}
-	const base = "/dataplane/clusters/c1/namespaces/default/sandboxrunners/web"
 	plane := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/dataplane/ca" {
 			if r.Header.Get("Authorization") != "" {
@@ -115,7 +123,7 @@ func New(t *testing.T, newRoot func() *cobra.Command) *World {
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		r.URL.Path = strings.TrimPrefix(r.URL.Path, base)
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, addressOf.FindString(r.URL.Path))
 		r.URL.RawPath = ""
 		w.Mu.Lock()
 		plane := w.Plane
@@ -136,7 +144,7 @@ func New(t *testing.T, newRoot func() *cobra.Command) *World {
 		_ = json.NewEncoder(rw).Encode(map[string]any{
 			"apiVersion": "sandbar.dev/v1alpha1", "kind": "SandboxRunner",
 			"metadata": map[string]any{"name": "web", "namespace": "default", "uid": "7b5c0a1e-0000-4000-8000-000000000001"},
-			"status":   map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": plane.URL + base, "verbs": w.Verbs}},
+			"status":   map[string]any{"phase": "Ready", "dataPlane": map[string]any{"url": w.AddressOf(path.Base(path.Dir(r.URL.Path)), path.Base(r.URL.Path)), "verbs": w.Verbs}},
 		})
 	}))
 	t.Cleanup(workspace.Close)

@@ -25,14 +25,16 @@ class Sandbox:
     def __init__(self, name):
         user = kubectl("config", "view", "--raw", "--minify")["users"][0]["user"]
         self.token = user.get("token") or pathlib.Path(user["tokenFile"]).read_text().strip()
-        self.url = kubectl("get", "sandboxrunners.sandbar.dev", name)["status"]["dataPlane"]["url"]
+        runner = kubectl("get", "sandboxrunners.sandbar.dev", name)
+        self.url, meta = runner["status"]["dataPlane"]["url"], runner["metadata"]
         home = pathlib.Path.home()
         config = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
         if sys.platform == "darwin":
             config = home / "Library" / "Application Support"
         config = pathlib.Path(os.environ.get("SANDBAR_CONFIG_DIR") or config / "sandbar")
         planes = json.loads((config / "trust.json").read_text())["dataPlanes"]
-        plane = next((p for p in planes if self.url.startswith(p["url"].rstrip("/") + "/")), None)
+        own = f"/dataplane/clusters/{meta['annotations']['kcp.io/cluster']}/namespaces/{meta['namespace']}/sandboxrunners/{name}"
+        plane = next((p for p in planes if self.url == p["url"].rstrip("/") + own), None)
         if plane is None:  # the address is the provider's word; the token is yours
             raise PermissionError(f"the data plane of {self.url} is not trusted: run sandbar trust")
         bundle = base64.b64decode(plane.get("caBundle", "")).decode() or None

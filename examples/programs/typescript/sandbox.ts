@@ -19,12 +19,15 @@ function kubectl(...args: string[]): any {
 function sandbox(name: string): (verb: string, init?: RequestInit) => Promise<Response> {
   const { user } = kubectl("config", "view", "--raw", "--minify").users[0];
   const token: string = user.token ?? readFileSync(user.tokenFile, "utf8").trim();
-  const url: string = kubectl("get", "sandboxrunners.sandbar.dev", name).status.dataPlane.url;
+  const { metadata, status } = kubectl("get", "sandboxrunners.sandbar.dev", name);
+  const url: string = status.dataPlane.url;
   const mac = process.platform === "darwin" && join(homedir(), "Library", "Application Support");
   const configs = mac || process.env.XDG_CONFIG_HOME || join(homedir(), ".config");
   const config = process.env.SANDBAR_CONFIG_DIR || join(configs, "sandbar");
   const trusted = JSON.parse(readFileSync(join(config, "trust.json"), "utf8"));
-  const plane = trusted.dataPlanes.find((p: { url: string }) => url.startsWith(p.url.replace(/\/*$/, "/")));
+  const cluster = metadata.annotations["kcp.io/cluster"];
+  const own = `/dataplane/clusters/${cluster}/namespaces/${metadata.namespace}/sandboxrunners/${name}`;
+  const plane = trusted.dataPlanes.find((p: { url: string }) => url === p.url.replace(/\/*$/, "") + own);
   // The address is the provider's word; the token is yours.
   if (!plane) throw new Error(`the data plane of ${url} is not trusted: run sandbar trust`);
   if (plane.caBundle) tls.setDefaultCACertificates([Buffer.from(plane.caBundle, "base64").toString()]);

@@ -71,6 +71,9 @@ type setup struct {
 	forTests bool
 }
 
+// notUp is the error of a command about a stack that is not up.
+func (s *setup) notUp() error { return fmt.Errorf("stack %s is not up: make up STACK=%[1]s", s.name) }
+
 func (s *setup) root() string { return filepath.Dir(s.hack) }
 
 // Run runs the command line and returns the exit code.

@@ -100,6 +100,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestAStackThatIsNotUpNamesTheCommand(t *testing.T) {
+	s := &setup{name: "absent", dir: state.Dir(t.TempDir())}
+	_, loaded := s.loaded()
+	for name, err := range map[string]error{"status": status(t.Context(), s, nil), "env": env(t.Context(), s, nil), "others": loaded} {
+		if err == nil || err.Error() != "stack absent is not up: make up STACK=absent" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestReportTellsWhatIsDown(t *testing.T) {
 	r := report{
 		Name: "dev", State: "/s", KCP: "https://127.0.0.1:1", RuntimeAPI: "https://10.99.0.2:6443",

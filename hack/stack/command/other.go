@@ -85,7 +85,7 @@ func (s *stack) waitReady(ctx context.Context, unitName string) error {
 func (s *setup) loaded() (*stack, error) {
 	decided, err := s.dir.Load()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("stack %s is not up", s.name)
+		return nil, s.notUp()
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *setup) loaded() (*stack, error) {
 func env(_ context.Context, s *setup, _ []string) error {
 	r, err := s.report()
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("stack %s is not up", s.name)
+		return s.notUp()
 	}
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ var errUnhealthy = errors.New("something does not run")
 func status(_ context.Context, s *setup, _ []string) error {
 	r, err := s.report()
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("stack %s is not up", s.name)
+		return s.notUp()
 	}
 	if err != nil {
 		return err

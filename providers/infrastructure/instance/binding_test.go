@@ -238,7 +238,11 @@ func TestASandboxWithVariablesThatCannotBe(t *testing.T) {
 			change: func(w *world) {
 				w.writesSpec(`{"env": [{"name": "SANDBAR_CONTROL_TOKEN_FILE", "value": "/tmp/mine"}]}`)
 			},
-			reason: outcome.ReasonEnvRefused, words: "SANDBAR_CONTROL_TOKEN_FILE", phase: sandbarv1alpha1.InstanceFailed,
+			reason: outcome.ReasonEnvRefused, words: "SANDBAR_CONTROL_TOKEN_FILE is not a tenant's to set: leave it out", phase: sandbarv1alpha1.InstanceFailed,
+		},
+		"the port": {
+			change: func(w *world) { w.writesSpec(`{"env": [{"name": "PORT", "value": "3000"}]}`) },
+			reason: outcome.ReasonEnvRefused, words: "PORT is not a tenant's to set: leave it out", phase: sandbarv1alpha1.InstanceFailed,
 		},
 		"a variable that the template sets": {
 			change: func(w *world) { w.writesSpec(`{"env": [{"name": "MODE", "value": "mine"}]}`) },

@@ -32,7 +32,8 @@ const (
 	logTimeout = 5 * time.Second
 
 	// wordsFirst and wordsMost bound how often the last words of an instance that goes on failing are
-	// read again: after as long as it has failed.
+	// read again: after as long as it has failed, and when a container has ended once more, which the
+	// kubelet's pauses between two starts bound.
 	wordsFirst = 30 * time.Second
 	wordsMost  = 5 * time.Minute
 
@@ -101,6 +102,7 @@ func (l *lastBytes) lines() []byte {
 
 // spoken is what an instance's failing container said last, and when it was read.
 type spoken struct {
+	from outcome.Speaker
 	at   time.Time
 	text string
 	// ofApp tells that the text is a runner's, about the app that it starts.
@@ -117,7 +119,7 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 	}
 	again := min(max(now.Sub(falseSince(s, "Ready", now)), wordsFirst), wordsMost)
 	said, known := r.words.Get(s.Placement().Owner.UID)
-	if !known || now.Sub(said.at) >= again {
+	if !known || said.from != *c.Says || now.Sub(said.at) >= again {
 		data, err := r.runtime.logs(ctx, s.Placement().Namespace(), *c.Says, logEnd{lines: wordsLines, bytes: wordsBytes})
 		if err != nil {
 			// The message goes without; its log may be there later.
@@ -126,7 +128,7 @@ func (r *reconciler) observeLastWords(ctx context.Context, s *scope.Scope, c *ou
 		if text, ofApp := lastWords(data); !sameButForNumbers(text, said.text) {
 			said.text, said.ofApp = text, ofApp
 		}
-		said.at = now
+		said.from, said.at = *c.Says, now
 		r.words.Add(s.Placement().Owner.UID, said)
 	}
 	if said.text == "" {

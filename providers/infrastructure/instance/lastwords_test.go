@@ -126,6 +126,30 @@ func TestTheLastWordsOfACrashAreToldAndRarelyReadAgain(t *testing.T) {
 	}
 }
 
+// The condition says how a container ended as soon as it has: the words beside it are not those of the round before.
+func TestTheLastWordsAreOfTheLastEnd(t *testing.T) {
+	w, now := failingWorld(t)
+	w.log = "panic: no database\n"
+	w.settle()
+	*now, w.log = now.Add(10*time.Second), "panic: no disk\n"
+	var pod corev1.Pod
+	if err := w.runtime.Get(t.Context(), client.ObjectKeyFromObject(&corev1.Pod{ObjectMeta: fixture.PodOf("a", corev1.ContainerStatus{}).ObjectMeta}), &pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses[0].State.Terminated.ContainerID = "containerd://2"
+	if err := w.runtime.Status().Update(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+	read := w.readLogs
+	w.settle()
+	if got := fixture.ConditionOf(t, w.inKCP, "Ready").Message; !strings.HasSuffix(got, "Its last words: panic: no disk") {
+		t.Errorf("Ready says %q", got)
+	}
+	if w.readLogs != read+1 {
+		t.Errorf("the log was read %d times for one end", w.readLogs-read)
+	}
+}
+
 func TestWithoutALogTheCauseIsToldAlone(t *testing.T) {
 	w, _ := failingWorld(t)
 	w.settle()

@@ -301,7 +301,7 @@ func crashed(status *corev1.ContainerStatus, last *corev1.ContainerStateTerminat
 	}
 	return &Cause{
 		Reason: ReasonCrashLoop, failing: true, Message: fmt.Sprintf("container %s %s (the last time: %s); %s", status.Name, again, said, remedy),
-		Says: &Speaker{Container: status.Name, Previous: status.State.Running != nil}, loops: loops,
+		Says: &Speaker{Container: status.Name, Previous: status.State.Running != nil, Ended: last.ContainerID}, loops: loops,
 	}
 }
 
@@ -384,6 +384,8 @@ func Sooner(a, b time.Duration) time.Duration {
 // Speaker is the container that wrote why it is not well.
 type Speaker struct {
 	Pod, Container string
-	// previous: its log is that of the instance of the container before the present one.
+	// Previous: its log is that of the instance of the container before the present one.
 	Previous bool
+	// Ended is the runtime's name of the instance of the container that has ended; empty for one that runs.
+	Ended string
 }

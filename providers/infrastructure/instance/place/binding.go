@@ -137,7 +137,7 @@ func checkVariable(name, value string) string {
 	case !valid:
 		return fmt.Sprintf("%q cannot be the name of a variable: it must have letters, digits and underscores, begin with no digit, and be at most %d long", cut(name), maxBoundName)
 	case strings.HasPrefix(name, "SANDBAR_") || name == "PORT":
-		return name + " is not a tenant's to set"
+		return name + " is not a tenant's to set: leave it out"
 	case strings.ContainsRune(value, 0) || !utf8.ValidString(value):
 		return "the value of " + name + " is not a text"
 	case len(value) > MaxBoundValue:

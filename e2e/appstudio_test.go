@@ -25,7 +25,7 @@ import (
 )
 
 // TestAppStudio: a product that has no credential serves two people, each with their own token in their own workspace,
-// from a project that does not exist to an app that is edited, watched, shared and deleted (003-32).
+// from a project that does not exist to an app that is edited, watched, shared and deleted (003-32, and 003-37 with two providers in TestTwoProvidersOnTwoClusters).
 func TestAppStudio(t *testing.T) {
 	calm(t)
 	alice, bob := newTenant(t, "alice"), newTenant(t, "bob")

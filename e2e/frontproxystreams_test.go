@@ -40,7 +40,7 @@ func startFrontProxy(t *testing.T) (*local.FrontProxy, *local.Replica) {
 }
 
 // TestStreamsThroughTheFrontProxyLast: a log, events, a WebSocket and a command that last for longer than the
-// minute after which proxies like to end what they take for a request.
+// minute after which proxies like to end what they take for a request (003-33).
 func TestStreamsThroughTheFrontProxyLast(t *testing.T) {
 	long(t, "it waits until a request's minute is over")
 	breaks(t) // the one front proxy is TestFrontProxyIdentity's otherwise

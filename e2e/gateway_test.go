@@ -38,7 +38,9 @@ var (
 )
 
 // TestPreviewsThroughAGateway: previews by host through a real Gateway API controller, the same Traefik that an operator
-// would install: those that the graph routes to the pods, which are public, and those of the data plane, behind its link.
+// would install: those that the graph routes to the pods, which are public, and those of the data plane, behind its link. It keeps
+// 003-11 (status.preview says whether a preview can be opened, and why not), 003-15 (the grant is the graph's), 003-19 (hosts
+// are derived from the base domain and the instance) and 003-36 (routes come and go with the instance).
 func TestPreviewsThroughAGateway(t *testing.T) {
 	long(t, "it builds Traefik")
 	breaks(t) // every SandboxRunner gets a route meanwhile
@@ -50,6 +52,7 @@ func TestPreviewsThroughAGateway(t *testing.T) {
 	t.Run("the operator's routes beside the Gateway lead to the preview, anybody else's do not", g.isGranted)
 	t.Run("a Gateway that does not take the route is the reason", g.isRefused)
 	t.Run("a suspended sandbox is the reason", g.isSuspended)
+	t.Run("its routes go with the sandbox", g.isGone)
 }
 
 // gateway is a stack's Gateway, and a sandbox behind it.
@@ -286,6 +289,27 @@ func (g *gateway) isSuspended(t *testing.T) {
 	g.preview(t, "Suspended")
 	g.box.patch(t, map[string]any{"suspended": false})
 	g.preview(t, "Ready")
+}
+
+// isGone: the Gateway has a route for the sandbox's host while there is one, and none for it afterwards.
+func (g *gateway) isGone(t *testing.T) {
+	routes := func() int {
+		list, err := g.runtime.Resource(httpRoutes).Namespace(g.box.id.Namespace()).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list.Items)
+	}
+	if routes() == 0 {
+		t.Error("the sandbox has no route")
+	}
+	g.box.delete()
+	waitGone(t, g.box.id)
+	if n := routes(); n != 0 {
+		t.Errorf("the sandbox is gone, and %d routes are left", n)
+	}
+	page := g.browser.open(t, "https://"+g.box.id.Namespace()+"."+gatewayDomain+"/")
+	until(page, "document.body.textContent.includes('404 page not found')", true) // in Traefik's words
 }
 
 // admit sets from which namespaces the Gateway takes routes.

@@ -101,7 +101,7 @@ func TestTenantJourney(t *testing.T) {
 		}
 	})
 	// The data plane has the paths of an API server so that kcp can serve them itself one day
-	// (https://github.com/kcp-dev/kcp/issues/3717). When this fails, that day has come.
+	// (003-4 of the requirements, https://github.com/kcp-dev/kcp/issues/3717). When this fails, that day has come.
 	t.Run("kcp itself does not serve the verbs", func(t *testing.T) {
 		objects := tn.dyn.Resource(box.gvr).Namespace("default")
 		if _, err := objects.Get(t.Context(), box.name, metav1.GetOptions{}, "status"); err != nil {

@@ -59,8 +59,8 @@ func TestTwoProviders(t *testing.T) {
 	}
 }
 
-// TestTwoProvidersOnTwoClusters: a workspace is backed by somebody else's cluster, with no change to any client (seed 003,
-// phase 4). Each provider has a node of its own, and both have all their names there.
+// TestTwoProvidersOnTwoClusters: a workspace is backed by somebody else's cluster, with no change to any client (003-38,
+// and 003-37 by App Studio, whose people are on different providers). Each provider has a node of its own, and both have all their names there.
 func TestTwoProvidersOnTwoClusters(t *testing.T) {
 	long(t, "it starts a second node")
 	changes(t)

@@ -79,7 +79,8 @@ func fromDebian(packages []string, write func(t *testing.T, dir, site string), f
 	return f
 }
 
-func frameworks(t *testing.T) map[string]framework {
+// serverFrameworks are those that need nothing of npm's registry.
+func serverFrameworks(t *testing.T) map[string]framework {
 	t.Helper()
 	all := map[string]framework{
 		"django": fromDebian([]string{"python3-django", "python3-asgiref", "python3-sqlparse", "python3-tz"}, makeDjango, framework{
@@ -104,18 +105,27 @@ func frameworks(t *testing.T) map[string]framework {
 			path: "/", file: "main.go", text: "Hello from Go", form: "form", answer: "received", more: goBroken,
 		},
 	}
-	maps.Copy(all, npmFrameworks(t))
-	maps.Copy(all, bundlerFrameworks(t))
 	maps.Copy(all, socketFrameworks(t))
 	return all
 }
 
-// TestFrameworks tries what docs/frameworks.md says of each framework: its own template, the settings of the
+// TestFrameworksOfNPM tries what docs/frameworks.md says of each framework: its own template, the settings of the
 // page, an edit that a real Chromium shows, and nothing wrong in the browser's console.
-func TestFrameworks(t *testing.T) {
+func TestFrameworksOfNPM(t *testing.T) {
 	long(t, "it fetches from the npm registry and builds for each framework")
 	calm(t)
-	for name, f := range frameworks(t) {
+	all := npmFrameworks(t)
+	maps.Copy(all, bundlerFrameworks(t))
+	for name, f := range all {
+		t.Run(name, f.try)
+	}
+}
+
+// TestFrameworksOfServers is TestFrameworksOfNPM for Python, Ruby and Go. One of each runs at a time: both build.
+func TestFrameworksOfServers(t *testing.T) {
+	long(t, "it builds for each framework")
+	calm(t)
+	for name, f := range serverFrameworks(t) {
 		t.Run(name, f.try)
 	}
 }

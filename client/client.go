@@ -87,8 +87,12 @@ func (d DataPlane) Check() error {
 
 // New makes a Client. Of the data planes, those count that are for the workspace's server (IsFor). workspace leads to the tenant's workspace with the caller's credential: a
 // bearer token, a token file or an exec plugin. Client certificates are no credential for a data
-// plane, since they do not reach kcp through it.
+// plane, since they do not reach kcp through it. It fails for a configuration that impersonates somebody: a data plane
+// knows no impersonation, and would act as the caller.
 func New(workspace *rest.Config, trusted ...DataPlane) (*Client, error) {
+	if as := workspace.Impersonate.UserName; as != "" {
+		return nil, fmt.Errorf("the kubeconfig acts as %q, and a data plane would act as yourself: use a credential of that user", as)
+	}
 	objects, err := dynamic.NewForConfig(WithoutRedirects(workspace))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)

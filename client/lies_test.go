@@ -364,6 +364,14 @@ func TestADataPlaneGetsTheTokenAndNoOtherCredential(t *testing.T) {
 	}
 }
 
+// A person who acts as somebody with fewer rights would use their own.
+func TestAnImpersonatingCallerIsRefused(t *testing.T) {
+	_, err := client.New(&rest.Config{Host: "https://kcp", BearerToken: token, Impersonate: rest.ImpersonationConfig{UserName: "bob"}})
+	if err == nil || !strings.Contains(err.Error(), `acts as "bob"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A redirect is a failure, and what it leads to gets nothing.
 func TestARedirectOfADataPlaneIsAFailure(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

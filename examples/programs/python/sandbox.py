@@ -5,7 +5,7 @@
 
 Needs kubectl, a kubeconfig with a token that leads to the workspace, and "sandbar trust" once.
 """
-import base64, json, os, pathlib, ssl, subprocess, sys, urllib.request
+import base64, json, os, pathlib, ssl, subprocess, sys, urllib.parse, urllib.request
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -26,7 +26,7 @@ class Sandbox:
         kubeconfig = kubectl("config", "view", "--raw", "--minify")
         user = kubeconfig["users"][0]["user"]
         kcp = urllib.parse.urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
-        server = f"{kcp.scheme}://{kcp.hostname}:{kcp.port or 443}"
+        server = f"{kcp.scheme}://{kcp.netloc.lower()}{'' if kcp.port else ':443'}"
         self.token = user.get("token") or pathlib.Path(user["tokenFile"]).read_text().strip()
         runner = kubectl("get", "sandboxrunners.sandbar.dev", name)
         self.url, meta = runner["status"]["dataPlane"]["url"], runner["metadata"]

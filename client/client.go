@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,29 @@ type DataPlane struct {
 	URL string `json:"url"`
 	// CABundle is the PEM bundle that verifies it; empty for the system's roots.
 	CABundle []byte `json:"caBundle,omitempty"`
+	// Servers are the servers of workspaces, as scheme, host and port, whose credentials it may get; empty for
+	// those of every server. See [ServerOf].
+	Servers []string `json:"servers,omitempty"`
+}
+
+// ServerOf is the server of a workspace as [DataPlane].Servers names it: its scheme, host and port.
+func ServerOf(workspace *rest.Config) string {
+	u, err := url.Parse(workspace.Host)
+	if err != nil || u.Host == "" {
+		return workspace.Host
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// IsFor reports whether the data plane may get the credential of a workspace. The attack: a person trusts a provider of a
+// small kcp with the token of that one, and a provider in another kcp names its data plane as the address of an instance:
+// the token of the other kcp would go there.
+func (d DataPlane) IsFor(workspace *rest.Config) bool {
+	return len(d.Servers) == 0 || slices.Contains(d.Servers, ServerOf(workspace))
 }
 
 // UntrustedError means that an instance's data plane is none of those that may get the caller's
@@ -61,16 +85,23 @@ func (d DataPlane) Check() error {
 	return err
 }
 
-// New makes a Client. workspace leads to the tenant's workspace with the caller's credential: a
+// New makes a Client. Of the data planes, those count that are for the workspace's server (IsFor). workspace leads to the tenant's workspace with the caller's credential: a
 // bearer token, a token file or an exec plugin. Client certificates are no credential for a data
-// plane, since they do not reach kcp through it.
+// plane, since they do not reach kcp through it. It fails for a configuration that impersonates somebody: a data plane
+// knows no impersonation, and would act as the caller.
 func New(workspace *rest.Config, trusted ...DataPlane) (*Client, error) {
+	if as := workspace.Impersonate.UserName; as != "" {
+		return nil, fmt.Errorf("the kubeconfig acts as %q, and a data plane would act as yourself: use a credential of that user", as)
+	}
 	objects, err := dynamic.NewForConfig(WithoutRedirects(workspace))
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)
 	}
 	c := &Client{objects: objects, planes: map[string]*plane{}}
 	for _, t := range trusted {
+		if !t.IsFor(workspace) {
+			continue
+		}
 		origin, err := originOf(t.URL)
 		if err != nil {
 			return nil, fmt.Errorf("reading the address of a trusted data plane: %w", err)

@@ -160,6 +160,45 @@ func TestTheOwnAddressOfAnInstanceIsTaken(t *testing.T) {
 	}
 }
 
+// A person has two kcp servers, and trusts the data plane with the token of one.
+func TestATrustedDataPlaneGetsTheTokenOfItsOwnServerAlone(t *testing.T) {
+	calls := 0
+	plane := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
+	defer plane.Close()
+	l := newLiar(t, func(int) string { return plane.URL + ownPath })
+	for name, c := range map[string]struct {
+		servers []string
+		trusted bool
+	}{
+		"of this one":                                 {[]string{"https://elsewhere.example:443", l.kcp.URL}, true},
+		"of another one":                              {[]string{"https://elsewhere.example:443"}, false},
+		"of another port of this one":                 {[]string{"https://127.0.0.1:1"}, false},
+		"of this one, without TLS":                    {[]string{"http://" + l.kcp.Listener.Addr().String()}, false},
+		"of every one, as earlier versions stored it": {nil, true},
+	} {
+		calls = 0
+		i, err := l.instance(nil, client.DataPlane{URL: plane.URL, CABundle: certificateOf(plane), Servers: c.servers})
+		if !c.trusted {
+			if !errors.As(err, new(*client.UntrustedError)) || calls > 0 {
+				t.Errorf("%s: %v, %d calls", name, err, calls)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if err := i.Restart(t.Context()); err != nil || calls != 1 {
+			t.Errorf("%s: %v, %d calls", name, err, calls)
+		}
+	}
+	for host, want := range map[string]string{
+		"https://Kcp.example.com/clusters/root:me": "https://kcp.example.com:443", "https://[::1]:6443": "https://[::1]:6443", "http://kcp": "http://kcp:80", "kcp:6443": "kcp:6443",
+	} {
+		if got := client.ServerOf(&rest.Config{Host: host}); got != want {
+			t.Errorf("the server of %s is %s", host, got)
+		}
+	}
+}
+
 // A status that changes behind the look is not looked at for the call, and the next look judges it again.
 func TestAnAddressThatChangesBehindTheLookIsNotFollowed(t *testing.T) {
 	calls := 0
@@ -322,6 +361,14 @@ func TestADataPlaneGetsTheTokenAndNoOtherCredential(t *testing.T) {
 		if err := i.Restart(t.Context()); err != nil || got.Get("Authorization") != c.want {
 			t.Errorf("%s: it gets %q, %v", name, got.Get("Authorization"), err)
 		}
+	}
+}
+
+// A person who acts as somebody with fewer rights would use their own.
+func TestAnImpersonatingCallerIsRefused(t *testing.T) {
+	_, err := client.New(&rest.Config{Host: "https://kcp", BearerToken: token, Impersonate: rest.ImpersonationConfig{UserName: "bob"}})
+	if err == nil || !strings.Contains(err.Error(), `acts as "bob"`) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -56,7 +56,7 @@ func Trusted(file string) ([]DataPlane, error) {
 
 // FromKubeconfig makes a Client of what a person has on their machine: the workspace and the credential of the
 // kubeconfig, as kubectl reads it, and the data planes that they trusted with "sandbar trust". It returns the
-// namespace of the kubeconfig's context too.
+// namespace of the kubeconfig's context too. A data plane that they trusted in another kcp does not get the credential.
 func FromKubeconfig() (c *Client, namespace string, err error) {
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
 	workspace, err := loader.ClientConfig()

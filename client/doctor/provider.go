@@ -71,7 +71,7 @@ func (e *examination) dataPlane(ctx context.Context) Check {
 	if e.offer == nil {
 		return Check{State: Skipped, Detail: "no binding that you may read names one"}
 	}
-	planes, err := e.Trust.Load()
+	planes, err := session.Workspace{Config: e.cfg, Trust: e.Trust}.Trusted()
 	if err != nil {
 		return failed(Unknown, "", "%v", err)
 	}

@@ -6,6 +6,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,13 +96,20 @@ func (w Workspace) Offers(ctx context.Context) ([]client.Offer, error) {
 	return client.Offers(ctx, w.Config)
 }
 
-// Take trusts a data plane that a binding names, with the CA bundle that has the binding's hash. It fails as
+// Trusted are the data planes that may get the credential of the workspace's server.
+func (w Workspace) Trusted() ([]client.DataPlane, error) {
+	planes, err := w.Trust.Load()
+	return slices.DeleteFunc(planes, func(p client.DataPlane) bool { return !p.IsFor(w.Config) }), err
+}
+
+// Take trusts a data plane that a binding names with the credential of the workspace's server, with the CA bundle that has the binding's hash. It fails as
 // [client.Offer.DataPlane] does, and ends with the note [Trusted]. The person was asked before.
 func (w Workspace) Take(ctx context.Context, o client.Offer) error {
 	plane, err := o.DataPlane(ctx)
 	if err != nil {
 		return err
 	}
+	plane.Servers = []string{client.ServerOf(w.Config)}
 	if err := w.Trust.Add(plane); err != nil {
 		return err
 	}
@@ -113,7 +121,7 @@ func (w Workspace) Take(ctx context.Context, o client.Offer) error {
 	return nil
 }
 
-// TrustURL trusts a data plane that the person names. If the workspace's binding has a hash for it, the CA bundle
+// TrustURL trusts a data plane that the person names with the credential of the workspace's server. If the workspace's binding has a hash for it, the CA bundle
 // is the one with the hash: a nil bundle is fetched as [Workspace.Take] does. Otherwise the data plane has to answer,
 // and it is a [ProbeError] if it does not; unseen leaves that out. A URL or a bundle that can never be right is a
 // [UsageError]. It ends with the note [Trusted].
@@ -140,6 +148,7 @@ func (w Workspace) TrustURL(ctx context.Context, plane client.DataPlane, unseen 
 			return &ProbeError{err}
 		}
 	}
+	plane.Servers = []string{client.ServerOf(w.Config)}
 	if err := w.Trust.Add(plane); err != nil {
 		return err
 	}
@@ -151,7 +160,7 @@ func (w Workspace) TrustURL(ctx context.Context, plane client.DataPlane, unseen 
 // credential: a sandbox that its owner cannot use has been created in vain. It asks Confirm, and what is not
 // confirmed is a [NotTrustedError]. A person who may not read the bindings passes if they trust any data plane.
 func (w Workspace) TrustFor(ctx context.Context, resource schema.GroupResource) error {
-	planes, err := w.Trust.Load()
+	planes, err := w.Trusted()
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,52 @@ func TestADataPlaneThatIsTrustedNeedsNoQuestion(t *testing.T) {
 	}
 }
 
+// The token of another kcp is another one: whether it may go to the same data plane is asked again.
+func TestTrustIsForTheServerOfTheWorkspace(t *testing.T) {
+	first, _ := bound(t)
+	second, _ := bound(t)
+	second.Trust = first.Trust
+	asked := 0
+	second.Confirm = func(client.Offer) bool { asked++; return true }
+	plane := client.DataPlane{URL: "https://sandboxes.example.com"}
+	if err := first.TrustURL(t.Context(), plane, true); err != nil {
+		t.Fatal(err)
+	}
+	if planes, err := second.Trusted(); err != nil || len(planes) > 0 {
+		t.Errorf("in another kcp it is trusted too: %v, %v", planes, err)
+	}
+	for range 2 {
+		if err := second.TrustFor(t.Context(), client.SandboxRunners.GroupResource()); err != nil || asked != 1 {
+			t.Errorf("asked %d times, %v", asked, err)
+		}
+	}
+	for _, w := range []Workspace{first, second} {
+		if planes, err := w.Trusted(); err != nil || len(planes) != 1 || len(planes[0].Servers) != 2 {
+			t.Errorf("trusted are %v, %v", planes, err)
+		}
+	}
+	// With another CA, it may be another's: only what was asked for now counts.
+	plane.CABundle, plane.Servers = []byte("another"), []string{client.ServerOf(second.Config)}
+	if err := first.Trust.Add(plane); err != nil {
+		t.Fatal(err)
+	}
+	if planes, err := first.Trusted(); err != nil || len(planes) > 0 {
+		t.Errorf("with another CA: %v, %v", planes, err)
+	}
+	// An entry of a former release is for every server, and stays so.
+	plane.Servers = nil
+	if err := first.Trust.Add(plane); err != nil {
+		t.Fatal(err)
+	}
+	plane.Servers = []string{client.ServerOf(second.Config)}
+	if err := first.Trust.Add(plane); err != nil {
+		t.Fatal(err)
+	}
+	if planes, err := first.Trusted(); err != nil || len(planes) != 1 {
+		t.Errorf("of a former release: %v, %v", planes, err)
+	}
+}
+
 func TestATrustStoreHasOneEntryPerDataPlane(t *testing.T) {
 	store := TrustStore{Path: filepath.Join(t.TempDir(), "folder", "trust.json")}
 	if removed, err := store.Remove("https://one.example.com"); removed || err != nil {

@@ -4,6 +4,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,15 +26,29 @@ type TrustStore struct {
 // Load reads the data planes; none if there is no file.
 func (t TrustStore) Load() ([]client.DataPlane, error) { return client.Trusted(t.Path) }
 
-// Add puts a data plane in, in place of one at the same origin. The file is replaced as a whole, so that a
+// Add puts a data plane in, in place of one at the same origin. One that has the same CA bundle is trusted with the
+// credentials of its former servers too; with another bundle, only with those of the new one. The file is replaced as a whole, so that a
 // crash leaves the old one.
 func (t TrustStore) Add(plane client.DataPlane) error {
 	planes, err := t.Load()
 	if err != nil {
 		return err
 	}
+	if former := find(planes, plane.URL); former != nil && bytes.Equal(former.CABundle, plane.CABundle) {
+		plane.Servers = joined(former.Servers, plane.Servers)
+	}
 	planes = slices.DeleteFunc(planes, func(p client.DataPlane) bool { return p.Is(plane.URL) })
 	return t.write(append(planes, plane))
+}
+
+// joined are the servers of two entries, of which one that names none is for every server.
+func joined(former, added []string) []string {
+	if len(former) == 0 || len(added) == 0 {
+		return nil
+	}
+	all := slices.Concat(former, added)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Remove takes out the data plane of an address, and reports whether there was one.

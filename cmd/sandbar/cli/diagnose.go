@@ -197,7 +197,7 @@ func (s *Target) otherCA(ctx context.Context) string {
 	if err != nil {
 		return "" // the workspace's own certificate, perhaps
 	}
-	planes, err := w.Trust.Load()
+	planes, err := w.Trusted()
 	if err != nil {
 		return ""
 	}

@@ -73,7 +73,7 @@ func (s *target) trustOffered(cmd *cobra.Command, yes bool) error {
 	if err != nil {
 		return err
 	}
-	planes, err := w.Trust.Load()
+	planes, err := w.Trusted()
 	if err != nil {
 		return err
 	}

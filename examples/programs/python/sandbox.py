@@ -5,7 +5,7 @@
 
 Needs kubectl, a kubeconfig with a token that leads to the workspace, and "sandbar trust" once.
 """
-import base64, json, os, pathlib, ssl, subprocess, sys, urllib.request
+import base64, json, os, pathlib, ssl, subprocess, sys, urllib.parse, urllib.request
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -23,7 +23,10 @@ class Sandbox:
     """The verbs of one SandboxRunner, called with the kubeconfig's own token."""
 
     def __init__(self, name):
-        user = kubectl("config", "view", "--raw", "--minify")["users"][0]["user"]
+        kubeconfig = kubectl("config", "view", "--raw", "--minify")
+        user = kubeconfig["users"][0]["user"]
+        kcp = urllib.parse.urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
+        server = f"{kcp.scheme}://{kcp.netloc.lower()}{'' if kcp.port else ':443'}"
         self.token = user.get("token") or pathlib.Path(user["tokenFile"]).read_text().strip()
         runner = kubectl("get", "sandboxrunners.sandbar.dev", name)
         self.url, meta = runner["status"]["dataPlane"]["url"], runner["metadata"]
@@ -34,7 +37,7 @@ class Sandbox:
         config = pathlib.Path(os.environ.get("SANDBAR_CONFIG_DIR") or config / "sandbar")
         planes = json.loads((config / "trust.json").read_text())["dataPlanes"]
         own = f"/dataplane/clusters/{meta['annotations']['kcp.io/cluster']}/namespaces/{meta['namespace']}/sandboxrunners/{name}"
-        plane = next((p for p in planes if self.url == p["url"].rstrip("/") + own), None)
+        plane = next((p for p in planes if self.url == p["url"].rstrip("/") + own and server in p.get("servers", [server])), None)
         if plane is None:  # the address is the provider's word; the token is yours
             raise PermissionError(f"the data plane of {self.url} is not trusted: run sandbar trust")
         bundle = base64.b64decode(plane.get("caBundle", "")).decode() or None

@@ -17,7 +17,10 @@ function kubectl(...args: string[]): any {
 
 /** Returns a function that calls verbs of one SandboxRunner with the kubeconfig's own token. */
 function sandbox(name: string): (verb: string, init?: RequestInit) => Promise<Response> {
-  const { user } = kubectl("config", "view", "--raw", "--minify").users[0];
+  const { users, clusters } = kubectl("config", "view", "--raw", "--minify");
+  const { user } = users[0];
+  const kcp = new URL(clusters[0].cluster.server);
+  const server = `${kcp.protocol}//${kcp.hostname}:${kcp.port || 443}`;
   const token: string = user.token ?? readFileSync(user.tokenFile, "utf8").trim();
   const { metadata, status } = kubectl("get", "sandboxrunners.sandbar.dev", name);
   const url: string = status.dataPlane.url;
@@ -27,7 +30,9 @@ function sandbox(name: string): (verb: string, init?: RequestInit) => Promise<Re
   const trusted = JSON.parse(readFileSync(join(config, "trust.json"), "utf8"));
   const cluster = metadata.annotations["kcp.io/cluster"];
   const own = `/dataplane/clusters/${cluster}/namespaces/${metadata.namespace}/sandboxrunners/${name}`;
-  const plane = trusted.dataPlanes.find((p: { url: string }) => url === p.url.replace(/\/*$/, "") + own);
+  const plane = trusted.dataPlanes.find(
+    (p: { url: string; servers?: string[] }) => url === p.url.replace(/\/*$/, "") + own && (p.servers ?? [server]).includes(server),
+  );
   // The address is the provider's word; the token is yours.
   if (!plane) throw new Error(`the data plane of ${url} is not trusted: run sandbar trust`);
   if (plane.caBundle) tls.setDefaultCACertificates([Buffer.from(plane.caBundle, "base64").toString()]);

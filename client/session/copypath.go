@@ -55,12 +55,10 @@ func follow(ctx context.Context, remote devsync.Remote, name string) (string, er
 	}
 	f := follower{dirs: map[string]bool{".": true}, targets: map[string]string{}}
 	for _, entry := range listing.Entries {
-		switch entry.Type {
-		case syncwire.Dir:
-			f.dirs[entry.Path] = true
-		case syncwire.Symlink:
+		if entry.Type == syncwire.Symlink {
 			f.targets[entry.Path] = entry.Target
 		}
+		f.dirs[entry.Path] = entry.Type == syncwire.Dir
 	}
 	dir, err := f.follow(".", path.Dir(name))
 	if err != nil {

@@ -76,7 +76,7 @@ status: ## Show what runs and where (STACK=dev)
 
 ##@ Tests
 # The packages of a module, those first whose tests take minutes: begun last, they would run alone in the end.
-packages = { $(GO) list ./dataplane ./cmd/sandbar ./providers/infrastructure/instance 2>/dev/null; $(GO) list ./... | grep -v /e2e; } | awk '!seen[$$0]++'
+packages = { $(GO) list ./dataplane ./cmd/sandbar/develop ./providers/infrastructure/instance 2>/dev/null; $(GO) list ./... | grep -v /e2e; } | awk '!seen[$$0]++'
 
 .PHONY: test-unit
 test-unit: deps gotest ## Unit tests of all modules, with the race detector

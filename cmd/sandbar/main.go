@@ -17,6 +17,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/catalogue"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
+	"github.com/sandbar-dev/sandbar/cmd/sandbar/develop"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/start"
 )
@@ -38,20 +39,8 @@ func newRootCommand() *cobra.Command {
 	return cli.NewRoot(version,
 		cli.Group{ID: "start", Title: "Start:", Commands: start.Commands},
 		cli.Group{ID: "sandboxes", Title: "Sandboxes:", Commands: object.Commands},
-		cli.Group{ID: "develop", Title: "Develop:", Commands: developCommands},
+		cli.Group{ID: "develop", Title: "Develop:", Commands: develop.Commands},
 		cli.Group{ID: "catalogue", Title: "Catalogue:", Commands: catalogue.Commands},
 		cli.Group{ID: "program", Title: "This program:", Commands: func(*cli.Target) []*cobra.Command { return []*cobra.Command{newVersionCommand()} }},
 	)
-}
-
-// target is the person's workspace with what commands do there.
-type target struct{ *cli.Target }
-
-// developCommands are the commands about what runs in a sandbox, and about its files.
-func developCommands(t *cli.Target) []*cobra.Command {
-	s := &target{t}
-	return s.Diagnosed([]*cobra.Command{
-		newAttachCommand(s), newCopyCommand(s), newDevCommand(s), newEnvCommand(s), newExecCommand(s), newKillCommand(s),
-		newLogsCommand(s), newOpenCommand(s), newPortForwardCommand(s), newRestartCommand(s), newSyncCommand(s), newTopCommand(s),
-	})
 }

@@ -6,22 +6,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
-	"github.com/sandbar-dev/sandbar/dataplane/preview"
+	"github.com/sandbar-dev/sandbar/pkg/golden"
 )
 
 const noInstance = "no such instance or verb here: the instance's status.dataPlane lists its URL and verbs; one that was created a moment ago may need a few seconds"
@@ -45,7 +41,14 @@ func TestMessages(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	dir := t.TempDir()
 	clitest.Put(t, dir, "a", "1")
-	var golden strings.Builder
+	file, err := filepath.Abs("testdata/messages.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	project := t.TempDir() // where the calls are made: cp tells what is here
+	clitest.Plant(t, project, map[string]string{"cp.go": "package main\n", "testdata/messages.golden": "# nothing\n"})
+	t.Chdir(project)
+	var said strings.Builder
 	for _, c := range []struct {
 		name, args string
 		arrange    func(*world)
@@ -110,11 +113,11 @@ func TestMessages(t *testing.T) {
 		{"a copy to an absolute path", "cp testdata/messages.golden web:/workspace/x", func(w *world) { w.Verbs = []string{"files", "sync"} }},
 		{"a number that is none", "logs web --tail abc", nil},
 		{"a shutdown time that there is not", "renew web --extend 2h", func(w *world) { w.Verbs = []string{"renew"} }},
-		{"a directory to an image without tar", "cp testdata web:/data", func(w *world) { w.pod(t, t.TempDir(), programs(t, "sh", "cat")) }},
-		{"a directory of an image without tar", "cp web:/ here", func(w *world) { w.pod(t, t.TempDir(), programs(t, "sh", "cat")) }},
-		{"a file to an image without anything", "cp cp.go web:/data/", func(w *world) { w.pod(t, t.TempDir(), programs(t)) }},
-		{"a file of an image without anything", "cp web:/etc/hostname -", func(w *world) { w.pod(t, t.TempDir(), programs(t)) }},
-		{"a file of a pod that is not there", "cp web:/data/x here", func(w *world) { w.sends(t, archive(t), "2") }},
+		{"a directory to an image without tar", "cp testdata web:/data", func(w *world) { w.Pod(t, t.TempDir(), clitest.Programs(t, "sh", "cat")) }},
+		{"a directory of an image without tar", "cp web:/ here", func(w *world) { w.Pod(t, t.TempDir(), clitest.Programs(t, "sh", "cat")) }},
+		{"a file to an image without anything", "cp cp.go web:/data/", func(w *world) { w.Pod(t, t.TempDir(), clitest.Programs(t)) }},
+		{"a file of an image without anything", "cp web:/etc/hostname -", func(w *world) { w.Pod(t, t.TempDir(), clitest.Programs(t)) }},
+		{"a file of a pod that is not there", "cp web:/data/x here", func(w *world) { w.Sends(t, clitest.Archive(t), "2") }},
 		{"a copy to a volume that is full", "cp cp.go web:x", func(w *world) {
 			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
@@ -187,82 +190,7 @@ func TestMessages(t *testing.T) {
 		code, stdout, stderr := w.Run(t, strings.Fields(strings.Replace(c.args, "DIR", dir, 1))...)
 		text := strings.NewReplacer(w.URL, "https://sandboxes.example.com", dir, "DIR", clitest.HashOf(w.Bundle), "<the bundle's hash>").Replace(stdout + clitest.Untimed(stderr))
 		text = clitest.WorkspaceHost.ReplaceAllString(text, "https://kcp.example.com")
-		fmt.Fprintf(&golden, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, text, code)
+		fmt.Fprintf(&said, "# %s\n$ sandbar %s\n%s(exit code %d)\n\n", c.name, c.args, text, code)
 	}
-	clitest.CompareGolden(t, "messages.golden", golden.String())
-}
-
-// Why a sandbox cannot be reached is told once, by the files and the log together, and not with every
-// try; and again when it happens again.
-func TestDevSaysOnceThatASandboxIsSuspended(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	w, dir := newWorld(t), t.TempDir()
-	w.WithRunner(t, `while :; do echo line; sleep 0.01; done`)
-	runner := w.Plane
-	suspended := clitest.Refusing(http.StatusConflict, "Conflict", "the instance is suspended by its tenant: resume it")
-	tries := make(chan struct{})
-	suspend := func() {
-		w.Serve(func(rw http.ResponseWriter, r *http.Request) {
-			select {
-			case tries <- struct{}{}:
-			default:
-			}
-			suspended(rw, r)
-		})
-		w.Cut()
-	}
-	clitest.Put(t, dir, "a", "1")
-	ctx, cancel := context.WithCancel(t.Context())
-	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "dev", "web", dir)
-	clitest.Await(t, out, "line\n")
-	clitest.Await(t, errs, "in sync")
-	const once = "(the instance is suspended by its tenant: resume it)"
-	for n := 1; n <= 2; n++ {
-		suspend()
-		clitest.Put(t, dir, "b", strconv.Itoa(n))
-		for range 6 {
-			<-tries
-		}
-		w.Serve(runner)
-		clitest.AwaitTimes(t, errs, "the sandbox can be reached again", n)
-		clitest.AwaitTimes(t, errs, "the log goes on", n)
-	}
-	cancel()
-	<-ended
-	if got := strings.Count(errs.String(), once); got < 2 || got > 4 {
-		t.Errorf("it is told %d times, and not once or, if something waits since, twice each time:\n%s", got, errs)
-	}
-}
-
-// An app that is not there yet is waited for: nothing was lost, and nothing goes on.
-func TestDevDoesNotCallTheBeginningOfALogALoss(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	w, dir := newWorld(t), t.TempDir()
-	w.WithRunner(t, `while :; do echo line; sleep 0.01; done`)
-	plane := w.Plane
-	var refused atomic.Int32
-	notReady := clitest.Refusing(http.StatusConflict, "Conflict", "the instance is not ready: wait")
-	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/log" && refused.Add(1) <= 3 {
-			notReady(rw, r)
-			return
-		}
-		plane(rw, r)
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	out, errs, ended := w.Begin(ctx, strings.NewReader(""), "dev", "web", dir)
-	clitest.Await(t, out, "line\n")
-	clitest.Await(t, errs, "in sync")
-	cancel()
-	<-ended
-	got := strings.Replace(clitest.Untimed(errs.String()), "web is Ready\n", "", 1) // whenever it is looked at
-	if want := "waiting for the log (the instance is not ready: wait)\nin sync (0 files, 0 bytes sent)\n"; got != want {
-		t.Errorf("it says\n%s", errs)
-	}
-}
-
-func TestTheTimesOfPreviewsAreThoseOfTheDataPlane(t *testing.T) {
-	if client.MinPreview != preview.MinSession || client.MaxPreview != preview.MaxSession {
-		t.Errorf("from %s to %s, want from %s to %s", client.MinPreview, client.MaxPreview, preview.MinSession, preview.MaxSession)
-	}
+	golden.Check(t, file, []byte(said.String()))
 }

@@ -102,3 +102,20 @@ func TestAnInstanceThatIsDeletedDuringTheWaitIsTold(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
+
+// suspend has the same arguments as the verbs of the data plane, and needs no data plane.
+func TestSuspendTakesNameAndKind(t *testing.T) {
+	w := newWorld(t)
+	s := w.Stocked(t)
+	for _, name := range []string{"new", "sandbox/new", "sbx/new"} {
+		if code, _, stderr := w.Run(t, "suspend", name, "--wait=false", "-n", "other"); code != 0 || stderr != name+" is being suspended.\n" {
+			t.Errorf("%s: exit code %d, %s", name, code, stderr)
+		}
+		if suspended, _ := s.Object("sandboxes", "other", "new").Object["spec"].(map[string]any)["suspended"].(bool); !suspended {
+			t.Errorf("%s is not suspended", name)
+		}
+		if code, _, stderr := w.Run(t, "resume", name, "--wait=false", "-n", "other"); code != 0 {
+			t.Errorf("%s is not resumed: %s", name, stderr)
+		}
+	}
+}

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sandbar-dev/sandbar/client/session"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
@@ -72,5 +75,38 @@ func TestOnlyWhatAnswersAsADataPlaneIsTrusted(t *testing.T) {
 	}
 	if code, _, stderr := w.Run(t, "trust", "https://127.0.0.1:1", "--ca-file", bundle, "--no-check"); code != 0 {
 		t.Errorf("unseen: exit code %d, %q", code, stderr)
+	}
+}
+
+func TestTrustRefusesAWrongURLBeforeItReadsAnything(t *testing.T) {
+	for _, address := range []string{"http://sandboxes.example.com", "sandboxes.example.com", "https://user@host"} {
+		w := &world{&clitest.World{NewRoot: newRootCommand, Kubeconfig: filepath.Join(t.TempDir(), "none"), Trust: filepath.Join(t.TempDir(), "trust.json")}}
+		code, _, stderr := w.Run(t, "trust", address)
+		if code != cli.ExitUsage || !strings.Contains(stderr, "is not an https URL") {
+			t.Errorf("%s: exit code %d, %q", address, code, stderr)
+		}
+	}
+}
+
+func TestADataPlaneIsTrustedOnceHoweverItsURLEnds(t *testing.T) {
+	w := newWorld(t)
+	before, err := os.ReadFile(w.Trust)
+	if err != nil {
+		t.Fatal(err)
+	}
+	planes, err := session.TrustStore{Path: w.Trust}.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(bundle, planes[0].CABundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := w.Run(t, "trust", planes[0].URL+"/", "--ca-file", bundle); code != 0 {
+		t.Fatalf("exit code %d, %q", code, stderr)
+	}
+	after, err := os.ReadFile(w.Trust)
+	if diff := cmp.Diff(string(before), string(after)); err != nil || diff != "" {
+		t.Errorf("%v; trusted (-want +got):\n%s", err, diff)
 	}
 }

@@ -6,6 +6,7 @@ toolchain go1.26.8
 
 require (
 	charm.land/bubbletea/v2 v2.1.1
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coreos/go-oidc/v3 v3.21.0

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,7 @@ func TestLifecycleUnderChaos(t *testing.T) {
 		box.waitReady()
 	}
 	calling := newCrowd(t, tn.token, boxes)
-	kills := killAtRandom(t)
+	kills := killAtRandom(t, theProvider)
 	cycleAll(t, boxes, chaosCycles)
 	kills.end()
 	// What a provider that is killed holds goes with it; this one lives to show what it keeps.
@@ -195,55 +196,78 @@ func newCrowd(t *testing.T, token string, boxes []*instance) func() string {
 	}
 }
 
-// fewestKills is how often a test must have killed the provider to have shown anything.
+// fewestKills is how often a test must have killed each part to have shown anything.
 const fewestKills = 3
 
-// killing is a provider that is killed again and again.
+// theProvider names the provider among the parts of a stack.
+const theProvider = "provider"
+
+// killing is parts that are killed again and again.
 type killing struct {
 	t     *testing.T
-	kills atomic.Int32
+	parts []string
 	stop  chan struct{}
 	done  chan struct{}
+
+	mu    sync.Mutex
+	kills map[string]int
 }
 
-// enough reports whether the provider was killed often enough.
-func (k *killing) enough() bool { return k.kills.Load() >= fewestKills || k.t.Failed() }
+// enough reports whether each part was killed often enough.
+func (k *killing) enough() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.t.Failed() || !slices.ContainsFunc(k.parts, func(part string) bool { return k.kills[part] < fewestKills })
+}
 
-// end leaves the provider running. It fails the test if the provider was killed too seldom.
+// end leaves all of them running. It fails the test if one was killed too seldom.
 func (k *killing) end() {
 	k.t.Helper()
 	close(k.stop)
 	<-k.done
-	k.t.Logf("the provider was killed %d times", k.kills.Load())
-	if !k.enough() {
-		k.t.Errorf("the provider was killed %d times, want %d at least", k.kills.Load(), fewestKills)
+	k.t.Logf("kills: %v", k.kills)
+	for _, part := range k.parts {
+		if k.kills[part] < fewestKills {
+			k.t.Errorf("%s was killed %d times, want %d at least", part, k.kills[part], fewestKills)
+		}
 	}
 }
 
-// killAtRandom kills the provider and starts it again, until the result is ended.
-func killAtRandom(t *testing.T) *killing {
-	k := &killing{t: t, stop: make(chan struct{}), done: make(chan struct{})}
+// killAtRandom kills the provider, or parts of the stack that are named, one at a time, and starts them again, until the result is ended.
+func killAtRandom(t *testing.T, parts ...string) *killing {
+	k := &killing{t: t, parts: parts, stop: make(chan struct{}), done: make(chan struct{}), kills: map[string]int{}}
 	go func() {
 		defer close(k.done)
-		// A provider that took long to start, because the machine is busy, gets as much more time to work in:
+		// A part that took long to start, because the machine is busy, gets as much more time to work in:
 		// killed sooner each time than its controllers begin, it would show nothing.
 		var starting time.Duration
-		for {
+		for round := 0; ; round++ {
 			select {
 			case <-k.stop:
 				return
 			case <-time.After(time.Duration(2000+rand.IntN(6000))*time.Millisecond + starting): // #nosec G404 -- no secret
 			}
+			part := parts[round%len(parts)]
 			began := time.Now()
-			if err := errors.Join(world.Kill(), world.Start(t.Context())); err != nil {
-				t.Errorf("killing the provider: %v", err)
+			if err := killAndStart(t.Context(), part); err != nil {
+				t.Errorf("killing %s: %v", part, err)
 				return
 			}
 			starting = time.Since(began)
-			k.kills.Add(1)
+			k.mu.Lock()
+			k.kills[part]++
+			k.mu.Unlock()
 		}
 	}()
 	return k
+}
+
+// killAndStart kills a part (SIGKILL), and waits until it serves again.
+func killAndStart(ctx context.Context, part string) error {
+	if part == theProvider {
+		return errors.Join(world.Kill(), world.Start(ctx))
+	}
+	return world.Stack.Restart(ctx, part)
 }
 
 // wantWhole checks that an instance that should run does, in every place that says so.

@@ -7,11 +7,9 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,9 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
@@ -138,10 +134,9 @@ func (i *instance) started() *sandbarv1alpha1.InstanceStart {
 	if err != nil {
 		i.tn.t.Fatal(err)
 	}
-	fields, _, _ := unstructured.NestedMap(obj.Object, "status", "start")
-	start := &sandbarv1alpha1.InstanceStart{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, start); err != nil {
-		i.tn.t.Fatal(err)
+	start := startOf(obj)
+	if start == nil {
+		i.tn.t.Fatalf("%s does not say how it started: %v", i.name, obj.Object["status"])
 	}
 	owner := placement.Owner{Cluster: i.tn.cluster, UID: obj.GetUID()}
 	placed := namespacesWith(i.tn.t, owner.Labels())
@@ -345,98 +340,9 @@ func scalingIs(s sandbarv1alpha1.SandboxSetStatus, reason string) bool {
 	return false
 }
 
-// TestClaimsWhileTheProviderIsKilled: the provider ends at any moment, and still each Sandbox has one placement,
-// no member has two owners, and the set comes back to what it wants.
-func TestClaimsWhileTheProviderIsKilled(t *testing.T) {
-	long(t, "it kills the provider at random")
-	breaks(t)
-	const claims, wanted = 24, 4
-	tn := setTenant(t, "bob")
-	tn.mustTemplate("own", `{template: {spec: `+podSaying("own")+`}}`)
-	tn.mustSet("warm", fmt.Sprintf(`{replicas: %d, templateRef: {name: own}, scaleStrategy: {maxUnavailable: 100%%}}`, wanted))
-	tn.waitSet("warm", "is full", hasAvailable(wanted))
-
-	owners, stop := watchOwners(t)
-	kills := killAtRandom(t)
-	var boxes []*instance
-	// As many claims at once as fit, again and again, until the provider was killed in the middle of them.
-	for i := 0; i < claims || !kills.enough(); i++ {
-		if i >= claims {
-			tn.deleteBox(boxes[i-claims])
-		}
-		boxes = append(boxes, tn.box(fmt.Sprint("claim-", i), `{template: {templateRef: {kind: SandboxTemplate, name: own}}}`))
-		time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
-	}
-	kills.end()
-	boxes = boxes[len(boxes)-claims:]
-	warm := 0
-	for _, box := range boxes {
-		if box.started().Type == sandbarv1alpha1.StartWarm { // and it has one placement
-			warm++
-		}
-	}
-	t.Logf("%d of %d started warm", warm, claims)
-	tn.waitSet("warm", "is full again", hasAvailable(wanted))
-	stop()
-	for namespace, had := range owners {
-		if len(had) > 1 {
-			t.Errorf("%s has had the owners %v", namespace, had)
-		}
-	}
-	eventually(t, "nothing else is left", func() error {
-		all := namespacesWith(t, map[string]string{placement.LabelCluster: tn.cluster})
-		if len(all) != claims+wanted {
-			return fmt.Errorf("%d namespaces stand for %d Sandboxes and %d members", len(all), claims, wanted)
-		}
-		return nil
-	})
-	for _, box := range boxes {
-		tn.deleteBox(box)
-	}
-	if err := tn.dyn.Resource(sandboxSets).Namespace("default").Delete(t.Context(), "warm", metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
-	eventually(t, "all of it is gone", func() error {
-		if left := namespacesWith(t, map[string]string{placement.LabelCluster: tn.cluster}); len(left) > 0 {
-			return fmt.Errorf("%d namespaces are left", len(left))
-		}
-		return nil
-	})
-}
-
 func (tn *tenant) deleteBox(box *instance) {
 	tn.t.Helper()
 	if err := tn.dyn.Resource(sandboxes).Namespace("default").Delete(tn.t.Context(), box.name, metav1.DeleteOptions{}); err != nil {
 		tn.t.Error(err)
 	}
-}
-
-// watchOwners records every owner that each placement has had, from now on until it is stopped.
-func watchOwners(t *testing.T) (owners map[string]map[string]bool, stop func()) {
-	t.Helper()
-	owners = map[string]map[string]bool{}
-	factory := informers.NewSharedInformerFactory(kubernetes.NewForConfigOrDie(world.Stack.Runtime()), 0)
-	note := func(obj any) {
-		ns, ok := obj.(*corev1.Namespace)
-		if !ok {
-			return
-		}
-		p, owned := placement.Of(ns)
-		if !owned {
-			return
-		}
-		if owners[ns.Name] == nil {
-			owners[ns.Name] = map[string]bool{}
-		}
-		owners[ns.Name][string(p.Owner.UID)] = true
-	}
-	if _, err := factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: note, UpdateFunc: func(_, after any) { note(after) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	factory.Start(done)
-	factory.WaitForCacheSync(done)
-	return owners, func() { close(done); factory.Shutdown() }
 }

@@ -58,8 +58,8 @@ func claimsOf(t *testing.T, namespace string) (uids []string) {
 }
 
 // smaller makes of the objects of the example ones that the stack can run: an image of its own that answers the probe, a
-// tenth of the CPU and of the memory, and one sandbox.
-func smaller(t *testing.T, obj *unstructured.Unstructured) {
+// tenth of the CPU and of the memory, and so many sandboxes.
+func smaller(t *testing.T, obj *unstructured.Unstructured, replicas int64) {
 	t.Helper()
 	spec := obj.Object["spec"].(map[string]any)
 	path := []string{"template", "spec", "containers"}
@@ -67,7 +67,7 @@ func smaller(t *testing.T, obj *unstructured.Unstructured) {
 		"image": toolchain, "command": []any{"node", "-e", "require('http').createServer((q, r) => r.end('ok')).listen(process.env.PORT)"},
 	}
 	if obj.GetKind() == "SandboxSet" {
-		spec["replicas"] = int64(1)
+		spec["replicas"] = replicas
 		path[0], cpu, change = "patch", "50m", map[string]any{}
 	}
 	containers, _, err := unstructured.NestedSlice(spec, path...)
@@ -81,6 +81,39 @@ func smaller(t *testing.T, obj *unstructured.Unstructured) {
 	if err := unstructured.SetNestedSlice(spec, containers, path...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestTheSeedsPool: the objects of the proposal apply as they are, and as many sandboxes come up as they say.
+func TestTheSeedsPool(t *testing.T) {
+	long(t, "it starts ten sandboxes, and TestASandboxGetsTheResourcesOfItsTemplate one")
+	calm(t)
+	tn := setTenant(t, "alice")
+	tn.applySeedsPool(func(t *testing.T, obj *unstructured.Unstructured) { smaller(t, obj, 10) })
+	const name = "code-interpreter-template"
+	tn.waitSet(name, "has ten", hasAvailable(10))
+	if pods := podsOf(t, tn.membersOf(name)); len(pods) != 10 {
+		t.Errorf("there are the pods %v", pods)
+	}
+	row := tn.existing(sandboxSets, name).row()
+	for column, want := range map[string]any{"Template": name, "Patched": true, "Desired": int64(10), "Available": int64(10), "Failing": int64(0)} {
+		if got := row[column]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("kubectl get sbs says %s %v, want %v: %v", column, got, want, row)
+		}
+	}
+	tn.deleteSets(name)
+}
+
+// applySeedsPool creates the objects of the proposal, each as it is in a dry run, and then as changed makes it.
+func (tn *tenant) applySeedsPool(change func(*testing.T, *unstructured.Unstructured)) {
+	tn.t.Helper()
+	tn.apply("../examples/tenant/sandboxset-patched.yaml", func(obj *unstructured.Unstructured) {
+		asItIs := obj.DeepCopy()
+		gvr := map[string]schema.GroupVersionResource{"SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets}[obj.GetKind()]
+		if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(tn.t.Context(), asItIs, metav1.CreateOptions{DryRun: inDryRun}); err != nil {
+			tn.t.Errorf("%s as it is: %v", obj.GetKind(), err)
+		}
+		change(tn.t, obj)
+	})
 }
 
 // hasEvent is nil if there is an event about the instance, with these words.
@@ -136,6 +169,31 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		box.waitReady()
 		has(t, box.pod(), "120m", "96Mi")
 	})
+	t.Run("of the set that has less once the other has none", func(t *testing.T) {
+		tn.mustTemplate("story", `{template: {spec: `+podAsking("story", full)+`}}`)
+		tn.mustSet("story-full", `{replicas: 2, templateRef: {name: story}, priority: -1}`)
+		tn.mustSet("story-little", `{replicas: 1, templateRef: {name: story}, priority: 1, patch: `+resizedPatch(little)+`}`)
+		tn.waitSet("story-full", "has two", hasAvailable(2))
+		tn.waitSet("story-little", "has one", hasAvailable(1))
+		waiting := podsOf(t, append(tn.membersOf("story-full"), tn.membersOf("story-little")...))
+		if err := tn.patchSet("story-full", `{"spec":{"paused":true}}`); err != nil {
+			t.Fatal(err)
+		}
+		tn.waitSet("story-full", "is paused", func(s sandbarv1alpha1.SandboxSetStatus) bool { return s.ObservedGeneration == 2 })
+		for i, set := range []string{"story-full", "story-full", "story-little"} {
+			taker := tn.box(fmt.Sprint("story-", i), `{template: {templateRef: {kind: SandboxTemplate, name: story}}}`)
+			start := taker.started()
+			if start.Set == nil || start.Set.Name != set || (start.Resized != nil) != (set == "story-little") {
+				t.Errorf("the %d. started as %+v, want one of %s", i, start, set)
+			}
+			pod := taker.pod()
+			has(t, pod, "120m", "96Mi")
+			if waiting[pod.UID] != taker.id.Namespace() || pod.Status.ContainerStatuses[0].RestartCount != 0 {
+				t.Errorf("the pod %s of the %d., restarted %d times, is none of %v", pod.UID, i, pod.Status.ContainerStatuses[0].RestartCount, waiting)
+			}
+		}
+		tn.deleteSets("story-full", "story-little")
+	})
 	t.Run("not if the set, or the Sandbox, keeps what it has", func(t *testing.T) {
 		tn.waitSet("little", "has one again", hasAgain(1, 1))
 		keeps := tn.box("keeps", `{resize: Keep, template: {templateRef: {kind: SandboxTemplate, name: full}}}`)
@@ -187,15 +245,7 @@ func TestASandboxGetsTheResourcesOfItsTemplate(t *testing.T) {
 		tn.deleteSets("disks")
 	})
 	t.Run("as the example has it, with its numbers made smaller", func(t *testing.T) {
-		const file = "../examples/tenant/sandboxset-patched.yaml"
-		tn.apply(file, func(obj *unstructured.Unstructured) {
-			asItIs := obj.DeepCopy()
-			gvr := map[string]schema.GroupVersionResource{"SandboxTemplate": sandboxTemplates, "SandboxSet": sandboxSets}[obj.GetKind()]
-			if _, err := tn.dyn.Resource(gvr).Namespace("default").Create(t.Context(), asItIs, metav1.CreateOptions{DryRun: inDryRun}); err != nil {
-				t.Errorf("%s as it is: %v", obj.GetKind(), err)
-			}
-			smaller(t, obj)
-		})
+		tn.on(t).applySeedsPool(func(t *testing.T, obj *unstructured.Unstructured) { smaller(t, obj, 1) })
 		tn.waitSet("code-interpreter-template", "has one", func(s sandbarv1alpha1.SandboxSetStatus) bool { return hasAvailable(1)(s) && s.Patched })
 		pods := podsOf(t, tn.membersOf("code-interpreter-template"))
 		coder := tn.box("coder", `{template: {templateRef: {kind: SandboxTemplate, name: code-interpreter-template}}}`)

@@ -123,6 +123,20 @@ func TestAPatchIsComputedOnceForItsTemplate(t *testing.T) {
 	if n := patchComputations(t) - before; n != 1 {
 		t.Errorf("computed %v times when a Sandbox has taken one", n)
 	}
+	// Each claim asks for the revision of its pod, and each member that is taken has its set looked at.
+	for range 1000 {
+		s, err := w.reconciler().scopeOf(t.Context(), testRequest, found{object: w.inKCP}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.reconciler().podFacts(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		w.configure(cheapSet())
+	}
+	if n := patchComputations(t) - before; n != 1 {
+		t.Errorf("computed %v times after 1,000 claims", n)
+	}
 	w.templates["mine"] = ownTemplate("mine", "uid-2", "of-another")
 	w.configure(cheapSet())
 	if n := patchComputations(t) - before; n != 2 {

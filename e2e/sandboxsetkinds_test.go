@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -109,14 +110,33 @@ func TestSandboxSetsThatDiffer(t *testing.T) {
 				t.Errorf("the log of one of %s is %q", want, log)
 			}
 		}
-		if err := tn.patchSet("cheap", `{"spec":{"patch":{"spec":{"nodeName":"chosen"}}}}`); err != nil {
-			t.Fatal(err)
-		}
-		tn.waitSet("cheap", "goes on with its former patch", func(s sandbarv1alpha1.SandboxSetStatus) bool {
-			valid := s.Conditions[0]
-			return valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: spec.nodeName") && hasAvailable(1)(s)
-		})
+		tn.on(t).refusedPatches("cheap")
 	})
+}
+
+// refusedPatches gives a set that has one sandbox patches that cannot be, one after the other.
+func (tn *tenant) refusedPatches(set string) {
+	t := tn.t
+	for word, patch := range map[string]string{
+		"spec.nodeName":          `{"spec":{"nodeName":"chosen"}}`,
+		"continers":              `{"spec":{"continers":[]}}`,
+		"ImagePullPolicy":        `{"spec":{"containers":[{"name":"main","ImagePullPolicy":"Always"}]}}`,
+		"spec.affinity":          `{"spec":{"affinity":{"nodeAffinity":{}}}}`,
+		"hostPath":               `{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/"}}]}}`,
+		"65536 is the most":      `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 65<<10) + `"}}}`,
+		"at least one container": `{"spec":{"containers":[{"$patch":"delete","name":"main"}]}}`,
+		"containers":             `{"spec":{"containers":[{"$patch":"replace"},{"image":"x"}]}}`,
+	} {
+		data := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/patch","value":%s}]`, patch)
+		if _, err := tn.dyn.Resource(sandboxSets).Namespace("default").Patch(t.Context(), set, types.JSONPatchType, data, metav1.PatchOptions{}); err != nil {
+			t.Errorf("%.80s: %v", patch, err)
+			continue
+		}
+		tn.waitSet(set, "goes on with its former patch beside one with "+word, func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			valid := s.Conditions[0]
+			return valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: ") && strings.Contains(valid.Message, word) && hasAvailable(1)(s)
+		})
+	}
 }
 
 // TestSandboxSetsOfTheirOwnTemplate: a set may hold its template itself; one that cannot be says why, and makes no
@@ -159,6 +179,7 @@ func TestSandboxSetsOfTheirOwnTemplate(t *testing.T) {
 		})
 	})
 	t.Run("whose pods do not come up", func(t *testing.T) {
+		const mended = `{"containers":[{"name":"main","image":"` + toolchain + `","command":["sleep","100000"]}]}`
 		tn.mustSet("broken", `{replicas: 4, template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: main, image: `+toolchain+`, command: [/no-such-program]}]}}}`)
 		said := tn.waitSet("broken", "says why", func(s sandbarv1alpha1.SandboxSetStatus) bool {
 			return s.FailingReplicas == 1 && len(s.Problems) == 1 && scalingIs(s, "ReplicasFailing")
@@ -167,6 +188,25 @@ func TestSandboxSetsOfTheirOwnTemplate(t *testing.T) {
 		if n := len(tn.membersOf("broken")); n != 1 {
 			t.Errorf("%d were made, one may be", n)
 		}
+		if err := tn.patchSet("broken", `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"localhost/sandbar/no-such-image:dev"}]}}}}`); err != nil {
+			t.Fatal(err)
+		}
+		said = tn.waitSet("broken", "says that there is no image", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return len(s.Problems) == 1 && s.Problems[0].Reason == "ImageNotPullable" && scalingIs(s, "ReplicasFailing")
+		})
+		t.Logf("%+v", said.Problems)
+		eventually(t, "the former one is gone, and no more are made", func() error {
+			if n := len(tn.membersOf("broken")); n != 1 {
+				return fmt.Errorf("there are %d, one may be", n)
+			}
+			return nil
+		})
+		if err := tn.patchSet("broken", `{"spec":{"replicas":2,"template":{"spec":`+mended+`}}}`); err != nil {
+			t.Fatal(err)
+		}
+		tn.waitSet("broken", "comes up once it is mended", func(s sandbarv1alpha1.SandboxSetStatus) bool {
+			return hasAvailable(2)(s) && s.FailingReplicas == 0 && len(s.Problems) == 0 && !scalingIs(s, "ReplicasFailing")
+		})
 	})
 	t.Run("gone with what they kept", func(*testing.T) { tn.deleteSets("inline", "broken", "nothing") })
 }

@@ -45,8 +45,8 @@ func byAge(a, b candidate) int {
 type capacity struct {
 	mu sync.Mutex
 	// placed are the Namespaces of placements by their owners' logical cluster and UID, as the cache has
-	// them.
-	placed map[string]map[types.UID]string
+	// them. An owner has one place, also while it has two: until the last of them is gone.
+	placed map[string]map[types.UID][]string
 	total  int
 	// reserved are owners whose Namespace the cache has not seen yet, by logical cluster.
 	reserved map[string]map[types.UID]bool
@@ -65,7 +65,7 @@ type capacity struct {
 
 func newCapacity() *capacity {
 	return &capacity{
-		placed: map[string]map[types.UID]string{}, reserved: map[string]map[types.UID]bool{},
+		placed: map[string]map[types.UID][]string{}, reserved: map[string]map[types.UID]bool{},
 		waiting: map[string]bool{}, ghosts: map[placement.Owner]bool{}, apart: map[placement.Owner]bool{}, kinds: map[string]func(string) []candidate{},
 	}
 }
@@ -112,15 +112,38 @@ func madeBy(ctx context.Context, provider func(context.Context) (string, error))
 // changed counts a Namespace for whose it is now.
 func (c *capacity) changed(was counted, after any) {
 	c.mu.Lock()
-	if c.placed[was.cluster][was.uid] == was.namespace {
-		c.total--
-		drop(c.placed, was.cluster, was.uid)
-	}
+	c.leave(was)
 	c.mu.Unlock()
 	c.seen(after)
 }
 
-// seen counts a Namespace instead of its reservation. Of two Namespaces with one owner the first counts.
+// take notes the Namespace of an owner, which has a place by it.
+func (c *capacity) take(p counted) {
+	has := c.placed[p.cluster][p.uid]
+	if len(has) == 0 {
+		c.total++
+	}
+	if !slices.Contains(has, p.namespace) {
+		put(c.placed, p.cluster, p.uid, append(has, p.namespace))
+	}
+}
+
+// leave forgets a Namespace of an owner. The owner keeps its place if it has another one: without it, it would be given a
+// third, and lose what it has.
+func (c *capacity) leave(p counted) {
+	has := c.placed[p.cluster][p.uid]
+	left := slices.DeleteFunc(slices.Clone(has), func(namespace string) bool { return namespace == p.namespace })
+	switch {
+	case len(left) == len(has):
+	case len(left) > 0:
+		put(c.placed, p.cluster, p.uid, left)
+	default:
+		c.total--
+		drop(c.placed, p.cluster, p.uid)
+	}
+}
+
+// seen counts a Namespace instead of its reservation.
 func (c *capacity) seen(obj any) {
 	p, ok := countedPlacement(obj)
 	if !ok {
@@ -128,10 +151,7 @@ func (c *capacity) seen(obj any) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.placed[p.cluster][p.uid] == "" {
-		c.total++
-		put(c.placed, p.cluster, p.uid, p.namespace)
-	}
+	c.take(p)
 	drop(c.reserved, p.cluster, p.uid)
 }
 
@@ -141,10 +161,7 @@ func (c *capacity) gone(obj any) {
 		return
 	}
 	c.mu.Lock()
-	if c.placed[p.cluster][p.uid] == p.namespace {
-		c.total--
-		drop(c.placed, p.cluster, p.uid)
-	}
+	c.leave(p)
 	c.mu.Unlock()
 	c.freed(p.cluster)
 }
@@ -172,7 +189,7 @@ func countedPlacement(obj any) (c counted, ok bool) {
 func (c *capacity) holds(owner placement.Owner) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.placed[owner.Cluster][owner.UID] != "" || c.reserved[owner.Cluster][owner.UID]
+	return len(c.placed[owner.Cluster][owner.UID]) > 0 || c.reserved[owner.Cluster][owner.UID]
 }
 
 // adopted gives an owner the place of the member that it has taken, before the cache shows that.
@@ -180,14 +197,8 @@ func (c *capacity) adopted(id placement.ID, owner placement.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.apart, owner)
-	if c.placed[id.Origin][id.UID] != "" {
-		drop(c.placed, id.Origin, id.UID)
-		c.total--
-	}
-	if c.placed[owner.Cluster][owner.UID] == "" {
-		c.total++
-		put(c.placed, owner.Cluster, owner.UID, id.Namespace())
-	}
+	c.leave(counted{id.Origin, id.UID, id.Namespace()})
+	c.take(counted{owner.Cluster, owner.UID, id.Namespace()})
 }
 
 // admitMember gives a member that is about to be made a place, or returns a *fullError. Instances that wait
@@ -251,7 +262,7 @@ func (c *capacity) admit(me candidate, limits *sandbarv1alpha1.Limits) error {
 	}
 	cluster := me.owner.Cluster
 	delete(c.ghosts, me.owner) // a former one of its name was meant
-	if c.placed[cluster][me.owner.UID] != "" || c.reserved[cluster][me.owner.UID] {
+	if len(c.placed[cluster][me.owner.UID]) > 0 || c.reserved[cluster][me.owner.UID] {
 		return nil
 	}
 	older := slices.DeleteFunc(c.unplaced(cluster), func(other candidate) bool { return byAge(other, me) >= 0 })
@@ -308,7 +319,7 @@ func (c *capacity) unplaced(cluster string) []candidate {
 			switch uid := instance.owner.UID; {
 			case c.ghosts[instance.owner], c.apart[instance.owner]:
 				shown[instance.owner] = true
-			case c.placed[cluster][uid] != "":
+			case len(c.placed[cluster][uid]) > 0:
 			case c.reserved[cluster][uid]:
 				kept[uid] = true
 			default:

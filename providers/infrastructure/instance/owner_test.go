@@ -131,6 +131,29 @@ func TestOfTwoPlacementsOfAnOwnerOneCounts(t *testing.T) {
 	}
 }
 
+// Two leaders gave a Sandbox a placement each. When the one that was removed was gone, its owner counted as having none: it took
+// a member, and lost the placement that its status told of.
+func TestAnOwnerKeepsItsPlaceUntilTheLastOfItsPlacementsIsGone(t *testing.T) {
+	first, second := place.BuildNamespace(fixture.NewScope()), bornNamespace()
+	owner, ok := placement.OwnerOf(second)
+	if former, also := placement.OwnerOf(first); !ok || !also || former != owner {
+		t.Fatalf("they are %v's and %v's", former, owner)
+	}
+	for name, order := range map[string][2]*corev1.Namespace{"the first goes": {first, second}, "the second goes": {second, first}} {
+		c := newCapacity()
+		c.seen(first)
+		c.seen(second)
+		c.gone(order[0])
+		if !c.holds(owner) || c.total != 1 {
+			t.Errorf("%s: %d are counted, and the owner has a place: %v", name, c.total, c.holds(owner))
+		}
+		c.gone(order[1])
+		if c.holds(owner) || c.total != 0 || len(c.placed) != 0 {
+			t.Errorf("%s, and the other: %d are counted: %v", name, c.total, c.placed)
+		}
+	}
+}
+
 func TestWhatATenantTakesBackOfItsDescriptionGoes(t *testing.T) {
 	w := newWorld(t)
 	w.describe("ann")

@@ -340,6 +340,11 @@ func counted(t *testing.T, series string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return countedIn(t, text, series)
+}
+
+func countedIn(t *testing.T, text, series string) float64 {
+	t.Helper()
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)

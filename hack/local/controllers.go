@@ -7,13 +7,18 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
 // Controllers are controllers beside the provider's own.
-type Controllers struct{ process *process }
+type Controllers struct {
+	process *process
+	metrics string // address
+}
 
 // StartControllers starts sandbar-provider controllers under a name, with further arguments, and waits until they are
 // ready. With "--leader-elect=false" among them they act beside the provider's own, as a former leader does that has
@@ -30,15 +35,24 @@ func (p *Provider) StartControllers(ctx context.Context, name string, args ...st
 	if err != nil {
 		return nil, err
 	}
-	c := &Controllers{}
+	c := &Controllers{metrics: "127.0.0.1:" + metrics}
 	c.process, err = p.start(ctx, name, "http://127.0.0.1:"+probes, p.binary(), append([]string{
 		"controllers",
 		"--kcp-kubeconfig", filepath.Join(p.Dir, "kcp.kubeconfig"),
 		"--runtime-kubeconfig", filepath.Join(p.Dir, "runtime-controllers.kubeconfig"),
-		"--controllers-metrics-address", "127.0.0.1:" + metrics, "--controllers-probe-address", "127.0.0.1:" + probes,
+		"--controllers-metrics-address", c.metrics, "--controllers-probe-address", "127.0.0.1:" + probes,
 		"--verbosity", strconv.Itoa(p.opts.Verbosity),
 	}, args...))
 	return c, err
+}
+
+// Metrics returns all metrics of the process as text.
+func (c *Controllers) Metrics(ctx context.Context) (string, error) {
+	var all strings.Builder
+	if err := private(ctx, &all, c.metrics+"/metrics"); err != nil {
+		return "", fmt.Errorf("reading the metrics: %w", err)
+	}
+	return all.String(), nil
 }
 
 // Kill ends the controllers at once (SIGKILL) and returns when they are gone.

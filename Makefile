@@ -131,7 +131,7 @@ bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instan
 	@eval "$$($(STACKCMD) env --name $(STACK))" && $(GO) run ./bench/create --stack $(STACK)
 
 .PHONY: bench-claim
-bench-claim: up ## Create to Ready of a Sandbox that a SandboxSet has ready next to a cold one, in one run
+bench-claim: up ## Create to Ready of a Sandbox that a SandboxSet has ready next to a cold one and to agent-sandbox, in one run
 	@$(GO) run ./bench/claim --stack $(STACK)
 
 .PHONY: bench-proxy

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/hack/local"
@@ -46,6 +47,7 @@ var (
 	sandboxes        = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxes"}
 	sandboxTemplates = builtin.Of("SandboxTemplate").GVR()
 	sandboxSets      = builtin.Of("SandboxSet").GVR()
+	sandboxClaims    = builtin.Of("SandboxClaim").GVR()
 	workspaces       = schema.GroupVersionResource{Group: "tenancy.kcp.io", Version: "v1alpha1", Resource: "workspaces"}
 	bindings         = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apibindings"}
 )
@@ -60,8 +62,10 @@ const (
 type Tenant struct {
 	// Path is the workspace's path, Token the person's bearer token.
 	Path, Token string
-	// Runners and Sandboxes are the workspace's, as the person; so are Templates and Sets, of Sandboxes.
-	Runners, Sandboxes, Templates, Sets dynamic.ResourceInterface
+	// Config is the person's, for the workspace.
+	Config *rest.Config
+	// Runners and Sandboxes are the workspace's, as the person; so are Templates, Sets and Claims, of Sandboxes.
+	Runners, Sandboxes, Templates, Sets, Claims dynamic.ResourceInterface
 
 	root dynamic.Interface
 	name string
@@ -78,11 +82,13 @@ func NewTenant(ctx context.Context, stack *local.Stack) (*Tenant, error) {
 		return nil, err
 	}
 	admin := kubernetes.NewForConfigOrDie(stack.KCPAdmin(t.Path))
-	dyn := dynamic.NewForConfigOrDie(stack.KCPUser(user, t.Path))
+	t.Config = stack.KCPUser(user, t.Path)
+	dyn := dynamic.NewForConfigOrDie(t.Config)
 	t.Runners = dyn.Resource(runners).Namespace("default")
 	t.Sandboxes = dyn.Resource(sandboxes).Namespace("default")
 	t.Templates = dyn.Resource(sandboxTemplates).Namespace("default")
 	t.Sets = dyn.Resource(sandboxSets).Namespace("default")
+	t.Claims = dyn.Resource(sandboxClaims).Namespace("default")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: user},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},

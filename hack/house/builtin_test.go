@@ -21,7 +21,7 @@ var namesKinds = []string{
 	"apis/v1alpha1/", "apis/crds/", "pkg/podtemplate/schema/",
 	"providers/infrastructure/sandboxtemplate/", "providers/infrastructure/sandboxset/", "providers/infrastructure/sandboxclaim/",
 	// These look an entry of the register up.
-	"bench/claim/main.go", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
+	"bench/claim/", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 	// The verb by which a Sandbox of one SandboxTemplate is claimed.
 	"client/claim.go", "client/session/claim.go", "cmd/sandbar/object/claim.go", "dataplane/claim/", "dataplane/claims.go", "dataplane/locate/route.go",
 	// Objects for the tests of commands.

@@ -110,7 +110,13 @@ func (r *reconciler) late(s *scope.Scope) error {
 
 // unstarted is an *outcome.StartError for an instance that goes on waiting.
 func (r *reconciler) unstarted(s *scope.Scope, reason, message string) error {
-	return &outcome.StartError{Reason: reason, Message: message, Again: startDeadline(s).Sub(r.now())}
+	return &outcome.StartError{Reason: reason, Message: message, Again: r.until(startDeadline(s))}
+}
+
+// until is how long it is to a deadline that a look began before. One that has passed since needs another look: nothing else
+// wakes an instance that goes on waiting.
+func (r *reconciler) until(deadline time.Time) time.Duration {
+	return max(deadline.Sub(r.now()), time.Millisecond)
 }
 
 // withoutMember is an *outcome.StartError for why an instance would start cold.

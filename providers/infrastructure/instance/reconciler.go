@@ -228,8 +228,8 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 // rollout asks for that.
 func (r *reconciler) again(o outcome.Outcome, updating time.Duration) reconcile.Result {
 	again := o.Plan.Again(r.now())
-	if left := o.Deadline.Sub(r.now()); left > 0 {
-		again.RequeueAfter = outcome.Sooner(again.RequeueAfter, left)
+	if o.Now.Before(o.Deadline) {
+		again.RequeueAfter = outcome.Sooner(again.RequeueAfter, r.until(o.Deadline))
 	}
 	again.RequeueAfter = outcome.Sooner(outcome.Sooner(again.RequeueAfter, o.Recheck), updating)
 	return again

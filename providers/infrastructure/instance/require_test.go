@@ -142,6 +142,37 @@ func TestASandboxThatRequiresAMemberTakesNoneWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
+// A look takes a while, and the time of a start can end within it. It is told then, or looked at again: nothing else would.
+func TestAStartWhoseTimeEndsDuringALookIsToldSo(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T) *world{
+		"with a member or not at all": func(t *testing.T) *world { return newRequiringWorld(t, 0) },
+		"with any": func(t *testing.T) *world {
+			w := newWarmWorld(t, 0)
+			w.look()
+			w.settle() // so that it waits for its pod
+			return w
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for asked := range 20 { // how often the look asks for the time before the end
+				w := begin(t)
+				w.inKCP.Object["spec"].(map[string]any)[contract.StartTimeoutField] = "30s"
+				created, times := w.inKCP.GetCreationTimestamp(), 0
+				w.now = func() time.Time {
+					if times++; times <= asked {
+						return created.Add(30*time.Second - time.Millisecond)
+					}
+					return created.Add(31 * time.Second)
+				}
+				again := w.look().RequeueAfter
+				if c := fixture.ConditionOf(t, w.inKCP, sandbarv1alpha1.InstanceReadyCondition); c.Reason != outcome.ReasonStartTimedOut && (again <= 0 || again > time.Second) {
+					t.Errorf("the time ends after %d questions for it: Ready says %s, and it is looked at again in %v (0: never)", asked, c.Reason, again)
+				}
+			}
+		})
+	}
+}
+
 func TestASandboxThatCannotTakeAMemberIsToldSoAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*world)

@@ -71,8 +71,10 @@ func TestWithoutKcpOnlyTheRuntimeIsLookedAt(t *testing.T) {
 }
 
 func TestACheckThatTakesTooLongSaysSo(t *testing.T) {
-	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	over := make(chan struct{}) // a handler that ends with its caller would answer before the connection is closed
+	silent := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
 	defer silent.Close()
+	defer close(over)
 	e := having(t)
 	e.KCP, e.Runtime, e.Timeout = &rest.Config{Host: silent.URL}, &rest.Config{Host: silent.URL}, 50*time.Millisecond
 	expect(t, e.make(t.Context(), check{name: "clocks", run: (*examination).checkClocks}),

@@ -11,8 +11,10 @@ import (
 )
 
 func TestAnExchangeWithAnIssuerThatIsSilentEnds(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	over := make(chan struct{}) // a handler that ends with its caller would answer before the connection is closed
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over }))
 	defer server.Close()
+	defer close(over)
 	client, err := newHTTPClient(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -38,11 +39,7 @@ func ServerOf(workspace *rest.Config) string {
 	if err != nil || u.Host == "" {
 		return workspace.Host
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	}
-	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return origin(u)
 }
 
 // IsFor reports whether the data plane may get the credential of a workspace. The attack: a person trusts a provider of a
@@ -85,9 +82,10 @@ func (d DataPlane) Check() error {
 	return err
 }
 
-// New makes a Client. Of the data planes, those count that are for the workspace's server (IsFor). workspace leads to the tenant's workspace with the caller's credential: a
+// New makes a Client. workspace leads to the tenant's workspace with the caller's credential: a
 // bearer token, a token file or an exec plugin. Client certificates are no credential for a data
-// plane, since they do not reach kcp through it. It fails for a configuration that impersonates somebody: a data plane
+// plane, since they do not reach kcp through it. Of the data planes, those count that are for the
+// workspace's server (IsFor). It fails for a configuration that impersonates somebody: a data plane
 // knows no impersonation, and would act as the caller.
 func New(workspace *rest.Config, trusted ...DataPlane) (*Client, error) {
 	if as := workspace.Impersonate.UserName; as != "" {
@@ -223,9 +221,11 @@ func originOf(address string) (string, error) {
 	if strings.ContainsFunc(u.Hostname(), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf("%q has a host with other signs than those of ASCII: write it as it is looked up (xn--…)", address)
 	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	return "https://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port), nil
+	return origin(u), nil
+}
+
+// origin is the scheme, host and port of an http or https URL, in lower case and with the port.
+func origin(u *url.URL) string {
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }

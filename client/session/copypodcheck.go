@@ -21,8 +21,9 @@ import (
 
 // inTheWay reads lines "d PATH" for directories and "f PATH" for all else that is to be written, and "p PATH" for the
 // directories that these lie in, and prints those in whose place something else is: symlinks to directories are followed
-// on the way to what is written, as a person who names them means, and never replaced. Programs of images replace that without a word: GNU tar a symlink by a directory, so
-// that what it led to is not changed, and an empty directory by a file.
+// on the way to what is written, as a person who names them means, and never replaced. Programs of images replace that
+// without a word: GNU tar a symlink by a directory, so that what it led to is not changed, and an empty directory by a
+// file.
 const inTheWay = `while IFS= read -r line; do
 p=${line#??}
 case $line in

@@ -102,8 +102,9 @@ func (w Workspace) Trusted() ([]client.DataPlane, error) {
 	return slices.DeleteFunc(planes, func(p client.DataPlane) bool { return !p.IsFor(w.Config) }), err
 }
 
-// Take trusts a data plane that a binding names with the credential of the workspace's server, with the CA bundle that has the binding's hash. It fails as
-// [client.Offer.DataPlane] does, and ends with the note [Trusted]. The person was asked before.
+// Take trusts a data plane that a binding names with the credential of the workspace's server, and with the CA
+// bundle that has the binding's hash. It fails as [client.Offer.DataPlane] does, and ends with the note [Trusted].
+// The person was asked before.
 func (w Workspace) Take(ctx context.Context, o client.Offer) error {
 	plane, err := o.DataPlane(ctx)
 	if err != nil {
@@ -121,8 +122,8 @@ func (w Workspace) Take(ctx context.Context, o client.Offer) error {
 	return nil
 }
 
-// TrustURL trusts a data plane that the person names with the credential of the workspace's server. If the workspace's binding has a hash for it, the CA bundle
-// is the one with the hash: a nil bundle is fetched as [Workspace.Take] does. Otherwise the data plane has to answer,
+// TrustURL trusts a data plane that the person names with the credential of the workspace's server. If the workspace's
+// binding has a hash for it, the CA bundle is the one with the hash: a nil bundle is fetched as [Workspace.Take] does. Otherwise the data plane has to answer,
 // and it is a [ProbeError] if it does not; unseen leaves that out. A URL or a bundle that can never be right is a
 // [UsageError]. It ends with the note [Trusted].
 func (w Workspace) TrustURL(ctx context.Context, plane client.DataPlane, unseen bool) error {

@@ -27,8 +27,8 @@ type TrustStore struct {
 func (t TrustStore) Load() ([]client.DataPlane, error) { return client.Trusted(t.Path) }
 
 // Add puts a data plane in, in place of one at the same origin. One that has the same CA bundle is trusted with the
-// credentials of its former servers too; with another bundle, only with those of the new one. The file is replaced as a whole, so that a
-// crash leaves the old one.
+// credentials of its former servers too; with another bundle, only with those of the new one. The file is replaced as
+// a whole, so that a crash leaves the old one.
 func (t TrustStore) Add(plane client.DataPlane) error {
 	planes, err := t.Load()
 	if err != nil {

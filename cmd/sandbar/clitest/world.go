@@ -107,6 +107,13 @@ func (w *World) AddressOf(resource, name string) string {
 	return w.URL + "/dataplane/clusters/c1/namespaces/default/" + resource + "/" + name
 }
 
+// Program returns the constructor of a program that has one group of commands.
+func Program(group string, commands func(*cli.Target) []*cobra.Command) func() *cobra.Command {
+	return func() *cobra.Command {
+		return cli.NewRoot("dev", cli.Group{ID: group, Title: group + ":", Commands: commands})
+	}
+}
+
 // New returns a world whose command lines are those of a program.
 func New(t *testing.T, newRoot func() *cobra.Command) *World {
 	t.Helper()

@@ -8,18 +8,13 @@ package start
 import (
 	"testing"
 
-	"github.com/spf13/cobra"
-
-	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/clitest"
 )
 
-func TestMain(m *testing.M) { clitest.Main(m, newRootCommand) }
-
 // newRootCommand returns the program with the commands of this package.
-func newRootCommand() *cobra.Command {
-	return cli.NewRoot("dev", cli.Group{ID: "start", Title: "start:", Commands: Commands})
-}
+var newRootCommand = clitest.Program("start", Commands)
+
+func TestMain(m *testing.M) { clitest.Main(m, newRootCommand) }
 
 // world is a workspace and a data plane to run the commands of this package against.
 type world struct{ *clitest.World }

@@ -57,7 +57,7 @@ func (r *reconciler) placementsOf(ctx context.Context, req request) ([]corev1.Na
 // the one that will be made for it. adopts tells that the kind's instances may take members: one that it has adopted a moment ago the cache may not show yet.
 func (r *reconciler) placementOf(ctx context.Context, obj found, adopts bool, req request, placements []corev1.Namespace) (placement.Placed, error) {
 	owner := placement.Owner{Cluster: req.Cluster, UID: obj.object.GetUID()}
-	if ns := chosen(owner, placements, obj.placedAt()); ns != nil {
+	if ns := chosen(owner, placements, obj.status.Start); ns != nil {
 		p, _ := placement.Of(ns)
 		return p, nil
 	}
@@ -99,28 +99,31 @@ type found struct {
 	status sandbarv1alpha1.InstanceStatus
 }
 
-// placedAt is when the object got its placement, by its status; zero if that does not say.
-func (f found) placedAt() time.Time {
-	if f.status.Start == nil || f.status.Start.Times.Placed == nil {
-		return time.Time{}
+// tellsOf reports whether a status tells of a placement: when that was adopted, or that it was made for its owner.
+func tellsOf(start *sandbarv1alpha1.InstanceStart, p placement.Placed) bool {
+	switch {
+	case start == nil:
+		return false
+	case start.Type == sandbarv1alpha1.StartCold:
+		return !p.Born()
 	}
-	return f.status.Start.Times.Placed.Time
+	return start.Times.Placed != nil && p.Adopted.At.Equal(start.Times.Placed.Time)
 }
 
 // chosen is the placement of an owner among some; nil if it has none. It has more than one only after two
 // processes have each given it one: then it is the one that its status tells of, which only one of them
 // could write, or else the first. The data plane reaches none of several.
-func chosen(owner placement.Owner, placements []corev1.Namespace, told time.Time) (first *corev1.Namespace) {
+func chosen(owner placement.Owner, placements []corev1.Namespace, told *sandbarv1alpha1.InstanceStart) (first *corev1.Namespace) {
 	var since time.Time
 	for i := range placements {
 		p, ok := placement.Of(&placements[i])
 		if !ok || p.Owner != owner {
 			continue
 		}
-		at := p.Adopted.At
-		if !told.IsZero() && at.Equal(told) {
+		if tellsOf(told, p) {
 			return &placements[i]
 		}
+		at := p.Adopted.At
 		if at.IsZero() {
 			at = placements[i].CreationTimestamp.Time
 		}
@@ -136,14 +139,19 @@ func chosen(owner placement.Owner, placements []corev1.Namespace, told time.Time
 // under the name, nil if kcp has just said that there is none.
 func (r *reconciler) removeFormer(ctx context.Context, placements []corev1.Namespace, present *found) error {
 	var own *corev1.Namespace
+	var owner placement.Owner
 	if present != nil && len(placements) > 0 {
-		owner, _ := placement.OwnerOf(&placements[0]) // all are of one workspace
-		own = chosen(placement.Owner{Cluster: owner.Cluster, UID: present.object.GetUID()}, placements, present.placedAt())
+		owner, _ = placement.OwnerOf(&placements[0]) // all are of one workspace
+		owner.UID = present.object.GetUID()
+		own = chosen(owner, placements, present.status.Start)
 	}
 	for i := range placements {
 		ns := &placements[i]
 		if ns == own {
 			continue
+		}
+		if whose, _ := placement.OwnerOf(ns); own != nil && whose == owner && isUntold(present.status) {
+			continue // which one stays is decided by the write of the status: another process may be about to tell of this one
 		}
 		if err := r.removeNamespace(ctx, ns); err != nil {
 			return err

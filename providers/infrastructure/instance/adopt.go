@@ -208,14 +208,19 @@ func (a *adopted) timed(observed, told time.Time) {
 // startUntold says how an instance starts that has its place, if the status that was to say so could not be
 // written; nil if it says so, or if the instance has come to be already.
 func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
-	old := s.Status()
-	if s.Pod() == nil || old.Start != nil || old.Phase != "" && !slices.Contains(outcome.Beginnings, old.Phase) {
+	if s.Pod() == nil || !isUntold(s.Status()) {
 		return nil
 	}
 	if s.Placement().Born() {
 		return startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)
 	}
 	return startOf(s, sandbarv1alpha1.StartCold, sandbarv1alpha1.StartUnknown, time.Time{})
+}
+
+// isUntold reports whether a status does not say yet how the instance came to be. One that has come to be before there was
+// such a field never says it.
+func isUntold(status sandbarv1alpha1.InstanceStatus) bool {
+	return status.Start == nil && (status.Phase == "" || slices.Contains(outcome.Beginnings, status.Phase))
 }
 
 // startOf says how an instance starts.

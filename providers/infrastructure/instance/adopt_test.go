@@ -460,12 +460,14 @@ func (w *world) hasOne(t *testing.T) {
 	}
 }
 
-// staleNamespaces is a cache that shows the namespaces as they are now, for good.
-func (w *world) staleNamespaces() client.Reader {
+// staleNamespaces is a cache that shows the namespaces as they are now, for good, but for some that it has not heard of.
+func (w *world) staleNamespaces(unheard ...string) client.Reader {
 	w.t.Helper()
 	var objects []client.Object
 	for _, ns := range w.namespaces() {
-		objects = append(objects, &ns)
+		if !slices.Contains(unheard, ns.Name) {
+			objects = append(objects, &ns)
+		}
 	}
 	return fake.NewClientBuilder().WithScheme(w.runtime.Scheme()).WithObjects(objects...).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).Build()
@@ -530,25 +532,19 @@ func TestOfTwoPlacementsOfOneOwnerTheFirstStays(t *testing.T) {
 	w := newWarmWorld(t, 2)
 	members := w.memberNames()
 	for i, name := range members {
-		ns, err := w.namespaceNamed(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		placed := placement.Placed{Owner: fixture.Owner}
-		placed.ID, _ = placement.IDOf(ns)
-		ns.Labels = placed.NamespaceLabels(fixture.Thing.Template)
-		ns.Annotations[placement.AnnotationInstanceName], ns.Annotations[placement.AnnotationInstanceNamespace] = "web", "team-a"
-		ns.Annotations[placement.AnnotationAdoptedAt] = fixture.Now.Add(-time.Duration(i) * time.Millisecond).Format(time.RFC3339Nano)
-		if err := w.runtime.Update(t.Context(), ns); err != nil {
-			t.Fatal(err)
-		}
+		w.give(name, fixture.Now.Add(-time.Duration(i)*time.Millisecond))
 	}
 	t.Run("that its status tells of", func(t *testing.T) {
-		told := fixture.Now
+		told := &sandbarv1alpha1.InstanceStart{Type: sandbarv1alpha1.StartWarm}
+		told.Times.Placed = &metav1.MicroTime{Time: fixture.Now}
 		if own := chosen(fixture.Owner, w.namespaces(), told); own == nil || own.Name != members[0] {
 			t.Errorf("it is %v, want %s", own, members[0])
 		}
 	})
+	w.mustReconcile()
+	if left := w.ownedNames(); len(left) != 2 {
+		t.Errorf("before its status tells which one it has, %v is left of %v", left, members)
+	}
 	w.mustReconcile()
 	if left := w.ownedNames(); len(left) != 1 || left[0] != members[1] {
 		t.Errorf("%v is left of %v, of which the second was adopted first", left, members)

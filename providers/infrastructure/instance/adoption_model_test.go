@@ -20,6 +20,7 @@ const (
 	modelMembers = 3
 	modelClaims  = 3
 	nobody       = -1
+	coldPlace    = modelMembers // the placement that was made for a Sandbox, beside the members
 )
 
 // memberState is a member's Namespace, on the API server or as a cache has it.
@@ -33,7 +34,7 @@ type memberModel struct {
 // claimModel is a Sandbox in kcp.
 type claimModel struct {
 	version int8
-	told    int8 // the member that its status tells of, or nobody
+	told    int8 // the member that its status tells of, coldPlace, or nobody
 	cold    bool // a placement was made for it
 }
 
@@ -56,8 +57,10 @@ type procModel struct {
 	cold  [modelClaims]bool // as the cache shows
 	knows [modelClaims]int8 // what it has adopted, or nobody
 	made  [modelClaims]bool // what it has made cold, before the cache shows it (capacity.reserved)
-	doubt [modelClaims]bool
-	work  [modelClaims]workModel
+	// counted is the one placement that counts, in a count that knows one alone.
+	counted [modelClaims]int8
+	doubt   [modelClaims]bool
+	work    [modelClaims]workModel
 }
 
 type adoptionModel struct {
@@ -74,9 +77,12 @@ type adoptionRules struct {
 	size                       int // of the model
 	compares                   bool
 	notes, doubts, asks, tells bool
+	counts                     bool // every placement of a claim, and not one alone
+	believes                   bool // a status that tells of a placement which the cache does not show
+	decides                    bool // nothing is removed before the status tells what stays
 }
 
-var allRules = adoptionRules{processes: 1, size: 3, compares: true, notes: true, doubts: true, asks: true, tells: true}
+var allRules = adoptionRules{processes: 1, size: 3, compares: true, notes: true, doubts: true, asks: true, tells: true, counts: true, believes: true, decides: true}
 
 // newAdoptionModel begins with so many members, and as many Sandboxes that want one; the others are gone, or
 // have their placements.
@@ -85,7 +91,10 @@ func newAdoptionModel(size int) (s adoptionModel) {
 		s.members[i].owner, s.members[i].gone = nobody, i >= size
 	}
 	for i := range s.claims {
-		s.claims[i].told, s.claims[i].cold = nobody, i >= size
+		s.claims[i].told = nobody
+		if i >= size {
+			s.claims[i].told, s.claims[i].cold = coldPlace, true
+		}
 	}
 	for p := range s.procs {
 		s.start(p)
@@ -99,7 +108,13 @@ func (s *adoptionModel) start(p int) {
 	proc := &s.procs[p]
 	*proc = procModel{seen: s.members}
 	for c := range s.claims {
-		proc.cold[c], proc.knows[c] = s.claims[c].cold, nobody
+		proc.cold[c], proc.knows[c], proc.counted[c] = s.claims[c].cold, nobody, nobody
+		for _, m := range owned(s.members, c) {
+			proc.counted[c] = int8(m)
+		}
+		if s.claims[c].cold {
+			proc.counted[c] = coldPlace
+		}
 	}
 }
 
@@ -127,10 +142,13 @@ func (s *adoptionModel) look(p, c int, rules adoptionRules) {
 	proc, claim := &s.procs[p], s.claims[c]
 	has := owned(proc.seen, c)
 	switch {
-	case len(has) > 1 || len(has) == 1 && proc.cold[c]: // removeFormer
+	case (len(has) > 1 || len(has) == 1 && proc.cold[c]) && (!rules.decides || claim.told != nobody): // removeFormer
 		s.removeOthers(c, has, proc, rules)
 		return
-	case len(has) == 0 && proc.cold[c]:
+	case len(has) == 0 && proc.cold[c] && (rules.counts || proc.counted[c] != nobody):
+		if claim.told == nobody {
+			proc.work[c] = workModel{reporting, coldPlace, 0, claim.version}
+		}
 		return
 	case len(has) == 0 && rules.notes && proc.knows[c] != nobody:
 		has = []int{int(proc.knows[c])}
@@ -143,8 +161,8 @@ func (s *adoptionModel) look(p, c int, rules adoptionRules) {
 		}
 		return
 	}
-	if proc.made[c] {
-		return // capacity.holds
+	if proc.made[c] || rules.believes && claim.told != nobody {
+		return // capacity.holds, and start
 	}
 	for m, seen := range proc.seen {
 		held := slices.ContainsFunc(proc.work[:], func(w workModel) bool { return w.next == adopting && w.member == int8(m) })
@@ -160,7 +178,7 @@ func (s *adoptionModel) look(p, c int, rules adoptionRules) {
 // removeOthers removes all placements of a claim but one.
 func (s *adoptionModel) removeOthers(c int, has []int, proc *procModel, rules adoptionRules) {
 	keep := has[0]
-	if told := s.claims[c].told; rules.tells && told != nobody && slices.Contains(has, int(told)) {
+	if told := s.claims[c].told; rules.tells && (told == coldPlace && proc.cold[c] || told != nobody && slices.Contains(has, int(told))) {
 		keep = int(told)
 	}
 	for _, m := range has {
@@ -168,7 +186,9 @@ func (s *adoptionModel) removeOthers(c int, has []int, proc *procModel, rules ad
 			s.members[m].gone = true
 		}
 	}
-	s.claims[c].cold = false
+	if keep != coldPlace {
+		s.claims[c].cold = false
+	}
 }
 
 // adopt is the write to the member. lost: its answer does not come.
@@ -187,6 +207,7 @@ func (s *adoptionModel) adopt(p, c int, rules adoptionRules, lost bool) {
 		return
 	}
 	proc.knows[c] = work.member
+	proc.takes(int8(c), work.member, rules)
 	proc.work[c] = workModel{reporting, work.member, 0, work.read}
 }
 
@@ -201,13 +222,46 @@ func (s *adoptionModel) report(p, c int) {
 }
 
 // shown has a cache catch up with one member; what a process knows itself it then knows from there.
-func (s *adoptionModel) shown(p, m int) {
+func (s *adoptionModel) shown(p, m int, rules adoptionRules) {
 	proc := &s.procs[p]
-	proc.seen[m] = s.members[m]
+	was, is := proc.seen[m], s.members[m]
+	proc.seen[m] = is
+	if was.owner != nobody && !was.gone && is.gone {
+		proc.leaves(was.owner, int8(m), rules)
+	}
+	if is.owner != nobody && !is.gone && was.owner == nobody {
+		proc.takes(is.owner, int8(m), rules)
+	}
 	for c := range proc.knows {
 		if proc.knows[c] == int8(m) && proc.seen[m].owner == int8(c) {
 			proc.knows[c] = nobody
 		}
+	}
+}
+
+// shownCold has a cache catch up with what was made for a claim.
+func (s *adoptionModel) shownCold(p, c int, rules adoptionRules) {
+	proc, is := &s.procs[p], s.claims[c].cold
+	switch {
+	case is && !proc.cold[c]:
+		proc.takes(int8(c), coldPlace, rules)
+		proc.made[c] = false
+	case !is && proc.cold[c]:
+		proc.leaves(int8(c), coldPlace, rules)
+	}
+	proc.cold[c] = is
+}
+
+// takes and leaves are capacity as it was: it counted one placement of each claim, beside others that it has.
+func (proc *procModel) takes(claim, place int8, rules adoptionRules) {
+	if !rules.counts && proc.counted[claim] == nobody {
+		proc.counted[claim] = place
+	}
+}
+
+func (proc *procModel) leaves(claim, place int8, rules adoptionRules) {
+	if !rules.counts && proc.counted[claim] == place {
+		proc.counted[claim] = nobody
 	}
 }
 
@@ -233,10 +287,10 @@ func (s adoptionModel) next(rules adoptionRules, yield func(string, adoptionMode
 			case reporting:
 				step(fmt.Sprint(p, " reports ", c), func(s *adoptionModel) { s.report(p, c) })
 			}
-			step(fmt.Sprint(p, "'s cache shows the cold placement of ", c), func(s *adoptionModel) { s.procs[p].cold[c] = s.claims[c].cold })
+			step(fmt.Sprint(p, "'s cache shows the cold placement of ", c), func(s *adoptionModel) { s.shownCold(p, c, rules) })
 		}
 		for m := range modelMembers {
-			step(fmt.Sprint(p, "'s cache shows ", m), func(s *adoptionModel) { s.shown(p, m) })
+			step(fmt.Sprint(p, "'s cache shows ", m), func(s *adoptionModel) { s.shown(p, m, rules) })
 			seen, is := s.procs[p].seen[m], s.members[m]
 			if seen.owner == nobody && !seen.leaving && !is.gone && (!rules.compares || seen.version == is.version) {
 				step(fmt.Sprint("the set of ", p, " removes ", m), func(s *adoptionModel) {
@@ -256,10 +310,10 @@ func (s adoptionModel) settled(rules adoptionRules) adoptionModel {
 	for range 6 {
 		for p := range rules.processes {
 			for m := range modelMembers {
-				s.shown(p, m)
+				s.shown(p, m, rules)
 			}
 			for c := range modelClaims {
-				s.procs[p].cold[c] = s.claims[c].cold
+				s.shownCold(p, c, rules)
 				switch s.procs[p].work[c].next {
 				case idle:
 					s.look(p, c, rules)
@@ -298,6 +352,14 @@ func taken(before, after adoptionModel) string {
 			return fmt.Sprintf("member %d goes from Sandbox %d to %d", m, was.owner, is.owner)
 		case was.owner != nobody && !was.gone && is.gone && before.claims[was.owner].told == int8(m):
 			return fmt.Sprintf("Sandbox %d loses the placement that its status tells of", was.owner)
+		}
+	}
+	for c, was := range before.claims {
+		switch is := after.claims[c]; {
+		case was.told != nobody && is.told != was.told:
+			return fmt.Sprintf("Sandbox %d is told of a second placement", c)
+		case was.told == coldPlace && was.cold && !is.cold:
+			return fmt.Sprintf("Sandbox %d loses the placement that was made for it and that its status tells of", c)
 		}
 	}
 	return ""
@@ -362,9 +424,14 @@ func TestTwoLeadersComeDownToOnePlacement(t *testing.T) {
 func TestTheModelOfAdoptionNeedsEachRule(t *testing.T) {
 	for name, forget := range map[string]func(*adoptionRules){
 		"the version of the member":           func(r *adoptionRules) { r.compares = false },
-		"what was adopted a moment ago":       func(r *adoptionRules) { r.notes = false; r.asks = false },
+		"what was adopted a moment ago":       func(r *adoptionRules) { r.notes, r.asks, r.believes = false, false, false },
 		"that an answer was lost":             func(r *adoptionRules) { r.doubts = false },
 		"to keep what the status has told of": func(r *adoptionRules) { r.processes, r.size, r.tells = 2, 2, false },
+		"to count each of two placements": func(r *adoptionRules) {
+			r.processes, r.size, r.counts, r.believes = 2, 2, false, false
+		},
+		"to let the status decide which of two stays": func(r *adoptionRules) { r.processes, r.size, r.decides = 2, 2, false },
+		"to believe a status":                         func(r *adoptionRules) { r.processes, r.size, r.believes = 2, 2, false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := allRules

@@ -25,7 +25,9 @@ func (r *reconciler) start(ctx context.Context, req request, s *scope.Scope) (st
 	case s.Placement().Born():
 		served, err = r.finishBinding(ctx, req, s)
 		return nil, served, err
-	case r.capacity.holds(s.Placement().Owner):
+	case r.capacity.holds(s.Placement().Owner), s.Status().Start != nil:
+		// One that says how it came to be has a place, also when another process made it and no cache here shows it yet: with
+		// a member it would have two.
 		return nil, false, nil
 	}
 	defer r.members.Serve()()

@@ -179,6 +179,7 @@ func TestSandboxSets(t *testing.T) {
 		if start.Type != sandbarv1alpha1.StartWarm || start.Set == nil || start.Set.Name != "warm" || start.Times.Placed == nil || start.Times.Ready == nil {
 			t.Errorf("it started as %+v", start)
 		}
+		checkSteps(t, start)
 		if row := box.row(); row["Start"] != "Warm" || row["Set"] != "warm" || row["Why cold"] != nil {
 			t.Errorf("kubectl get -o wide: %v", row)
 		}
@@ -219,7 +220,7 @@ func TestSandboxSets(t *testing.T) {
 		if box.pod().UID == before {
 			t.Error("it was not suspended")
 		}
-		if again := box.started(); again.Type != sandbarv1alpha1.StartWarm || !again.Times.Placed.Equal(start.Times.Placed) {
+		if again := box.started(); again.Type != sandbarv1alpha1.StartWarm || !again.Times.Placed.Equal(start.Times.Placed) || len(again.Steps) != len(start.Steps) {
 			t.Errorf("it says now that it started as %+v", again)
 		}
 	})
@@ -230,9 +231,11 @@ func TestSandboxSets(t *testing.T) {
 			"patched":       {`{template: {templateRef: {kind: SandboxTemplate, name: own}, patch: {spec: {containers: [{name: main, env: [{name: OWN, value: x}]}]}}}}`, sandbarv1alpha1.StartPatchDiffers},
 		} {
 			cold := tn.box(name, test.spec)
-			if start := cold.started(); start.Type != sandbarv1alpha1.StartCold || start.Reason != test.reason || start.Times.Ready == nil {
+			start := cold.started()
+			if start.Type != sandbarv1alpha1.StartCold || start.Reason != test.reason || start.Times.Ready == nil {
 				t.Errorf("%s started as %+v", name, start)
 			}
+			checkSteps(t, start, sandbarv1alpha1.StepScheduled, sandbarv1alpha1.StepStarted, sandbarv1alpha1.StepPodReady)
 			if row := cold.row(); row["Start"] != "Cold" || row["Why cold"] != test.reason {
 				t.Errorf("kubectl get -o wide of %s: %v", name, row)
 			}

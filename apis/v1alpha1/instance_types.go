@@ -105,6 +105,42 @@ type InstanceStart struct {
 
 	// +optional
 	Times InstanceStartTimes `json:"times,omitempty"`
+
+	// Steps are those that the pods of the instance took until it was first Ready, in their order: Kubernetes' own times, by
+	// the clocks of the runtime cluster. A step is there once all pods have taken it; of a warm start only what came after
+	// the instance took its sandbox. A time before that of the step that it follows, by a node whose clock is behind, is
+	// left out. Steps are written along with other changes of the status, and stay as they were when the instance was
+	// first Ready.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Steps []InstanceStartStep `json:"steps,omitempty"`
+}
+
+// Names of InstanceStartStep, in their order.
+const (
+	// StepScheduled: the pod has a node. It is the pod's condition PodScheduled.
+	StepScheduled = "Scheduled"
+	// StepReadyToStartContainers: the pod's volumes are mounted and its network is set up. It is the pod's condition
+	// PodReadyToStartContainers. After it, images are pulled and containers are created.
+	StepReadyToStartContainers = "ReadyToStartContainers"
+	// StepInitialized: the init containers have ended, and those that stay have started. It is the condition Initialized of
+	// a pod that has init containers.
+	StepInitialized = "Initialized"
+	// StepStarted: the containers run, each for the last time that it was started.
+	StepStarted = "Started"
+	// StepPodReady: the pod is ready. It is the pod's condition Ready.
+	StepPodReady = "PodReady"
+)
+
+// InstanceStartStep is a step on the way of an instance's pods.
+type InstanceStartStep struct {
+	// Name is Scheduled, ReadyToStartContainers, Initialized, Started or PodReady.
+	Name string `json:"name"`
+
+	// Time is when the last of the pods took the step, in whole seconds: Kubernetes keeps no more of it.
+	Time metav1.Time `json:"time"`
 }
 
 // InstanceStartResized is what the containers of a sandbox had together in its set, and what they have since.

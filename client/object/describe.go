@@ -35,20 +35,12 @@ type Description struct {
 	// the server does not record them.
 	Creator string
 	Updated Change
-	// Steps are those of the start, the first one being the request; none for kinds that do not record them.
+	// Steps are those of the start, the first one being the creation; none for kinds that do not record them.
 	Steps []Step
 	// Events are those of the object, the oldest first.
 	Events []corev1.Event
 	// EventsErr is why the events could not be read: a tenant may have no right to.
 	EventsErr error
-}
-
-// Step is a step of an instance's start.
-type Step struct {
-	Name string
-	Time time.Time
-	// Took is how long it took after the step before.
-	Took time.Duration
 }
 
 // Describe reads an object and its events.
@@ -62,7 +54,7 @@ func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (
 	if last := lastEntry(obj, nil); last != nil {
 		d.Updated = Change{Manager: last.Manager, Time: last.Time.Time}
 	}
-	d.Steps = stepsOf(d.Status.Start)
+	d.Steps = stepsOf(&d.Status)
 	if d.Events, d.EventsErr = c.events(ctx, obj); ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -85,22 +77,6 @@ func creatorOf(obj *unstructured.Unstructured) string {
 		creator = cmp.Or(creator, entry.Manager)
 	}
 	return creator
-}
-
-func stepsOf(start *sandbarv1alpha1.InstanceStart) []Step {
-	if start == nil || start.Times.Requested == nil {
-		return nil
-	}
-	steps := []Step{{Name: "requested", Time: start.Times.Requested.Time}}
-	for _, next := range []struct {
-		name string
-		at   *metav1.MicroTime
-	}{{"placed", start.Times.Placed}, {"ready", start.Times.Ready}} {
-		if next.at != nil {
-			steps = append(steps, Step{next.name, next.at.Time, next.at.Sub(steps[len(steps)-1].Time)})
-		}
-	}
-	return steps
 }
 
 // events returns the events about an object, in the order of their last times.

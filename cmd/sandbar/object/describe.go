@@ -195,13 +195,24 @@ func describeSteps(out io.Writer, d *object.Description) {
 	fmt.Fprintf(out, "\nStart: %s\n", termsafe.Line(how))
 	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, step := range d.Steps {
-		took := "+" + step.Took.Round(time.Millisecond).String()
+		took := tookOf(step)
 		if i == 0 {
 			took = step.Time.Local().Format(time.RFC3339)
 		}
-		fmt.Fprintf(lines, "  %s\t%s\n", step.Name, took)
+		fmt.Fprintf(lines, "  %s\t%s\n", termsafe.Line(step.Name), took)
 	}
 	_ = lines.Flush()
+}
+
+// tookOf is how long a step took, with the digits that are known. Two times in one second are less than a second apart.
+func tookOf(step object.Step) string {
+	switch {
+	case step.Resolution < time.Second:
+		return "+" + step.Took.Round(time.Millisecond).String()
+	case step.Took == 0:
+		return "<1s"
+	}
+	return "+" + step.Took.String()
 }
 
 func describeConditions(out io.Writer, d *object.Description, now time.Time) {

@@ -55,6 +55,10 @@ func withFull(t *testing.T, w *world) *objecttest.Server {
 			},
 		},
 	})
+	s.Put("sandboxes", withStart("cold", "Ready", map[string]float64{"requested": 0, "ready": 66.25}, []string{
+		"Scheduled", "ReadyToStartContainers", "Initialized", "Started", "later \x1b[2J", "PodReady",
+	}, 1, 3, 2, 65, 66, 66))
+	s.Put("sandboxes", withStart("pulling", "Materializing", map[string]float64{"requested": 0}, []string{"Scheduled"}, 2))
 	event := func(name, reason, message string, days, count int) {
 		s.Put("events", map[string]any{
 			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name}, "type": "Normal", "reason": reason, "message": message,
@@ -67,12 +71,35 @@ func withFull(t *testing.T, w *world) *objecttest.Server {
 	return s
 }
 
+// withStart is a Sandbox that got its placement a second after it was created, and started cold. Times are in seconds
+// after its creation.
+func withStart(name, phase string, times map[string]float64, steps []string, at ...float64) map[string]any {
+	created := time.Now().Add(-84*time.Hour - 30*time.Minute).UTC().Truncate(time.Second)
+	after := func(seconds float64) time.Time { return created.Add(time.Duration(seconds * float64(time.Second))) }
+	moments, list := map[string]any{}, []any{}
+	for step, seconds := range times {
+		moments[step] = after(seconds).Format(metav1.RFC3339Micro)
+	}
+	for i, step := range steps {
+		list = append(list, map[string]any{"name": step, "time": after(at[i]).Format(time.RFC3339)})
+	}
+	return map[string]any{
+		"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox",
+		"metadata": map[string]any{"name": name, "uid": "uid-of-" + name, "creationTimestamp": created.Format(time.RFC3339)},
+		"status": map[string]any{"phase": phase, "start": map[string]any{"type": "Cold", "reason": "NoSet", "times": moments, "steps": list}, "conditions": []any{
+			map[string]any{"type": "Placed", "status": "True", "reason": "Placed", "message": "it has its namespace", "lastTransitionTime": after(1).Format(time.RFC3339)},
+		}},
+	}
+}
+
 func TestDescribeShowsAllThatIsKnownOfAnObject(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("TZ", "UTC")
 	withFull(t, w)
 	w.Transcript(t, "describe.golden", []clitest.Turn{
 		{Name: "an instance", Args: "describe sandbox full"},
+		{Name: "one that started cold", Args: "describe sandbox cold"},
+		{Name: "one that has not started", Args: "describe sandbox pulling"},
 		{Name: "two of them", Args: "describe sandbox api web"},
 		{Name: "an object that is not an instance", Args: "describe sandboxset/warm"},
 		{Name: "one that is not there", Args: "describe sandbox ful"},

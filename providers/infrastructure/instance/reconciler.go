@@ -12,7 +12,6 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -316,10 +315,10 @@ func (r *reconciler) report(ctx context.Context, req request, s *scope.Scope, o 
 	return updating, r.writeStatus(ctx, req, s, o, old, status)
 }
 
-// writeStatus writes the status if it differs from the one that the object has.
+// writeStatus writes the status if it says something else than the one that the object has.
 func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scope, o outcome.Outcome, old sandbarv1alpha1.InstanceStatus, status map[string]any) error {
 	before, _ := s.Object().Object["status"].(map[string]any)
-	if equality.Semantic.DeepEqual(before, status) {
+	if outcome.SaysTheSame(before, status) {
 		return nil
 	}
 	changed := s.Object().DeepCopy()

@@ -25,7 +25,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}}}},
 			Status: corev1.PodStatus{
 				Phase: corev1.PodRunning, PodIP: "198.51.100.1",
-				Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodInitialized}},
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodInitialized}, {Type: corev1.PodReadyToStartContainers}, {Type: corev1.ContainersReady}},
 				ContainerStatuses: []corev1.ContainerStatus{{
 					Name: "app", Image: "i", ImageID: "sha", Ready: true, RestartCount: 2,
 				}},
@@ -41,7 +41,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 		want      *corev1.Pod
 	}{
 		{ours, &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{
-			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady}},
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodInitialized}, {Type: corev1.PodReadyToStartContainers}},
 			InitContainerStatuses: []corev1.ContainerStatus{},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "app", Image: "i", Ready: true, RestartCount: 2}},
 		}}},

@@ -177,9 +177,10 @@ func keepOfPod(obj any) (any, error) {
 	return kept, nil
 }
 
-// keptConditions say whether a pod serves, goes on doing so, and how far its resize is.
+// keptConditions say how a pod has started, whether it serves, goes on doing so, and how far its resize is.
 var keptConditions = []corev1.PodConditionType{
-	corev1.PodReady, corev1.PodScheduled, corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress,
+	corev1.PodReady, corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized,
+	corev1.DisruptionTarget, corev1.PodResizePending, corev1.PodResizeInProgress,
 }
 
 // aProbe stands for any readiness probe: that there is one is all that is kept of it.

@@ -67,6 +67,12 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 						"ready":     {Type: "string", Format: "date-time", Description: "When it was first Ready."},
 					},
 				},
+				"steps": {
+					Type:        "array",
+					Description: "The steps that its pods took until it was first Ready, in their order; of a warm start those after it took its sandbox. They are written along with other changes of the status.",
+					XListType:   new("map"), XListMapKeys: []string{"name"},
+					Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: stepSchema()},
+				},
 			},
 		},
 		"activity": {
@@ -74,6 +80,17 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{
 				"lastActiveTime": {Type: "string", Format: "date-time", Description: "When a data-plane request last reached the instance."},
 			},
+		},
+	}
+}
+
+// stepSchema is the schema of InstanceStartStep.
+func stepSchema() *apiextensionsv1.JSONSchemaProps {
+	return &apiextensionsv1.JSONSchemaProps{
+		Type: "object", Required: []string{"name", "time"},
+		Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"name": {Type: "string", Description: "Scheduled, ReadyToStartContainers, Initialized, Started or PodReady."},
+			"time": {Type: "string", Format: "date-time", Description: "When the last of the pods took the step, in whole seconds."},
 		},
 	}
 }

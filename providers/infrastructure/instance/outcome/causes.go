@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
 // Reasons of Composed that name what keeps an instance from being ready.
@@ -91,6 +93,8 @@ type PodSummary struct {
 	stuck bool
 	// Names are those of the present pods.
 	Names map[string]bool
+	// Steps are those that all present pods have taken since they were created.
+	Steps []sandbarv1alpha1.InstanceStartStep
 	// Recheck is when time alone changes this summary; zero means never.
 	Recheck time.Duration
 }
@@ -98,7 +102,7 @@ type PodSummary struct {
 // Summarize returns what the pods of a placement say together.
 func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	sum := PodSummary{Names: map[string]bool{}}
+	sum, present := PodSummary{Names: map[string]bool{}}, []*corev1.Pod(nil)
 	for i := range pods {
 		pod := &pods[i]
 		controller := controllerKind(pod)
@@ -117,6 +121,7 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 			sum.releasing++
 		default:
 			sum.Present++
+			present = append(present, pod)
 		}
 		sum.Names[pod.Name] = true
 		c, recheck := causeOf(pod, now)
@@ -131,6 +136,7 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 		}
 		sum.Recheck = Sooner(sum.Recheck, recheck)
 	}
+	sum.Steps = stepsOf(present)
 	return sum
 }
 

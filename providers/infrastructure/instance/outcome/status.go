@@ -4,7 +4,6 @@
 package outcome
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -129,17 +128,6 @@ func StatusOf(fields map[string]any) (status sandbarv1alpha1.InstanceStatus, err
 		return status, fmt.Errorf("decoding the status: %w", err)
 	}
 	return status, nil
-}
-
-// startOf keeps how the instance came to be, and notes when it was first Ready.
-func startOf(o Outcome, old sandbarv1alpha1.InstanceStatus, ready bool) *sandbarv1alpha1.InstanceStart {
-	start := cmp.Or(o.Start, old.Start)
-	if start == nil || !ready || start.Times.Ready != nil {
-		return start
-	}
-	start = start.DeepCopy()
-	start.Times.Ready = &metav1.MicroTime{Time: o.Now}
-	return start
 }
 
 // activity tells when the instance was last used. A time that moved less than the interval is

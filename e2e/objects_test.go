@@ -49,10 +49,14 @@ func TestObjectsFromATerminal(t *testing.T) {
 		t.Errorf("the table is %q", got)
 	}
 	described := s.must("describe", "sbr", "shop")
-	for _, want := range []string{"env=prod", "tier=web", " by sandbar-cli Updated", "(observed)", "State: Ready", " Ready True "} {
+	for _, want := range []string{"env=prod", "tier=web", " by sandbar-cli Updated", "(observed)", "State: Ready", " Ready True ", "Start: Cold Created ", " Scheduled "} {
 		if !strings.Contains(strings.Join(strings.Fields(described), " "), want) {
 			t.Errorf("describe has no %q:\n%s", want, described)
 		}
+	}
+
+	if got := strings.Join(strings.Fields(get("sbr", "shop", "-o", "jsonpath={.status.start.steps[*].name}")), " "); !strings.HasPrefix(got, "Scheduled ") || !strings.HasSuffix(got, "Started PodReady") {
+		t.Errorf("the steps of its start are %q", got)
 	}
 
 	events, notes, stop := s.begin("get", "sbr", "-l", "env=prod", "-w")

@@ -43,7 +43,7 @@ type InstanceStatus struct {
 	// +optional
 	Suspension *InstanceSuspension `json:"suspension,omitempty"`
 
-	// Start says how an instance came to be that a set might have kept ready.
+	// Start says how the instance came to be. An instance that started before the provider recorded this has none.
 	//
 	// +optional
 	Start *InstanceStart `json:"start,omitempty"`
@@ -89,6 +89,7 @@ type InstanceStart struct {
 	Type string `json:"type"`
 
 	// Reason is why the start was cold, or, if that is ResizeInfeasible, why a warm one has not the resources of the template.
+	// It is empty for kinds that no set keeps ready.
 	//
 	// +optional
 	Reason string `json:"reason,omitempty"`

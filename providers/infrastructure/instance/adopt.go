@@ -208,10 +208,12 @@ func (a *adopted) timed(observed, told time.Time) {
 // startUntold says how an instance starts that has its place, if the status that was to say so could not be
 // written; nil if it says so, or if the instance has come to be already.
 func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
-	if s.Pod() == nil || !isUntold(s.Status()) {
+	switch {
+	case s.Pod() == nil:
+		return startWithoutSets(s)
+	case !isUntold(s.Status()):
 		return nil
-	}
-	if s.Placement().Born() {
+	case s.Placement().Born():
 		return startOf(s, sandbarv1alpha1.StartWarm, "", s.Placement().Adopted.At)
 	}
 	return startOf(s, sandbarv1alpha1.StartCold, sandbarv1alpha1.StartUnknown, time.Time{})
@@ -221,6 +223,15 @@ func startUntold(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
 // such a field never says it.
 func isUntold(status sandbarv1alpha1.InstanceStatus) bool {
 	return status.Start == nil && (status.Phase == "" || slices.Contains(outcome.Beginnings, status.Phase))
+}
+
+// startWithoutSets says how an instance starts of a kind that no set keeps ready; nil for other kinds. Only the first status
+// of an instance begins to record its start: an instance of before may be Materializing because it takes a change.
+func startWithoutSets(s *scope.Scope) *sandbarv1alpha1.InstanceStart {
+	if s.Pod() != nil || s.Status().Phase != "" {
+		return nil
+	}
+	return startOf(s, sandbarv1alpha1.StartCold, "", time.Time{})
 }
 
 // startOf says how an instance starts.

@@ -53,13 +53,13 @@ func (r *reconciler) tellPhase(ctx context.Context, req request, s *scope.Scope,
 	r.tell(ctx, req, s, string(status.Phase), message)
 }
 
-// tellStart tells how an instance has started, once, and what holds that up.
+// tellStart tells how an instance has started that a set might have kept ready, once, and what holds that up.
 func (r *reconciler) tellStart(ctx context.Context, req request, s *scope.Scope, old, status sandbarv1alpha1.InstanceStatus) {
 	switch start := status.Start; {
 	case start == nil || old.Start != nil:
 	case start.Type == sandbarv1alpha1.StartWarm && start.Set != nil:
 		r.tell(ctx, req, s, eventStartedWarm, "it took a sandbox that SandboxSet "+start.Set.Name+" had ready")
-	case start.Type == sandbarv1alpha1.StartCold:
+	case start.Type == sandbarv1alpha1.StartCold && start.Reason != "":
 		r.tell(ctx, req, s, eventStartedCold, start.Reason+": its sandbox is made for it")
 	}
 	if old.Start == nil {

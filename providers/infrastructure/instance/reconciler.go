@@ -179,7 +179,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		return reconcile.Result{}, err
 	}
 	if err := r.admit(s); err != nil {
-		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err})
+		_, reporting := r.report(ctx, req, s, outcome.Outcome{Placing: err, Start: startWithoutSets(s)})
 		return reconcile.Result{}, reporting
 	}
 	if start != nil {

@@ -10,9 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 )
 
 // newPod puts a pod of the instance on the runtime cluster that has no node yet, and returns what changes it.
@@ -99,5 +101,54 @@ func TestAWarmStartHasNoStepOfTheTimeBefore(t *testing.T) {
 	w.mustReconcile()
 	if start := w.startedAs(); start.Type != sandbarv1alpha1.StartWarm || len(start.Steps) > 0 || start.Times.Ready == nil {
 		t.Errorf("it started as %+v", start)
+	}
+}
+
+// A kind that no set keeps ready has the steps of its start, and no event: it could not have started otherwise.
+func TestEveryKindRecordsItsStart(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(w *world)
+		want   bool
+	}{
+		"at once": {func(*world) {}, true},
+		"after it waited for the provider": {func(w *world) {
+			settings := w.settings.Infrastructure
+			w.settings.Infrastructure = nil
+			w.settle()
+			w.settings.Infrastructure = settings
+		}, true},
+		"not if it started before statuses said so": {func(w *world) {
+			w.settle()
+			unstructured.RemoveNestedField(w.inKCP.Object, "status", "start") // it is Materializing
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			created := time.Now().Truncate(time.Second)
+			w.inKCP.SetCreationTimestamp(metav1.NewTime(created))
+			test.before(w)
+			w.settle()
+			change := w.newPod()
+			change(func(s *corev1.PodStatus) {
+				s.Phase, s.Conditions = corev1.PodRunning, []corev1.PodCondition{isTrue(corev1.PodScheduled, created), isTrue(corev1.PodReady, created)}
+			})
+			w.kroSays(fixture.KroReady(w.kroInstance().GetGeneration()))
+			w.settle()
+			status, err := outcome.ReadStatus(w.inKCP)
+			if err != nil || status.Phase != sandbarv1alpha1.InstanceReady {
+				t.Fatalf("it is %s: %v", status.Phase, err)
+			}
+			switch start := status.Start; {
+			case (start != nil) != test.want:
+				t.Errorf("it started as %+v", start)
+			case start != nil && (start.Type != sandbarv1alpha1.StartCold || start.Reason != "" || start.Times.Ready == nil || !slices.Equal(namesOf(start.Steps), []string{"Scheduled", "PodReady"})):
+				t.Errorf("it started as %+v", start)
+			}
+			for _, event := range w.events {
+				if event.Reason == eventStartedCold {
+					t.Errorf("an event says %q", event.Message)
+				}
+			}
+		})
 	}
 }

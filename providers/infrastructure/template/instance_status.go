@@ -47,10 +47,10 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 			},
 		},
 		"start": {
-			Type: "object", Description: "How an instance came to be that a SandboxSet might have kept ready.", Required: []string{"type"},
+			Type: "object", Description: "How the instance came to be.", Required: []string{"type"},
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{
 				"type":   {Type: "string", Description: "Warm: it took a sandbox that a set had ready. Cold: all of it was made for it."},
-				"reason": {Type: "string", Description: "Why the start was cold, or, if it is ResizeInfeasible, why a warm one has not the resources of the template."},
+				"reason": {Type: "string", Description: "Why the start was cold, or, if it is ResizeInfeasible, why a warm one has not the resources of the template. Empty for kinds that no SandboxSet keeps ready."},
 				"set": {
 					Type: "object", Description: "The SandboxSet that it took a sandbox of.", Required: []string{"name"},
 					Properties: map[string]apiextensionsv1.JSONSchemaProps{"name": str},

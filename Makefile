@@ -113,6 +113,10 @@ test-stack: parts ## Two stacks side by side, one killed, and nothing left behin
 race-models: gotest ## The models that make test runs without the race detector, with it
 	@$(call gotest,race-models) -- -race -timeout 0 -tags racemodels -- ./providers/infrastructure/instance
 
+.PHONY: krew
+krew: kubectl ## Build a release, install its plugin with krew for each platform, and run it by kubectl
+	@SANDBAR_RELEASE=1 KUBECTL=$(CURDIR)/bin/kubectl $(GO) -C hack/krew test -count=1 -timeout 0 -v -run '^TestAReleaseIsInstalledByKrew$$' .
+
 .PHONY: soak
 soak: ## The runner's confinement attacked, and both sides edited while everything breaks, a minute each
 	@SANDBAR_TEST_ATTACK_TIME=60s $(GO) test -race -count=1 -v -run 'TestExchanging' ./runner/workspace
@@ -171,12 +175,15 @@ bench-logs: up ## From a printed line to its reader, throughput, and a hundred f
 bench-exec: up ## From asking for a command to its exit code, next to the exec of the pod
 	@$(GO) build -o bin/bench-exec ./bench/exec && bin/bench-exec --stack $(STACK)
 
+.PHONY: bench-cli
+bench-cli: up build kubectl ## Start of the command line, and a list of 1,000 objects next to kubectl's, in one run
+	@$(GO) run ./bench/cli --stack $(STACK)
+
 # kubectl as people have it: the node's, which the stack has, is one program with the API server and the kubelet, and
 # starts more slowly. The flags are the node's, so that its packages are not compiled again.
-.PHONY: bench-cli
-bench-cli: up build ## Start of the command line, and a list of 1,000 objects next to kubectl's, in one run
+.PHONY: kubectl
+kubectl:
 	@GOWORK=off GOFLAGS='-mod=readonly -buildvcs=false' CGO_ENABLED=1 $(GO) -C hack/node build -trimpath -ldflags='-s -w' -o $(CURDIR)/bin/kubectl k8s.io/kubernetes/cmd/kubectl
-	@$(GO) run ./bench/cli --stack $(STACK)
 
 ##@ Development
 .PHONY: build

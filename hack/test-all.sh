@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 result=hack/test-all.result
-stages=(test-beside-load vet-others race-models test-stack test-long soak fuzz)
+stages=(test-beside-load vet-others race-models krew test-stack test-long soak fuzz)
 from=${1:-${stages[0]}} only=${2:-} began='' runs=bin/tests-all
 for name in "$from" ${only:+"$only"}; do
   [[ " ${stages[*]} " == *" $name "* ]] || { echo "there is no stage $name; there are ${stages[*]}" >&2; exit 2; }

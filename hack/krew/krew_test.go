@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,33 +103,21 @@ func TestKrewInstallsThePlugin(t *testing.T) {
 	if err := write(&text, version, archives); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(archives, "sandbar.yaml")
-	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(archives, "sandbar.yaml"), text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	krew, root := filepath.Join(t.TempDir(), "krew"), t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", krew, "sigs.k8s.io/krew/cmd/krew").CombinedOutput(); err != nil {
-		t.Fatalf("building krew: %v\n%s", err, out)
-	}
-	run := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), krew, args...)
-		cmd.Env = append(os.Environ(), "KREW_ROOT="+root, "KREW_NO_UPGRADE_CHECK=1", "HOME="+root)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	archive := func(platform string) string {
-		return "--archive=" + filepath.Join(archives, "sandbar_"+version+"_"+platform+".tar.gz")
-	}
-	here := runtime.GOOS + "_" + runtime.GOARCH
-	if out, err := run("install", "--manifest="+file, archive("windows_amd64")); err == nil || !strings.Contains(out, "checksum") {
+	k := newInstaller(t, archives, version)
+	if out, err := k.install(here, "windows_amd64", t.TempDir()); err == nil || !strings.Contains(out, "checksum") {
 		t.Errorf("another archive than the manifest's is installed: %v\n%s", err, out)
 	}
-	if out, err := run("install", "--manifest="+file, archive(here)); err != nil || !strings.Contains(out, "kubectl sandbar") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	plugin := filepath.Join(root, "bin", "kubectl-sandbar")
-	if out, err := exec.CommandContext(t.Context(), plugin, "version").Output(); err != nil || string(out) != "kubectl-sandbar version\n" {
-		t.Errorf("%q %v", out, err)
+	for _, platform := range platforms {
+		plugin := k.mustInstall(platform)
+		if platform != here {
+			continue
+		}
+		if out, err := exec.CommandContext(t.Context(), plugin, "version").Output(); err != nil || string(out) != "kubectl-sandbar version\n" {
+			t.Errorf("%q %v", out, err)
+		}
 	}
 }
 

@@ -20,16 +20,27 @@ import (
 // key of a ConfigMap too. 57 characters, with "Image" after them, are few enough for both.
 var imageKey = regexp.MustCompile(`^[a-z][A-Za-z0-9]{0,56}$`)
 
+// What the CRD of InfrastructureProvider admits as the URL of the data plane, in the words of its rules. The client refuses
+// some addresses, since they could be those of other instances (client.AddressError), and no client would call a data
+// plane that has one.
+var (
+	dataPlaneURL = regexp.MustCompile(`^https://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^/?#%\\\x00-\x20\x7f]+)*$`)
+	oddSegment   = regexp.MustCompile(`^https://[^/]+/(.*/)?([.][.]?|clusters)(/.*)?$`)
+)
+
 // CheckDataPlaneURL tells why a URL cannot be that of the data plane, which is published to all
-// tenants.
+// tenants. Slashes at its end do not count.
 func CheckDataPlaneURL(address string) error {
 	u, err := url.Parse(address)
-	if err == nil && u.User != nil {
+	base := strings.TrimRight(address, "/")
+	switch {
+	case err == nil && u.User != nil:
 		// Not repeated, for it may hold a password.
 		return fmt.Errorf("must be without a user: every tenant can read it; give https://%s%s", u.Host, u.Path)
-	}
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there", address)
+	case err != nil || !dataPlaneURL.MatchString(base):
+		return fmt.Errorf("must be https://HOST[:PORT][/PATH], not %q: tenants send their tokens there; a path has no percent sign, backslash, space or empty segment", address)
+	case oddSegment.MatchString(base):
+		return fmt.Errorf("must not have ., .. or clusters as a segment of its path, as %q has: clients refuse such an address; serve the data plane under another path", address)
 	}
 	return nil
 }

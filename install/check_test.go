@@ -22,6 +22,8 @@ func TestCheckDataPlaneURL(t *testing.T) {
 		"nor is a user of a URL that shows tokens":  {"http://user:s3cret@dp.test", "must be without a user"},
 		"something that does not parse is no URL":   {"https://dp .test", "must be https://"},
 		"https without a host leads nowhere at all": {"https:///path", "must be https://"},
+		"slashes at the end do not count":           {"https://dp.test/p//", ""},
+		"what clients take for another is refused":  {"https://dp.test/clusters/c", "serve the data plane under another path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckDataPlaneURL(tc.url)

@@ -100,10 +100,13 @@ type InfrastructureProviderSpec struct {
 
 // DataPlaneAddress is the public address of the data plane.
 type DataPlaneAddress struct {
-	// URL is the public base URL of the data plane, without a trailing slash.
+	// URL is the public base URL of the data plane: https://HOST[:PORT][/PATH], without a trailing slash. Clients append the
+	// path of an instance, and call no address that they cannot tell from that of another instance: a path has no percent
+	// sign, and none of its segments is empty, ".", ".." or "clusters".
 	//
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^https://[^/?#]+(/[^?#]*[^/?#])?$`
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r'^https://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^/?#%\\\x00-\x20\x7f]+)*$')`,message="must be https://HOST[:PORT][/PATH]: without a user, a query, a fragment, a percent sign, a backslash, a space, two slashes in the path or a slash at its end"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r'^https://[^/]+/(.*/)?([.][.]?|clusters)(/.*)?$')`,message="must not have ., .. or clusters as a segment of its path, which clients refuse: serve the data plane under another path"
 	URL string `json:"url"`
 
 	// CABundle is the PEM bundle that a client needs to verify URL. Empty means that the

@@ -238,7 +238,12 @@ func TestSandboxesThatCannotBe(t *testing.T) {
 			"host network":             {`{template: {podTemplate: {spec: {hostNetwork: true, containers: [{name: a}]}}}}`, "hostNetwork"},
 			"a service account":        {`{template: {podTemplate: {spec: {serviceAccountName: admin, containers: [{name: a}]}}}}`, "serviceAccountName"},
 			"an unknown visibility":    {`{visibility: secret, template: {templateRef: {name: a}}}`, "visibility"},
-			"a tag with a space":       {`{tags: ["a b"], template: {templateRef: {name: a}}}`, "tags"},
+			"a project as a text":      {`{projectRef: shop, template: {templateRef: {name: a}}}`, "spec.projectRef"},
+			"a project without an id":  {`{projectRef: {}, template: {templateRef: {name: a}}}`, "spec.projectRef.id"},
+			"an owner of no type":      {`{owner: {type: robot, id: a}, template: {templateRef: {name: a}}}`, "spec.owner.type"},
+			"a tag with a space":       {`{tags: {a: "a b"}, template: {templateRef: {name: a}}}`, "spec.tags.a"},
+			"a key with a space":       {`{tags: {"a b": a}, template: {templateRef: {name: a}}}`, "self.all(key, key.matches("},
+			"seventeen tags":           {`{tags: {a: a, b: a, c: a, d: a, e: a, f: a, g: a, h: a, i: a, j: a, k: a, l: a, m: a, n: a, o: a, p: a, q: a}, template: {templateRef: {name: a}}}`, "self.size() <= 16"},
 			"two volumes of one name": {`{template: {templateRef: {name: a}, volumeClaimTemplates: [
 				{metadata: {name: a}, spec: {resources: {requests: {storage: 1Mi}}}}, {metadata: {name: a}, spec: {resources: {requests: {storage: 1Mi}}}}]}}`, "same name"},
 		} {
@@ -320,7 +325,7 @@ func TestSandboxStaysInItsPlacement(t *testing.T) {
 	if strings.Contains(mustJSON(t, obj.Object["status"]), "podRef") {
 		t.Error("the tenant sees podRef")
 	}
-	box.patch(t, map[string]any{"displayName": "Inside", "projectRef": "shop"})
+	box.patch(t, map[string]any{"displayName": "Inside", "projectRef": map[string]any{"id": "shop"}})
 	box.waitDescribed("shop", "Inside")
 	box.patch(t, map[string]any{"displayName": nil, "projectRef": nil})
 	box.waitDescribed("", "")

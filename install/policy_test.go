@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -44,23 +45,13 @@ const ourPlacement, otherPlacement = "sb-aaaaaaaaaaaaaaaaaaaaaaaaaa", "sb-bbbbbb
 // empty if the policy lets the write through.
 func refusal(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, w write) string {
 	t.Helper()
-	var options []cel.EnvOption
-	for _, name := range []string{"request", "object", "oldObject", "namespaceObject", "variables"} {
-		options = append(options, cel.Variable(name, cel.DynType))
-	}
-	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	set, err := base.Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: options})
-	if err != nil {
-		t.Fatal(err)
-	}
 	object := map[string]any{}
 	if err := yaml.Unmarshal([]byte(w.object), &object); err != nil {
 		t.Fatal(err)
 	}
 	group, resource, _ := strings.Cut(w.what, "/")
 	resource, subresource, _ := strings.Cut(resource, "/")
-	variables := map[string]any{}
-	input := map[string]any{"variables": variables, "object": object, "oldObject": nil, "request": map[string]any{
+	input := map[string]any{"object": object, "oldObject": nil, "request": map[string]any{
 		"userInfo": map[string]any{"username": w.user}, "operation": w.operation, "dryRun": w.dryRun, "namespace": w.namespace, "name": w.name,
 		"resource": map[string]any{"group": group, "resource": resource}, "subResource": subresource,
 	}}
@@ -73,6 +64,23 @@ func refusal(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPo
 	if resource != "namespaces" { // of a Namespace the API server gives none
 		input["namespaceObject"] = map[string]any{"metadata": map[string]any{"annotations": map[string]any{placement.AnnotationProvider: providers[w.namespace]}}}
 	}
+	return verdict(t, policy, input)
+}
+
+// verdict is refusal for the variables of a request.
+func verdict(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, input map[string]any) string {
+	t.Helper()
+	var options []cel.EnvOption
+	for _, name := range []string{"request", "object", "oldObject", "namespaceObject", "variables"} {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	set, err := base.Extend(environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := map[string]any{}
+	input["variables"] = variables
 	eval := func(expression string) (any, error) {
 		compiled, issues := set.NewExpressionsEnv().Compile(expression)
 		if issues.Err() != nil {
@@ -127,6 +135,11 @@ func policies(t *testing.T, edit func(*Options)) map[string]*admissionregistrati
 	if err != nil {
 		t.Fatal(err)
 	}
+	return policiesOf(t, objects)
+}
+
+func policiesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
 	found := map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}
 	for _, object := range objects {
 		if object.GetKind() != "ValidatingAdmissionPolicy" {

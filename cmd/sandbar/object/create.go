@@ -49,8 +49,8 @@ func newCreateCommand(s *target) *cobra.Command {
 		Long: `Create an object of a kind that the workspace has, with the labels, annotations and fields of the flags.
 
 --set PATH=VALUE sets a field. The path is below spec unless it begins with metadata, and names an element of a
-list as in tags[0]. The value is read as the type that the kind has there, so that "true" stays a text where one is
-wanted; lists and objects are written in YAML: --set 'tags=[web, shop]'. -f FILE begins with an object in YAML or
+list as in env[0]. The value is read as the type that the kind has there, so that "true" stays a text where one is
+wanted; lists and objects are written in YAML: --set 'tags={team: checkout}'. -f FILE begins with an object in YAML or
 JSON, - being the input; with it, KIND and NAME can be left out.
 
 --wait returns when the object is Ready, and --wait=CONDITION when it has another condition; progress goes to

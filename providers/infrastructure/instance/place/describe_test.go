@@ -20,6 +20,24 @@ func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
 		labels, annotations map[string]string
 	}{
 		"everything": {
+			spec: map[string]any{
+				"projectRef": map[string]any{"id": "shop"}, "visibility": "project", "displayName": "Ann's notes",
+				"owner": map[string]any{"type": "group", "id": "web", "displayName": "The web team"},
+				"tags":  map[string]any{"ticket": "ENG-421", "team": "checkout", "demo": ""},
+			},
+			labels: map[string]string{
+				placement.LabelProject: "shop", placement.LabelVisibility: "project",
+			},
+			annotations: map[string]string{
+				placement.AnnotationDisplayName: "Ann's notes", placement.AnnotationOwner: "group:web",
+				placement.AnnotationTags: "demo,team=checkout,ticket=ENG-421",
+			},
+		},
+		"an owner of the default type": {
+			spec:        map[string]any{"owner": map[string]any{"id": "user_123"}},
+			annotations: map[string]string{placement.AnnotationOwner: "user:user_123"},
+		},
+		"texts and a list, as kinds of operators have them": {
 			spec: map[string]any{"projectRef": "shop", "visibility": "project", "displayName": "Ann's notes", "owner": "ann", "tags": []any{"a", "b"}},
 			labels: map[string]string{
 				placement.LabelProject: "shop", placement.LabelVisibility: "project",
@@ -30,8 +48,11 @@ func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
 		},
 		"nothing":                        {spec: map[string]any{}},
 		"empty words":                    {spec: map[string]any{"projectRef": "", "displayName": "", "tags": []any{}}},
+		"empty objects":                  {spec: map[string]any{"projectRef": map[string]any{}, "owner": map[string]any{"type": "user"}, "tags": map[string]any{}}},
+		"the most and the longest tags":  {spec: map[string]any{"tags": longTags()}, annotations: map[string]string{placement.AnnotationTags: tagsOf(longTags())}},
 		"what cannot be a label":         {spec: map[string]any{"projectRef": "not a label", "visibility": strings.Repeat("v", 64)}},
-		"what is of another type":        {spec: map[string]any{"projectRef": int64(1), "owner": map[string]any{"name": "ann"}, "tags": []any{int64(1)}}},
+		"what is of another type":        {spec: map[string]any{"projectRef": int64(1), "owner": map[string]any{"id": int64(1)}, "tags": []any{int64(1)}, "displayName": []any{"x"}}},
+		"tags of another type":           {spec: map[string]any{"tags": map[string]any{"a": int64(1)}, "projectRef": map[string]any{"id": []any{}}}},
 		"what is as long as it may":      {spec: map[string]any{"owner": strings.Repeat("o", MaxDescription)}, annotations: map[string]string{placement.AnnotationOwner: strings.Repeat("o", MaxDescription)}},
 		"what is longer than it may":     {spec: map[string]any{"owner": strings.Repeat("o", MaxDescription+1)}},
 		"a field that describes nothing": {spec: map[string]any{"owner-uid": "forged", "instance-uid": "forged"}},
@@ -54,4 +75,13 @@ func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// longTags are as many tags as the kind Sandbox admits, each as long as it may be.
+func longTags() map[string]any {
+	tags := map[string]any{}
+	for i := range 16 {
+		tags[strings.Repeat(string(rune('a'+i)), 63)] = strings.Repeat("v", 63)
+	}
+	return tags
 }

@@ -78,6 +78,17 @@ type TemplateSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Graph runtime.RawExtension `json:"graph"`
 
+	// Conversions give instances that were made under a former schema of the graph the form of the present one. An
+	// instance that the new schema admits when it is converted does not hold the Template up. Once a workspace has the
+	// new schema, the provider writes the result into the tenants' objects. Keep a conversion for as long as there may
+	// be instances of the former form.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=field
+	// +optional
+	Conversions []Conversion `json:"conversions,omitempty"`
+
 	// DataPlane declares the verbs of the kind's instances and where each one leads.
 	//
 	// +optional
@@ -367,6 +378,13 @@ type TemplateStatus struct {
 	//
 	// +optional
 	DataPlane *DataPlane `json:"dataPlane,omitempty"`
+
+	// Conversions are those that are in force: those of the last generation whose kind the runtime cluster serves.
+	//
+	// +listType=map
+	// +listMapKey=field
+	// +optional
+	Conversions []Conversion `json:"conversions,omitempty"`
 
 	// RuntimeSchema names the schema under which the runtime cluster serves the kind: UID and
 	// generation of its CustomResourceDefinition. It changes with every change of that schema. A

@@ -41,14 +41,16 @@ import (
 
 // world is a tenant's object, a runtime cluster and the reconciler between them.
 type world struct {
-	t          *testing.T
-	inKCP      *unstructured.Unstructured
-	unseen     bool   // the watch has not shown the object
-	reads      int    // of the object
-	meanwhile  func() // happens once, after the next read
-	liveErr    error
-	events     []*corev1.Event
-	patchErr   error    // of writes in kcp
+	t         *testing.T
+	inKCP     *unstructured.Unstructured
+	unseen    bool   // the watch has not shown the object
+	reads     int    // of the object
+	meanwhile func() // happens once, after the next read
+	liveErr   error
+	events    []*corev1.Event
+	patchErr  error // of writes in kcp
+	// refuse is why kcp does not take a write; nil: it takes all.
+	refuse     func(patch map[string]any) error
 	patches    []string // subresource or "main", in order; "removed" for a deletion
 	runtime    client.Client
 	writes     []string // verb and kind, in order
@@ -336,8 +338,16 @@ func (w *world) Patch(_ context.Context, _ request, data []byte, subresources ..
 	if found && version != w.inKCP.GetResourceVersion() {
 		return nil, apierrors.NewConflict(fixture.Thing.GVR().GroupResource(), "web", nil)
 	}
+	if w.refuse != nil {
+		if err := w.refuse(patch); err != nil {
+			return nil, err
+		}
+	}
 	w.patches = append(w.patches, append(subresources, "main")[0])
 	mergePatch(w.inKCP.Object, patch)
+	if patch["spec"] != nil {
+		w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+	}
 	number, _ := strconv.Atoi(w.inKCP.GetResourceVersion())
 	w.inKCP.SetResourceVersion(strconv.Itoa(number + 1))
 	if w.inKCP.GetDeletionTimestamp() != nil && len(w.inKCP.GetFinalizers()) == 0 {

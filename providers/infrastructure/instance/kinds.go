@@ -24,6 +24,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/conversion"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
@@ -246,6 +247,10 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		RunsPods:      contract.RunsPods(template.Spec.Graph.Raw),
 		Choice:        template.Spec.ImageChoice,
 	}
+	var err error
+	if s.Conversions, err = conversion.Compile(template.Status.Conversions); err != nil {
+		return s, fmt.Errorf("compiling the conversions of the Template: %w", err)
+	}
 	if fields := template.Spec.PodTemplate; fields != nil {
 		var list sandbarv1alpha1.TemplateList
 		if err := k.client.List(ctx, &list); err != nil {
@@ -254,7 +259,7 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		s.Pod = &scope.PodWords{Fields: *fields, Offers: podbase.OffersOf(list.Items)}
 	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
-	err := k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
+	err = k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {
 		s.Infrastructure, err = platform.Settings(ctx, k.config.runtime.GetClient(), k.config.names, infrastructure)
 		s.Revisions = revisionsOf(template, infrastructure)

@@ -153,6 +153,9 @@ func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstr
 	case !place.Differs(desired, current):
 		return current, t, refused
 	}
+	if err := r.runtime.reshape(ctx, s.Settings().Conversions, current); err != nil {
+		return nil, t, err
+	}
 	written, err := r.runtime.write(ctx, desired)
 	if err != nil {
 		return nil, t, err // it goes first: a refused pod needs no retry, and this does

@@ -131,7 +131,7 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 		return result, nil // gone, and nothing of it is left
 	}
 	asked := time.Now()
-	obj, err := r.tenants.Live(ctx, req)
+	live, err := r.live(ctx, req)
 	switch {
 	case export.IsGone(err):
 		r.members.Leave(req)
@@ -139,8 +139,9 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 		r.capacity.lost(r.kind.Template, req)
 		return result, r.removeFormer(ctx, placements, nil)
 	case err != nil:
-		return result, fmt.Errorf("reading the instance: %w", err)
+		return result, err
 	}
+	obj := live.object
 	if len(placements) == 0 {
 		claimStepSeconds.WithLabelValues("read").Observe(time.Since(asked).Seconds())
 	}
@@ -159,7 +160,9 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, s)
 	}
-	return r.converge(ctx, req, s)
+	result, err = r.converge(ctx, req, s.Converted(live.from))
+	result.RequeueAfter = outcome.Sooner(result.RequeueAfter, live.again)
+	return result, err
 }
 
 // converge makes the placement as the object says and reports how the instance is. Each phase returns its

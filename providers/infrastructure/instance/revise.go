@@ -115,7 +115,7 @@ func (r *reconciler) ask(s *scope.Scope, desired, current *unstructured.Unstruct
 // edited reports whether the tenant has changed the spec since the kro instance was written.
 func edited(s *scope.Scope, current *unstructured.Unstructured) bool {
 	seen, ok := current.GetAnnotations()[place.AnnotationGeneration]
-	return ok && seen != strconv.FormatInt(s.Object().GetGeneration(), 10)
+	return ok && !seenAs(s, seen)
 }
 
 // markRefused notes that the pod is refused which the tenant has written: the tenant was told and may
@@ -128,7 +128,13 @@ func markRefused(s *scope.Scope, desired *unstructured.Unstructured) {
 
 // toldRefused reads the note of markRefused, which goes with the next pod that is not refused.
 func toldRefused(s *scope.Scope, current *unstructured.Unstructured) bool {
-	return current.GetAnnotations()[place.AnnotationRefused] == strconv.FormatInt(s.Object().GetGeneration(), 10)
+	return seenAs(s, current.GetAnnotations()[place.AnnotationRefused])
+}
+
+// seenAs is Seen for a generation that is written in an annotation.
+func seenAs(s *scope.Scope, generation string) bool {
+	number, err := strconv.ParseInt(generation, 10, 64)
+	return err == nil && s.Seen(number)
 }
 
 // follow returns since when the instance takes a change, if it was Ready before and as long as it has

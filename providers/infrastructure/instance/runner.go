@@ -82,7 +82,7 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		placements: config.placements,
 		log:        config.log.WithValues("template", k.Template, "kind", k.GVK.Kind),
 	}
-	s.Computed = scope.NewComputed()
+	s.Computed, s.Since = scope.NewComputed(), time.Now()
 	r.settings.Store(&s)
 	var err error
 	r.Controller, err = export.NewController(k.Kind, export.ControllerOptions{
@@ -185,7 +185,7 @@ func (r *runner) configure(s scope.Settings) {
 	if r.settings.Load().Equal(s) {
 		return
 	}
-	s.Computed = scope.NewComputed()
+	s.Computed, s.Since = scope.NewComputed(), time.Now()
 	r.settings.Store(&s)
 	r.WakeAll()
 }

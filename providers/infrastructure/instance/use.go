@@ -46,10 +46,10 @@ func (r *reconciler) ensureLease(ctx context.Context, s *scope.Scope) (used inus
 	if err != nil {
 		return used, fmt.Errorf("reading Lease %s: %w", key.Name, err)
 	}
-	used, err = r.touchLease(ctx, desired, current)
+	used, err = r.touchLease(ctx, s, desired, current)
 	if apierrors.IsConflict(err) { // used meanwhile
 		if err = r.runtime.live.Get(ctx, key, current); err == nil {
-			used, err = r.touchLease(ctx, desired, current)
+			used, err = r.touchLease(ctx, s, desired, current)
 		}
 	}
 	if err != nil {
@@ -61,13 +61,13 @@ func (r *reconciler) ensureLease(ctx context.Context, s *scope.Scope) (used inus
 // touchLease writes what is missing in the Lease, under the version that was read: without it a use
 // that the data plane records at the same moment would be taken back. It returns what the Lease says
 // afterwards: a use that could not be written is not told.
-func (r *reconciler) touchLease(ctx context.Context, desired, current *coordinationv1.Lease) (inuse.Record, error) {
+func (r *reconciler) touchLease(ctx context.Context, s *scope.Scope, desired, current *coordinationv1.Lease) (inuse.Record, error) {
 	touched := current.DeepCopy()
 	touched.Labels = labels.Merge(current.Labels, desired.Labels)
 	touched.Annotations = labels.Merge(current.Annotations, desired.Annotations)
 	delete(touched.Annotations, placement.AnnotationEnding) // whether it ends is decided anew each time
 	known, now := inuse.RecordOf(current), desired.Spec.RenewTime.Time
-	changed := current.Annotations[place.AnnotationGeneration] != desired.Annotations[place.AnnotationGeneration]
+	changed := !seenAs(s, current.Annotations[place.AnnotationGeneration])
 	if changed && known.Used.Before(now) || !known.Believable(now) {
 		touched.Spec.RenewTime = desired.Spec.RenewTime
 	}

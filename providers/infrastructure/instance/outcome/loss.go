@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // Reasons of a loss: of Placed and of Composed, of the condition Lost, and of the event.
@@ -78,17 +79,19 @@ func ConditionReason(status sandbarv1alpha1.InstanceStatus, name string) string 
 
 // lostCondition is the trace of a loss. It stays until the spec changes: who looks at the instance only
 // hours later finds it Ready again.
-func lostCondition(old sandbarv1alpha1.InstanceStatus, generation int64, o Outcome) []metav1.Condition {
+func lostCondition(s *scope.Scope, old sandbarv1alpha1.InstanceStatus, o Outcome) []metav1.Condition {
 	if o.Lost != nil {
 		c := Verdict{OK: true, Reason: o.Lost.Reason, message: o.Lost.Message}.condition(sandbarv1alpha1.InstanceLostCondition)
-		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(o.Now)
+		c.ObservedGeneration, c.LastTransitionTime = s.Object().GetGeneration(), metav1.NewTime(o.Now)
 		return []metav1.Condition{c}
 	}
 	before := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceLostCondition)
-	if before == nil || before.ObservedGeneration != generation {
+	if before == nil || !s.Seen(before.ObservedGeneration) {
 		return nil
 	}
-	return []metav1.Condition{*before}
+	kept := *before
+	kept.ObservedGeneration = s.Object().GetGeneration()
+	return []metav1.Condition{kept}
 }
 
 // stillLost keeps the words of a loss until the placement is there again.

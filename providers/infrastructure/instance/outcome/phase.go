@@ -90,7 +90,7 @@ const momentTime = 10 * time.Second
 // wasReady tells whether the instance has been ready with the spec that it has now. A changed
 // spec begins anew: what it breaks has failed.
 func wasReady(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) bool {
-	if old.ObservedGeneration != s.Object().GetGeneration() {
+	if !s.Seen(old.ObservedGeneration) {
 		return false
 	}
 	ready := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceReadyCondition)

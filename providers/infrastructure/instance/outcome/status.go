@@ -90,7 +90,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 			v.composed.condition(sandbarv1alpha1.InstanceComposed),
 			v.suspended.condition(sandbarv1alpha1.InstanceSuspendedCondition),
 			v.ready.condition(sandbarv1alpha1.InstanceReadyCondition),
-		}), lostCondition(old, generation, o)...),
+		}), lostCondition(s, old, o)...),
 	}
 	own, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
@@ -104,7 +104,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 // say, changes twice in each round of such a loop.
 func shown(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus) *unstructured.Unstructured {
 	was := meta.FindStatusCondition(old.Conditions, sandbarv1alpha1.InstanceComposed)
-	current := old.ObservedGeneration == s.Object().GetGeneration() && was != nil && was.Reason == ReasonCrashLoop
+	current := s.Seen(old.ObservedGeneration) && was != nil && was.Reason == ReasonCrashLoop
 	if c := o.Cause(); current && restarts(c) && c.loops {
 		return s.Object()
 	}

@@ -18,7 +18,10 @@ import (
 
 // reservedDomains are domains whose labels and annotations mean something to Sandbar, kro,
 // kcp or Kubernetes. A tenant that could set them would forge ownership or steer kro.
-var reservedDomains = []string{"sandbar.dev", "kubernetes.io", "k8s.io", "kro.run", "kcp.io"}
+var reservedDomains = []string{ownDomain, "kubernetes.io", "k8s.io", "kro.run", "kcp.io"}
+
+// ownDomain is Sandbar's own.
+const ownDomain = "sandbar.dev"
 
 // BuildInstance builds the kro instance: the tenant's spec as the lifecycle has it, and of its
 // metadata what the operator's allow-list names.
@@ -76,11 +79,15 @@ func allowed(entries map[string]string, allowedPrefixes []string) map[string]str
 }
 
 func reserved(key string) bool {
-	domain, _, ok := strings.Cut(key, "/")
-	if !ok {
-		return false
-	}
-	return slices.ContainsFunc(reservedDomains, func(reserved string) bool {
-		return domain == reserved || strings.HasSuffix(domain, "."+reserved)
-	})
+	return slices.ContainsFunc(reservedDomains, func(reserved string) bool { return isOf(key, reserved) })
 }
+
+// isOf reports whether a key is of a domain or of one below it.
+func isOf(key, domain string) bool {
+	of, _, ok := strings.Cut(key, "/")
+	return ok && (of == domain || strings.HasSuffix(of, "."+domain))
+}
+
+// Ours reports whether a label or an annotation of a kro instance is one that BuildInstance writes, and takes away again.
+// kro has its own.
+func Ours(key string) bool { return !reserved(key) || isOf(key, ownDomain) }

@@ -14,6 +14,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/conversion"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/podbase"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 )
@@ -57,15 +58,20 @@ type Settings struct {
 	Revisions
 	// Infrastructure is nil until the operator has created the InfrastructureProvider.
 	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
+	// Conversions give an object of a former schema the form of the present one; nil if there are none.
+	Conversions *conversion.Set
+	// Since is when these settings took the place of others.
+	Since time.Time
 	// Computed remembers what follows from these settings; nil if nothing is remembered.
 	Computed *Computed
 }
 
-// Equal reports whether two settings are the same for all instances of the kind. What has been computed does not count.
+// Equal reports whether two settings are the same for all instances of the kind. What has been computed does not count,
+// nor since when they hold.
 func (s Settings) Equal(other Settings) bool {
 	return s.Provider == other.Provider && s.Names == other.Names && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
-		equality.Semantic.DeepEqual(s.Choice, other.Choice) &&
+		equality.Semantic.DeepEqual(s.Choice, other.Choice) && s.Conversions.Equal(other.Conversions) &&
 		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
 }
 
@@ -79,6 +85,8 @@ type Scope struct {
 	object        *unstructured.Unstructured
 	status        sandbarv1alpha1.InstanceStatus
 	workspacePath string
+	// converted is the generation that the provider has converted in this reconcile; zero if it has converted none.
+	converted int64
 }
 
 // New returns the scope of a tenant's object that has, or will get, a placement. status is the one that the object had
@@ -93,6 +101,21 @@ func (s *Scope) Protected(obj *unstructured.Unstructured, workspacePath string) 
 	protected := *s
 	protected.object, protected.workspacePath = obj, workspacePath
 	return &protected
+}
+
+// Converted is the scope of the same instance after the provider has given the object the form of the present schema.
+// from is the generation that it had before; zero if nothing was written.
+func (s *Scope) Converted(from int64) *Scope {
+	converted := *s
+	converted.converted = from
+	return &converted
+}
+
+// Seen reports whether the tenant has changed nothing since a generation of the object: it is the present one, or the
+// one that the provider has converted in this reconcile. A conversion does not count as use of an instance, does not wake it and
+// is not a change that it takes before its turn.
+func (s *Scope) Seen(generation int64) bool {
+	return generation == s.object.GetGeneration() || s.converted != 0 && generation == s.converted
 }
 
 // In is the scope of the same instance in another placement.

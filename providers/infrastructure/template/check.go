@@ -25,6 +25,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/conversion"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/revision"
 )
@@ -42,6 +43,8 @@ type plan struct {
 	schema krov1alpha1.Schema
 	// spec is the OpenAPI schema of the instances' spec as tenants see it.
 	spec *apiextensionsv1.JSONSchemaProps
+	// conversions give instances of former schemas the form of this one.
+	conversions *conversion.Set
 	// offered is the schema of the spec that tenants have, if it admits more than this one.
 	offered *apiextensionsv1.JSONSchemaProps
 }
@@ -93,14 +96,14 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 			"choose another kind, or remove that entry from the APIExport", p.gvr.Resource, foreign)
 	}
 	if changes := incompatibilities(offered, withLifecycle(p.spec)); len(changes) > 0 {
-		blocked, err := r.usersLately(ctx, tmpl, p, offered)
+		p.offered = offered
+		blocked, err := r.usersLately(ctx, tmpl, p)
 		if err != nil {
 			return nil, false, fmt.Errorf("looking for instances that the new schema would break: %w", err)
 		}
 		if blocked != "" {
 			return refuse(reasonIncompatible, incompatible, strings.Join(changes, "; "), blocked)
 		}
-		p.offered = offered
 	}
 	return p, true, nil
 }
@@ -108,7 +111,8 @@ func (r *reconciler) check(ctx context.Context, tmpl *sandbarv1alpha1.Template) 
 // incompatible is what is said of a schema that would take something from tenants, with what changes
 // and who is in the way.
 const incompatible = "spec.graph.schema.spec admits less than the schema that tenants have: %s; and %s. Nothing was changed and instances go on as before. " +
-	"Take these changes back, or have the tenants change those instances and apply the Template again, or publish the new schema as a Template with another kind"
+	"Take these changes back, or give the fields their new form with spec.conversions, or have the tenants change those instances and apply the Template again, " +
+	"or publish the new schema as a Template with another kind"
 
 func listed(problems []contract.Problem) string {
 	texts := make([]string, 0, len(problems))
@@ -154,7 +158,8 @@ func newPlan(tmpl *sandbarv1alpha1.Template) (*plan, error) {
 		return nil, err
 	}
 	p.spec = withPodTemplate(p.spec, tmpl.Spec.PodTemplate)
-	return p, nil
+	p.conversions, err = conversion.Compile(tmpl.Spec.Conversions)
+	return p, err
 }
 
 // openAPIOf is the schema of the spec in a graph's schema.
@@ -167,11 +172,17 @@ func openAPIOf(schema *krov1alpha1.Schema) (*apiextensionsv1.JSONSchemaProps, er
 	if err != nil {
 		return nil, fmt.Errorf("spec.graph.schema.types: %w", err)
 	}
-	spec, err := simpleschema.ToOpenAPISpec(fields, customTypes)
+	made, err := simpleschema.ToOpenAPISpec(fields, customTypes)
 	if err != nil {
 		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
 	}
-	return spec, nil
+	// As an API server reads it: kro's own has maps that allow no key, and the gate found each key of a map invalid.
+	raw, err := json.Marshal(made)
+	if err != nil {
+		return nil, fmt.Errorf("spec.graph.schema.spec: %w", err)
+	}
+	spec := &apiextensionsv1.JSONSchemaProps{}
+	return spec, json.Unmarshal(raw, spec)
 }
 
 func object(raw runtime.RawExtension) (map[string]any, error) {

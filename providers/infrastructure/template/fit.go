@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,17 +22,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/conversion"
 )
 
 // fitting reports whether specs that one schema admits would lose something, or not be admitted, under
-// another. It judges as the API server would: by its own pruning, defaulting and validation.
+// another, once they are converted. It judges as the API server would: by its own pruning, defaulting and validation.
 type fitting struct {
-	was, is *structuralschema.Structural
-	openapi validation.SchemaValidator
-	rules   *cel.Validator
+	conversions *conversion.Set
+	was, is     *structuralschema.Structural
+	openapi     validation.SchemaValidator
+	rules       *cel.Validator
 }
 
-func newFitting(was, is *apiextensionsv1.JSONSchemaProps) (*fitting, error) {
+func newFitting(was, is *apiextensionsv1.JSONSchemaProps, conversions *conversion.Set) (*fitting, error) {
 	old, _, err := structural(was)
 	if err != nil {
 		return nil, fmt.Errorf("reading the schema that tenants have: %w", err)
@@ -44,7 +48,9 @@ func newFitting(was, is *apiextensionsv1.JSONSchemaProps) (*fitting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the new schema: %w", err)
 	}
-	return &fitting{was: old, is: updated, openapi: openapi, rules: cel.NewValidator(updated, false, celconfig.PerCallLimit)}, nil
+	return &fitting{
+		conversions: conversions, was: old, is: updated, openapi: openapi, rules: cel.NewValidator(updated, false, celconfig.PerCallLimit),
+	}, nil
 }
 
 func structural(schema *apiextensionsv1.JSONSchemaProps) (*structuralschema.Structural, *apiextensions.JSONSchemaProps, error) {
@@ -58,7 +64,11 @@ func structural(schema *apiextensionsv1.JSONSchemaProps) (*structuralschema.Stru
 
 // problems lists what is wrong with a spec under the new schema, by field.
 func (f *fitting) problems(ctx context.Context, spec map[string]any) []string {
+	spec, _, failed := f.conversions.Of(spec)
 	problems := lost("spec", spec, f.was, f.is)
+	if failed != nil {
+		problems = append(problems, strings.Split(failed.Error(), "\n")...) // one line for each field
+	}
 	kept := runtime.DeepCopyJSON(spec)
 	pruning.Prune(kept, f.is, false)
 	structuraldefaulting.Default(kept, f.is)

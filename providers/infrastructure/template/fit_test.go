@@ -33,7 +33,7 @@ func TestASchemaMayAdmitLessIfNobodyMisses(t *testing.T) {
 	was := map[string]any{
 		"size": "string | default=\"1Gi\"", "more": "string | default=\"b\"", "free": "string",
 		"nested": map[string]any{"deep": "integer | default=3", "other": "string"},
-		"list":   "[]string", "count": "integer | default=1",
+		"list":   "[]string", "count": "integer | default=1", "map": "map[string]string",
 	}
 	without := func(name string) map[string]any {
 		is := map[string]any{}
@@ -68,11 +68,13 @@ func TestASchemaMayAdmitLessIfNobodyMisses(t *testing.T) {
 		"an enum that has not":                        {with("size", `string | default="1Gi" enum="1Gi,2Gi"`), `{"size":"3Gi"}`, "spec.size would be invalid"},
 		"a rule that holds":                           {with("count", `integer | default=1 validation="self != 7"`), `{"count":6}`, ""},
 		"a rule that does not":                        {with("count", `integer | default=1 validation="self != 7"`), `{"count":7}`, "spec.count would be invalid"},
+		"a map that goes on to have any key":          {without("free"), `{"map":{"a":"b"}}`, ""},
+		"a map whose values are another type":         {with("map", "map[string]integer"), `{"map":{"a":"b"}}`, "spec.map.a would be invalid"},
 		"another type":                                {with("count", "string | default=\"1\""), `{"count":1}`, "spec.count would be invalid"},
 		"Sandbar's own fields are no field that goes": {without("free"), `{"lifecycle":{"sleepAfterUnused":"5m"}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := newFitting(schemaFrom(t, was), schemaFrom(t, tc.is))
+			f, err := newFitting(schemaFrom(t, was), schemaFrom(t, tc.is), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

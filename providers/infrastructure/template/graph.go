@@ -88,6 +88,9 @@ func (r *reconciler) acceptGraph(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 		return nil, false, err
 	}
 	tmpl.Status.RuntimeSchema = fmt.Sprintf("%s/%d", crd.UID, crd.Generation)
+	// From here on kro can do nothing with an instance of a former form. Tenants' workspaces get the schema later; until
+	// then they refuse the new form, and the instance controller tries again.
+	tmpl.Status.Conversions = tmpl.Spec.Conversions
 	report(metav1.ConditionTrue, reasonAccepted, "kro serves %s on the runtime cluster", crd.Name)
 	return crd, true, nil
 }

@@ -4,10 +4,12 @@
 package template
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,7 +82,7 @@ func TestAChangedGraphIsReplacedWhole(t *testing.T) {
 func graphWriter(t *testing.T, objects ...client.Object) *reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := krov1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(krov1alpha1.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	return &reconciler{runtime: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,10 +37,10 @@ const (
 	namedWorkspaces = 3
 )
 
-// users says who would lose something under the new schema, or could not change anything any more;
-// empty if nobody. It trusts complete, live answers only.
-func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, gvr schema.GroupVersionResource, was, is *apiextensionsv1.JSONSchemaProps) (string, error) {
-	fitting, err := newFitting(was, is)
+// users says which instances would lose something under the new schema, or could not be changed any more, also when
+// they are converted; empty if none. It trusts complete, live answers only.
+func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan) (string, error) {
+	fitting, err := newFitting(p.offered, withLifecycle(p.spec), p.conversions)
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +50,7 @@ func (r *reconciler) users(ctx context.Context, tmpl *sandbarv1alpha1.Template, 
 	}
 	problems, workspaces := map[string]int{}, map[string]bool{}
 	hit := 0
-	err = r.eachInstance(ctx, gvr, func(obj *unstructured.Unstructured) {
+	err = r.eachInstance(ctx, p.gvr, func(obj *unstructured.Unstructured) {
 		owner := placement.Owner{Cluster: logicalcluster.From(obj).String(), UID: obj.GetUID()}
 		path := placements[owner]
 		delete(placements, owner)
@@ -155,7 +154,7 @@ func (r *reconciler) narrow(ctx context.Context, tmpl *sandbarv1alpha1.Template,
 		return left, false, nil
 	}
 	if p.offered != nil {
-		blocked, err := r.users(ctx, tmpl, p.gvr, p.offered, withLifecycle(p.spec))
+		blocked, err := r.users(ctx, tmpl, p)
 		if err != nil {
 			return 0, false, err
 		}
@@ -219,7 +218,7 @@ func setExported(tmpl *sandbarv1alpha1.Template, reason, format string, args ...
 
 // usersLately is users, asked at most once per lookEvery for the same Template and schema: each
 // answer costs a list of all instances.
-func (r *reconciler) usersLately(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan, offered *apiextensionsv1.JSONSchemaProps) (string, error) {
+func (r *reconciler) usersLately(ctx context.Context, tmpl *sandbarv1alpha1.Template, p *plan) (string, error) {
 	r.mu.Lock()
 	last := r.looks[tmpl.Name]
 	r.mu.Unlock()
@@ -227,7 +226,7 @@ func (r *reconciler) usersLately(ctx context.Context, tmpl *sandbarv1alpha1.Temp
 	if same && last.blocked != "" && r.now().Sub(last.at) < lookEvery {
 		return last.blocked, nil
 	}
-	blocked, err := r.users(ctx, tmpl, p.gvr, offered, withLifecycle(p.spec))
+	blocked, err := r.users(ctx, tmpl, p)
 	if err != nil {
 		return "", err
 	}

@@ -40,6 +40,8 @@ type narrowingWorld struct {
 	// instances.
 	bound string
 	lists int
+	// specs are those of the instances that there are, in JSON.
+	specs []string
 }
 
 func newNarrowingWorld(t *testing.T) *narrowingWorld {
@@ -82,7 +84,7 @@ func newNarrowingWorld(t *testing.T) *narrowingWorld {
 	return w
 }
 
-// ServeHTTP answers as the virtual workspace of a shard with one binding and no instances.
+// ServeHTTP answers as the virtual workspace of a shard with one binding.
 func (w *narrowingWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.Header().Set("Content-Type", "application/json")
 	if strings.HasSuffix(r.URL.Path, "/apibindings") {
@@ -95,7 +97,12 @@ func (w *narrowingWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(rw, "not now", w.lists)
 		return
 	}
-	_, _ = fmt.Fprint(rw, `{"apiVersion":"sandbar.dev/v1alpha1","kind":"ThingList","metadata":{},"items":[]}`)
+	var items []string
+	for i, spec := range w.specs {
+		items = append(items, fmt.Sprintf(`{"apiVersion":"sandbar.dev/v1alpha1","kind":"Thing",
+			"metadata":{"name":"a%d","namespace":"default","uid":"uid-%d","annotations":{"kcp.io/cluster":"tenant"}},"spec":%s}`, i, i, spec))
+	}
+	_, _ = fmt.Fprintf(rw, `{"apiVersion":"sandbar.dev/v1alpha1","kind":"ThingList","metadata":{},"items":[%s]}`, strings.Join(items, ","))
 }
 
 // wantVerbs fails unless tenants have these verbs on the kind.

@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
 // Anonymous is the user name of a caller whose credential kcp did not recognize, or that has none.
@@ -52,4 +55,28 @@ func WhoAmI(ctx context.Context, workspace *rest.Config) (*Identity, error) {
 		found.Extra[key] = values
 	}
 	return found, nil
+}
+
+// signTimeout bounds the question who creates an object; the creation itself does not depend on it.
+const signTimeout = 5 * time.Second
+
+// Sign writes into an object that is about to be created who creates it: the annotation sandbar.dev/created-by, with the
+// user name that the workspace has for the credential. It leaves an object alone that has the annotation, and one whose
+// creator the workspace does not tell: that is created without.
+func Sign(ctx context.Context, workspace *rest.Config, obj *unstructured.Unstructured) {
+	annotations := obj.GetAnnotations()
+	if _, signed := annotations[sandbarv1alpha1.AnnotationCreatedBy]; signed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
+	defer cancel()
+	me, err := WhoAmI(ctx, workspace)
+	if err != nil || me.Username == "" || me.Username == Anonymous {
+		return
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[sandbarv1alpha1.AnnotationCreatedBy] = me.Username
+	obj.SetAnnotations(annotations)
 }

@@ -107,11 +107,9 @@ func Init(ctx context.Context, opts Options) (Report, error) {
 	if err != nil {
 		return report, fmt.Errorf("preparing workspace %s: %w", opts.Workspace, err)
 	}
+	opts.provider = kcp.opts.provider
 	level, err := podSecurity(ctx, kcp)
 	if err != nil {
-		return report, err
-	}
-	if opts.provider, err = kcp.logicalCluster(ctx); err != nil {
 		return report, err
 	}
 	rt, err := prepareRuntime(ctx, opts, level, &report)
@@ -212,7 +210,7 @@ func checkRuntime(ctx context.Context, opts Options) (found foundRuntime, err er
 	return found, nil
 }
 
-// prepareKCP makes the workspace and applies everything in it.
+// prepareKCP makes the workspace and applies everything in it. The options of the applier have its logical cluster.
 func prepareKCP(ctx context.Context, opts Options, found foundRuntime, report *Report) (*applier, error) {
 	exists, err := ensureWorkspace(ctx, opts, report)
 	if err != nil {
@@ -223,6 +221,10 @@ func prepareKCP(ctx context.Context, opts Options, found foundRuntime, report *R
 		return nil, err
 	}
 	a.absent = !exists
+	if opts.provider, err = a.logicalCluster(ctx); err != nil {
+		return nil, err
+	}
+	a.opts.provider = opts.provider
 	dns, said, err := settleDNS(ctx, a, found.dns)
 	if err != nil {
 		return nil, err

@@ -131,9 +131,9 @@ func annotate(object *unstructured.Unstructured, annotations map[string]string) 
 	object.SetAnnotations(all)
 }
 
-// leftOpen are the names that manifests for kcp leave open.
+// leftOpen are the names that manifests for kcp leave open: that of the export, and the provider's logical cluster.
 func leftOpen(opts Options) map[string]string {
-	return map[string]string{"Export": opts.ExportName}
+	return map[string]string{"Export": opts.ExportName, "Provider": opts.provider}
 }
 
 // read parses the YAML files that a pattern matches, in the order of their names. Values, if

@@ -47,6 +47,21 @@ type InstanceStatus struct {
 	//
 	// +optional
 	Start *InstanceStart `json:"start,omitempty"`
+
+	// CreatedBy is the user who created the instance; nil if that is not known.
+	//
+	// +optional
+	CreatedBy *InstanceCreator `json:"createdBy,omitempty"`
+}
+
+// AnnotationCreatedBy, on an object of any kind of Sandbar's, is the user name of its creator, written by the client that
+// created it. An admission policy of the provider workspace refuses another name, and any change of it later.
+const AnnotationCreatedBy = "sandbar.dev/created-by"
+
+// InstanceCreator is the user who created an instance.
+type InstanceCreator struct {
+	// Username is the user's name, as kcp knows it.
+	Username string `json:"username"`
 }
 
 // Types of InstanceStart.

@@ -35,6 +35,8 @@ type Description struct {
 	// the server does not record them.
 	Creator string
 	Updated Change
+	// User is the name of the user who created an object of a kind of Sandbar's; empty if that is not known.
+	User string
 	// Steps are those of the start, the first one being the creation; none for kinds that do not record them.
 	Steps []Step
 	// Events are those of the object, the oldest first.
@@ -51,6 +53,9 @@ func (c *Client) Describe(ctx context.Context, k Kind, namespace, name string) (
 	}
 	obj := list.Items[0].Unstructured
 	d := &Description{Object: obj, Columns: list.Columns, Status: statusOf(obj), Creator: creatorOf(obj)}
+	if obj.GroupVersionKind().Group == sandbarv1alpha1.GroupName {
+		d.User = obj.GetAnnotations()[sandbarv1alpha1.AnnotationCreatedBy]
+	}
 	if last := lastEntry(obj, nil); last != nil {
 		d.Updated = Change{Manager: last.Manager, Time: last.Time.Time}
 	}

@@ -14,6 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/client"
 )
 
 // FieldManager is the name under which the writes of this package are recorded in an object's managedFields.
@@ -44,10 +47,14 @@ func (o WriteOptions) validation() string {
 	return metav1.FieldValidationStrict
 }
 
-// Create creates an object and returns it as the server answered. Its kind and namespace may be empty.
+// Create creates an object and returns it as the server answered. Its kind and namespace may be empty. An object of a kind
+// of Sandbar's says who has created it; see [client.Sign].
 func (c *Client) Create(ctx context.Context, k Kind, namespace string, obj *unstructured.Unstructured, opts WriteOptions) (*unstructured.Unstructured, error) {
 	obj = obj.DeepCopy()
 	obj.SetGroupVersionKind(k.GVK())
+	if k.Resource.Group == sandbarv1alpha1.GroupName {
+		client.Sign(ctx, c.cfg, obj)
+	}
 	created, err := c.of(k, namespace).Create(ctx, obj, metav1.CreateOptions{
 		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),
 	})

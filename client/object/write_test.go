@@ -45,8 +45,60 @@ func TestAnObjectIsCreatedAsTheServerAnswers(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// A field that the kind does not have would be dropped without a word.
-	if last := server.Requests()[1]; !strings.Contains(last, "fieldValidation=Strict") || !strings.Contains(last, "fieldManager=sandbar") {
+	requests := server.Requests()
+	if last := requests[len(requests)-1]; !strings.Contains(last, "fieldValidation=Strict") || !strings.Contains(last, "fieldManager=sandbar") {
 		t.Errorf("%s", last)
+	}
+}
+
+func TestAnObjectOfSandbarsSaysWhoHasCreatedIt(t *testing.T) {
+	review := func(status int, body string) func(http.ResponseWriter, *http.Request) bool {
+		return func(rw http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+				return false
+			}
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			_, _ = rw.Write([]byte(body))
+			return true
+		}
+	}
+	const anonymous = `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":"system:anonymous"}}}`
+	for name, tc := range map[string]struct {
+		resource string
+		signed   string // by its manifest
+		review   func(http.ResponseWriter, *http.Request) bool
+		want     string
+	}{
+		"a Sandbox":                                 {resource: "sandboxes", want: "alice"},
+		"a built-in kind":                           {resource: "sandboxsets", want: "alice"},
+		"a kind of somebody else":                   {resource: "things.things.example.com"},
+		"one whose manifest names the creator":      {resource: "sandboxes", signed: "bob", want: "bob"},
+		"the workspace does not tell":               {resource: "sandboxes", review: review(http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403,"reason":"Forbidden"}`)},
+		"the workspace answers with something else": {resource: "sandboxes", review: review(http.StatusOK, `<html>`)},
+		"the credential is nobody's":                {resource: "sandboxes", review: review(http.StatusCreated, anonymous)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, c := newWorkspace(t)
+			server.User = "alice"
+			server.Intercept(tc.review)
+			k, err := c.Kind(t.Context(), tc.resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "web"}, "spec": map[string]any{}}}
+			if tc.signed != "" {
+				obj.SetAnnotations(map[string]string{"sandbar.dev/created-by": tc.signed})
+			}
+			created, err := c.Create(t.Context(), k, "default", obj, WriteOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, there := created.GetAnnotations()["sandbar.dev/created-by"]
+			if got != tc.want || there != (tc.want != "") {
+				t.Errorf("annotations %v, want the creator %q", created.GetAnnotations(), tc.want)
+			}
+		})
 	}
 }
 

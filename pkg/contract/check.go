@@ -187,7 +187,7 @@ func checkSchema(schema *graphSchema) []Problem {
 
 // ReservedStatusFields are the status fields that Sandbar or kro write themselves. No graph may declare one; what a
 // status has beside them is the graph's.
-var ReservedStatusFields = []string{"activity", "conditions", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "start", "state", "suspension"}
+var ReservedStatusFields = []string{"activity", "conditions", "createdBy", "dataPlane", DevelopmentStatus, "observedGeneration", "phase", "start", "state", "suspension"}
 
 // normalized makes one form of the ways to space a kro marker.
 func normalized(marker string) string {

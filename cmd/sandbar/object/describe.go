@@ -90,6 +90,9 @@ func Describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 	field("Kind", fmt.Sprintf("%s (%s)", k.Name, k.Resource.GroupVersion()))
 	field("UID", string(obj.GetUID()))
 	field("Created", by(moment(obj.GetCreationTimestamp().Time, now), d.Creator))
+	if d.User != "" {
+		field("Creator", d.User)
+	}
 	if d.Updated.Manager != "" {
 		field("Updated", by(moment(d.Updated.Time, now), d.Updated.Manager))
 	}

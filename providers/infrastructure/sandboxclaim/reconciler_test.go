@@ -544,3 +544,32 @@ func TestEveryFieldThatATenantWritesHasASentence(t *testing.T) {
 		t.Errorf("fields without a description:\n%s", diff)
 	}
 }
+
+// The controllers may name any creator, so that a tenant must not be able to choose the one that they name.
+func TestSandboxesOfAClaimHaveTheClaimsCreator(t *testing.T) {
+	forged := map[string]any{"sandboxMetadata": map[string]any{"annotations": map[string]any{sandbarv1alpha1.AnnotationCreatedBy: "bob", "note": "y"}}}
+	for name, tc := range map[string]struct {
+		creator string
+		spec    map[string]any
+		want    string
+	}{
+		"of a claim with one":                    {"ann", map[string]any{}, "ann"},
+		"of a claim without":                     {"", map[string]any{}, ""},
+		"of a claim with one, and another's":     {"ann", forged, "ann"},
+		"of a claim without one, with another's": {"", forged, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, tc.spec)
+			if tc.creator != "" {
+				claim := w.claims.objects["batch"]
+				claim.SetAnnotations(map[string]string{sandbarv1alpha1.AnnotationCreatedBy: tc.creator})
+			}
+			w.look()
+			annotations := w.boxes.objects["batch"].GetAnnotations()
+			got, there := annotations[sandbarv1alpha1.AnnotationCreatedBy]
+			if got != tc.want || there != (tc.want != "") {
+				t.Errorf("annotations %v, want the creator %q", annotations, tc.want)
+			}
+		})
+	}
+}

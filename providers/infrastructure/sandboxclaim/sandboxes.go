@@ -71,6 +71,12 @@ func (r *reconciler) build(key export.Key, claim *sandbarv1alpha1.SandboxClaim, 
 	maps.Copy(labels, claim.Spec.SandboxMetadata.Labels)
 	maps.Copy(annotations, claim.Spec.SandboxMetadata.Annotations)
 	labels[placement.LabelClaim], annotations[placement.AnnotationClaimUID] = key.Name, string(claim.UID) // ours last: they win
+	// The admission policy lets the controllers name any creator. The attack: a claim whose sandboxMetadata names another
+	// user; so it is the claim's own creator, whom the policy has checked, or nobody.
+	delete(annotations, sandbarv1alpha1.AnnotationCreatedBy)
+	if creator := claim.Annotations[sandbarv1alpha1.AnnotationCreatedBy]; creator != "" {
+		annotations[sandbarv1alpha1.AnnotationCreatedBy] = creator
+	}
 	obj.SetLabels(labels)
 	obj.SetAnnotations(annotations)
 	ref := claim.Spec.TemplateRef

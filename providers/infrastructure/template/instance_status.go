@@ -75,6 +75,10 @@ func instanceStatusProperties() map[string]apiextensionsv1.JSONSchemaProps {
 				},
 			},
 		},
+		"createdBy": {
+			Type: "object", Description: "The user who created the instance; left out if that is not known.", Required: []string{"username"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"username": {Type: "string", Description: "The user's name, as kcp knows it."}},
+		},
 		"activity": {
 			Type: "object", Description: "When the instance was last used.",
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{

@@ -94,7 +94,7 @@ func build(t *testing.T, specFields string) (name string, labels map[string]stri
 func TestTenantsSeeNoReferenceOfTheContract(t *testing.T) {
 	_, _, _, root := build(t, `{"suspended": "boolean | default=false"}`)
 	got := slices.Sorted(maps.Keys(root.Properties["status"].Properties))
-	want := []string{"activity", "conditions", "dataPlane", "made", "observedGeneration", "parts", "phase", "start", "suspension"}
+	want := []string{"activity", "conditions", "createdBy", "dataPlane", "made", "observedGeneration", "parts", "phase", "start", "suspension"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("status fields (-want +got):\n%s", diff)
 	}

@@ -85,6 +85,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 		Activity:           activity(old.Activity, s, o.Plan.Used),
 		Suspension:         suspensionOf(s, o, old),
 		Start:              startOf(o, old, v.ready.OK),
+		CreatedBy:          creatorOf(s),
 		Conditions: append(conditions(old.Conditions, generation, o.Now, []metav1.Condition{
 			v.placed.condition(sandbarv1alpha1.InstancePlaced),
 			v.composed.condition(sandbarv1alpha1.InstanceComposed),
@@ -128,6 +129,14 @@ func StatusOf(fields map[string]any) (status sandbarv1alpha1.InstanceStatus, err
 		return status, fmt.Errorf("decoding the status: %w", err)
 	}
 	return status, nil
+}
+
+// creatorOf is the user whom the object names as its creator, which an admission policy has checked.
+func creatorOf(s *scope.Scope) *sandbarv1alpha1.InstanceCreator {
+	if name := s.Object().GetAnnotations()[sandbarv1alpha1.AnnotationCreatedBy]; name != "" {
+		return &sandbarv1alpha1.InstanceCreator{Username: name}
+	}
+	return nil
 }
 
 // activity tells when the instance was last used. A time that moved less than the interval is

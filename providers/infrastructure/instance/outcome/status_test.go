@@ -123,6 +123,22 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 	}
 }
 
+func TestTheStatusHasTheCreatorThatTheObjectNames(t *testing.T) {
+	for name, want := range map[string]any{"": nil, "oidc:ann@example.com": map[string]any{"username": "oidc:ann@example.com"}} {
+		s := fixture.NewScope()
+		if name != "" {
+			s.Object().SetAnnotations(map[string]string{sandbarv1alpha1.AnnotationCreatedBy: name})
+		}
+		status, err := BuildStatus(s, Outcome{Instance: fixture.KroInstance(fixture.KroReady(1))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, status["createdBy"]); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // The runner's Service is there in development mode only; an instance in production is Ready
 // without it, and one in development is not.
 func TestReadyWaitsForTheRunnerInDevelopmentOnly(t *testing.T) {

@@ -5,8 +5,11 @@ package instance
 
 import (
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -71,6 +74,8 @@ func TestOnlyAChangeOfTheSettingsWakesTheInstances(t *testing.T) {
 		"another isolation":   {change: func(s *scope.Settings) { s.Infrastructure.Isolation.RuntimeClassName = "gvisor" }},
 		"no longer set up":    {change: func(s *scope.Settings) { s.Infrastructure = nil }},
 		"another workspace":   {change: func(s *scope.Settings) { s.Provider = "another" }},
+		"a conversion":        {change: func(s *scope.Settings) { s.Conversions = ownersConverted(t) }},
+		"since another time":  {change: func(s *scope.Settings) { s.Since = time.Now() }, equal: true},
 		"nil and empty lists": {change: func(s *scope.Settings) { s.Infrastructure.Isolation.ProviderCIDRs = []string{} }, equal: true},
 	} {
 		b := fixture.NewSettings()
@@ -78,5 +83,27 @@ func TestOnlyAChangeOfTheSettingsWakesTheInstances(t *testing.T) {
 		if got := a.Equal(b); got != test.equal {
 			t.Errorf("%s: equal is %v", name, got)
 		}
+	}
+}
+
+// What the Template asks for is in force once kro serves its schema, which its status says.
+func TestTheConversionsInForceAreThoseOfTheStatus(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := sandbarv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	k := &Kinds{client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	template := &sandbarv1alpha1.Template{}
+	template.Spec.Conversions = []sandbarv1alpha1.Conversion{{Field: "owner", Expression: "'spec'"}}
+	settings, err := k.settingsOf(t.Context(), template)
+	if err != nil || settings.Conversions != nil {
+		t.Fatalf("before the status has them: %v, %v", settings.Conversions, err)
+	}
+	template.Status.Conversions = []sandbarv1alpha1.Conversion{{Field: "owner", Expression: "'status'"}}
+	if settings, err = k.settingsOf(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	if converted, _, _ := settings.Conversions.Of(map[string]any{"owner": "x"}); converted["owner"] != "status" {
+		t.Errorf("the owner becomes %v", converted["owner"])
 	}
 }

@@ -160,8 +160,9 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if obj.GetDeletionTimestamp() != nil {
 		return r.finalize(ctx, req, s)
 	}
-	result, err = r.converge(ctx, req, s.Converted(live.from))
-	result.RequeueAfter = outcome.Sooner(result.RequeueAfter, live.again)
+	if result, err = r.converge(ctx, req, s.Converted(live.from)); err == nil {
+		result.RequeueAfter = outcome.Sooner(result.RequeueAfter, live.again)
+	}
 	return result, err
 }
 

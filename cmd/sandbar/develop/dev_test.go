@@ -170,3 +170,17 @@ func TestDevDoesNotCallTheBeginningOfALogALoss(t *testing.T) {
 		t.Errorf("it says\n%s", errs)
 	}
 }
+
+// It never becomes Ready here; what counts is what was created.
+func TestASandboxRunnerThatDevCreatesSaysWhoHasCreatedIt(t *testing.T) {
+	w := newWorld(t)
+	s := w.WithObjects(t)
+	code, _, stderr := w.Run(t, "dev", "new", t.TempDir(), "--create", "--timeout", "1s")
+	made := s.Object("sandboxrunners", "default", "new")
+	if made == nil {
+		t.Fatalf("nothing was created: exit code %d, %s", code, stderr)
+	}
+	if got := made.GetAnnotations()["sandbar.dev/created-by"]; got != "alice" {
+		t.Errorf("the creator is %q", got)
+	}
+}

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func TestNobodyWritesAnotherCreator(t *testing.T) {
 				return err
 			}
 			if len(list.Items) == 0 {
-				return fmt.Errorf("there is none yet")
+				return errors.New("there is none yet")
 			}
 			if got := list.Items[0].GetAnnotations()[sandbarv1alpha1.AnnotationCreatedBy]; got != alice {
 				t.Fatalf("its creator is %q, want %q", got, alice)

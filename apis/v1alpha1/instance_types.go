@@ -54,8 +54,8 @@ type InstanceStatus struct {
 	CreatedBy *InstanceCreator `json:"createdBy,omitempty"`
 }
 
-// AnnotationCreatedBy, on an object of any kind of Sandbar's, is the user name of its creator, written by the client that
-// created it. An admission policy of the provider workspace refuses another name, and any change of it later.
+// AnnotationCreatedBy holds, on an object of any kind of Sandbar's, the user name of its creator, written by the client
+// that created it. An admission policy of the provider workspace refuses another name, and any change of it later.
 const AnnotationCreatedBy = "sandbar.dev/created-by"
 
 // InstanceCreator is the user who created an instance.

@@ -117,9 +117,7 @@ func (s *apiServer) kroApplies() {
 
 func (s *apiServer) tryApply(manager string, fields map[string]any) error {
 	config := fixture.NewScope().NewComposed()
-	for name, value := range runtime.DeepCopyJSON(fields) {
-		config.Object[name] = value
-	}
+	maps.Copy(config.Object, runtime.DeepCopyJSON(fields))
 	applied, err := s.managers.Apply(s.live, config, manager, true)
 	if err != nil {
 		return err

@@ -132,7 +132,8 @@ func TestTheGateAdmitsInstancesThatAreConverted(t *testing.T) {
 		"some of the new form":                 {"type(self) == string ? {'id': self} : self", []string{`{"owner":{"id":"ann"}}`, `{"owner":"bob"}`, `{}`}, ""},
 		"a form that the new schema lacks too": {"type(self) == string ? {'name': self} : self", []string{`{"owner":"ann"}`}, "1 instances in 1 workspaces (tenant) are in the way: spec.owner.id would be invalid in 1"},
 		"a conversion that fails": {
-			"self.id", []string{`{"owner":"ann"}`, `{"owner":"bob"}`},
+			"self.id",
+			[]string{`{"owner":"ann"}`, `{"owner":"bob"}`},
 			"2 instances in 1 workspaces (tenant) are in the way: spec.owner would be invalid in 2, the conversion of spec.owner fails in 2",
 		},
 	} {

@@ -8,7 +8,7 @@
 //
 // They share a stack and a provider. Each test says in its first statement how it treats them
 // (sides_test.go): calm ones leave both as they are and run side by side; those that change Templates
-// or settings change the one export that all workspaces have bound, and run two at a time after them;
+// or settings change the one export that all workspaces have bound, and run three at a time after them;
 // those that break something run alone, last. Long ones, of which make test has none, belong to
 // make test-all, and say why.
 //

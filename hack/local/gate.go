@@ -78,6 +78,9 @@ func (g *Gate) setDate(res *http.Response) error {
 // SetClock has the API server's clock be ahead by so much, as those see it who come through the gate.
 func (g *Gate) SetClock(ahead time.Duration) { g.ahead.Store(int64(ahead)) }
 
+// SetLag has what the API server says arrive so much later. It holds for what is sent from now on.
+func (g *Gate) SetLag(lag time.Duration) { g.listener.lag.Store(int64(lag)) }
+
 // Cut has nothing pass any more: what is sent disappears, as in a network that drops packets.
 func (g *Gate) Cut() { g.listener.cut() }
 
@@ -111,6 +114,7 @@ type gateListener struct {
 	mu     sync.Mutex
 	conns  map[*gateConn]bool
 	opened chan struct{} // closed while everything passes
+	lag    atomic.Int64  // of what is written, in nanoseconds
 }
 
 func (l *gateListener) Accept() (net.Conn, error) {
@@ -118,7 +122,7 @@ func (l *gateListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &gateConn{Conn: conn, gate: l, closed: make(chan struct{})}
+	c := &gateConn{Conn: newLateConn(conn, &l.lag), gate: l, closed: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = true

@@ -82,7 +82,9 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, offers *offer.O
 	k.controller, err = export.NewController(export.Kind{GVK: kind.GVK(), Resource: kind.Resource}, export.ControllerOptions{
 		Name: kind.controllerName(), Concurrency: kind.Concurrency, Config: mgr.GetConfig(), FieldManager: fieldOwner, Log: k.log,
 		Retried: func() {}, Failed: func() { close(k.failed) },
-	}, newReconciler)
+	}, func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
+		return letsGo{newReconciler(c), c.Objects.Known}
+	})
 	if err != nil {
 		return err
 	}

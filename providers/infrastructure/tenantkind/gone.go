@@ -14,9 +14,9 @@ import (
 )
 
 // letsGo ends the looks at an object whose workspace, or whose binding there, is gone: kcp then denies reading it, for ever,
-// and each workspace that a tenant deletes would cost a look twice a minute until the process ends. A denial alone is no proof:
-// the watch must not show the object either. If it comes back the watch says so. What such an object has left on the runtime
-// cluster the sweep finds.
+// and each workspace that a tenant deletes would cost a look twice a minute until the process ends. A denial alone proves
+// nothing: the watch must not show the object either. If the object comes back the watch says so, and the sweep finds what it has left on
+// the runtime cluster.
 type letsGo struct {
 	reconcile.TypedReconciler[export.Key]
 

@@ -30,7 +30,6 @@ func diffOf(t *testing.T, err error) string {
 		t.Fatal(err)
 	}
 	text = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(text, "TIME")
-	text = regexp.MustCompile(`\b1[2-9]s ago`).ReplaceAllString(text, "12s ago") // time goes by
 	return regexp.MustCompile(`version \d+`).ReplaceAllString(text, "version N")
 }
 
@@ -44,7 +43,7 @@ func TestAConflictShowsBothChangesOfTheVersionThatBothBeganFrom(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)
 	known := server.Put("sandboxes", sized("web", "Shop", "a"))
-	edit(server, "web", "kubectl-edit", 12*time.Second, func(o map[string]any) {
+	edit(server, "web", "kubectl-edit", 12*time.Minute, func(o map[string]any) {
 		o["spec"].(map[string]any)["displayName"] = "Theirs"
 		o["spec"].(map[string]any)["tags"] = []any{"a", "b"}
 	}, `{"f:spec":{"f:displayName":{},"f:tags":{}}}`)
@@ -52,8 +51,8 @@ func TestAConflictShowsBothChangesOfTheVersionThatBothBeganFrom(t *testing.T) {
 		"spec": map[string]any{"displayName": "Ours"}, "metadata": map[string]any{"labels": map[string]any{"env": nil, "team": "a"}},
 	}, WriteOptions{Version: known.GetResourceVersion()})
 	want := `# web has changed since version N:
-#   spec.displayName by kubectl-edit at TIME, 12s ago
-#   spec.tags by kubectl-edit at TIME, 12s ago
+#   spec.displayName by kubectl-edit at TIME, 12m ago
+#   spec.tags by kubectl-edit at TIME, 12m ago
 --- version N
 +++ version N
 @@ -2,8 +2,9 @@
@@ -155,11 +154,11 @@ func TestAVersionThatTheServerHasNoMoreLeavesYourChangeToCompare(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)
 	version := server.Put("sandboxes", sized("web", "Shop")).GetResourceVersion()
-	edit(server, "web", "kubectl-edit", 12*time.Second, func(o map[string]any) { o["spec"] = map[string]any{"displayName": "Theirs"} }, `{}`)
+	edit(server, "web", "kubectl-edit", 12*time.Minute, func(o map[string]any) { o["spec"] = map[string]any{"displayName": "Theirs"} }, `{}`)
 	server.Forget()
 	_, _, err := c.Mark(t.Context(), k, "default", "web", Labels, Pairs{Set: map[string]string{"env": "prod"}}, true, WriteOptions{Version: version})
 	want := `# The server does not have version N of web any more.
-# The last change: by kubectl-edit at TIME, 12s ago
+# The last change: by kubectl-edit at TIME, 12m ago
 # Your change, compared with version N:
 --- version N
 +++ yours
@@ -176,7 +175,7 @@ func TestAVersionThatTheServerHasNoMoreLeavesYourChangeToCompare(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	err = c.Delete(t.Context(), k, server.Object("sandboxes", "default", "web"), WriteOptions{Version: version})
-	if got := diffOf(t, err); !strings.HasSuffix(got, "12s ago\n") {
+	if got := diffOf(t, err); !strings.HasSuffix(got, "12m ago\n") {
 		t.Errorf("%s", got)
 	}
 	server.Remove("sandboxes", "default", "web")

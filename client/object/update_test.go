@@ -47,7 +47,7 @@ func TestUpdateOfAStaleVersionIsRefusedWithWhatChanged(t *testing.T) {
 	server, c := newWorkspace(t)
 	k := sandboxesOf(t, c)
 	known := server.Put("sandboxes", sandbox("web", map[string]any{"env": "test"}))
-	edit(server, "web", "kubectl-edit", 12*time.Second, func(o map[string]any) {
+	edit(server, "web", "kubectl-edit", 12*time.Minute, func(o map[string]any) {
 		o["spec"] = map[string]any{"displayName": "Theirs"}
 	}, `{"f:spec":{"f:displayName":{}}}`)
 	ours := known.DeepCopy()
@@ -60,7 +60,7 @@ func TestUpdateOfAStaleVersionIsRefusedWithWhatChanged(t *testing.T) {
 		}
 		_, _, err := c.Update(t.Context(), k, "default", change, false, WriteOptions{Version: version})
 		var stale *ConflictError
-		if !errors.As(err, &stale) || stale.Gone || stale.Before == nil || !strings.HasSuffix(err.Error(), ": spec.displayName (by kubectl-edit, 12s ago)") {
+		if !errors.As(err, &stale) || stale.Gone || stale.Before == nil || !strings.HasSuffix(err.Error(), ": spec.displayName (by kubectl-edit, 12m ago)") {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got, _, _ := unstructured.NestedString(stale.Yours.Object, "spec", "displayName"); got != "Ours" || stale.Yours.Object["status"] == nil {

@@ -166,14 +166,14 @@ func TestAStaleVersionIsRefusedWithWhatChangedAndByWhom(t *testing.T) {
 	server, c := newWorkspace(t)
 	known := server.Put("sandboxes", sandbox("web", map[string]any{"env": "test"}))
 	k := sandboxesOf(t, c)
-	edit(server, "web", "kubectl-edit", 12*time.Second, func(o map[string]any) {
+	edit(server, "web", "kubectl-edit", 30*time.Hour, func(o map[string]any) {
 		o["spec"] = map[string]any{"lifecycle": map[string]any{"shutdownTime": "2030-01-01T00:00:00Z"}}
 	}, `{"f:spec":{"f:lifecycle":{"f:shutdownTime":{}}}}`)
-	now := edit(server, "web", "sandbar-provider", 3*time.Second, func(o map[string]any) {
+	now := edit(server, "web", "sandbar-provider", 12*time.Minute, func(o map[string]any) {
 		o["status"] = map[string]any{"phase": "Degraded"}
 	}, `{"f:status":{"f:phase":{}}}`)
 	const want = "web has changed since version "
-	const changes = ": spec.lifecycle.shutdownTime (by kubectl-edit, 12s ago), status (by sandbar-provider, 3s ago)"
+	const changes = ": spec.lifecycle.shutdownTime (by kubectl-edit, 30h ago), status (by sandbar-provider, 12m ago)"
 	stale := WriteOptions{Version: known.GetResourceVersion()}
 	for name, write := range map[string]func() error{
 		"a label": func() error {
@@ -193,7 +193,7 @@ func TestAStaleVersionIsRefusedWithWhatChangedAndByWhom(t *testing.T) {
 	}
 	// A server that does not have the version any more knows who changed the object last.
 	server.Forget()
-	if _, _, err := c.Mark(t.Context(), k, "default", "web", Labels, Pairs{Remove: []string{"env"}}, false, stale); text(err) != want+known.GetResourceVersion()+": the server has no such version any more; the last change is by sandbar-provider, 3s ago" {
+	if _, _, err := c.Mark(t.Context(), k, "default", "web", Labels, Pairs{Remove: []string{"env"}}, false, stale); text(err) != want+known.GetResourceVersion()+": the server has no such version any more; the last change is by sandbar-provider, 12m ago" {
 		t.Errorf("%v", err)
 	}
 	current := WriteOptions{Version: now.GetResourceVersion()}

@@ -208,7 +208,8 @@ generate: ## Generate deepcopy functions, CRDs, the rules of the RBAC roles and 
 	@$(MAKE) --no-print-directory screens
 
 .PHONY: verify
-verify: deps ## Fail when generated files or modules are stale, or something does not compile for macOS or Windows
+verify: deps ## Fail when generated files or modules are stale, the house's rules are broken, or something does not compile for macOS or Windows
+	@$(GO) test ./hack/house
 	@hack/verify.sh $(MODULES)
 	@$(GO) -C hack/tools run ./typecheck -C $(CURDIR) darwin/arm64 windows/amd64
 

@@ -49,7 +49,7 @@ func TestObjectsFromATerminal(t *testing.T) {
 		t.Errorf("the table is %q", got)
 	}
 	described := s.must("describe", "sbr", "shop")
-	for _, want := range []string{"env=prod", "tier=web", " by sandbar-cli Updated", "(observed)", "State: Ready", " Ready True ", "Start: Cold Created ", " Scheduled "} {
+	for _, want := range []string{"env=prod", "tier=web", " by sandbar-cli Creator: alice Updated", "(observed)", "State: Ready", " Ready True ", "Start: Cold Created ", " Scheduled "} {
 		if !strings.Contains(strings.Join(strings.Fields(described), " "), want) {
 			t.Errorf("describe has no %q:\n%s", want, described)
 		}

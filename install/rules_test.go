@@ -19,7 +19,11 @@ func isRole(object *unstructured.Unstructured) bool {
 // A role that finds no rules is applied all the same, and denies everything.
 func TestEveryRoleHasItsGeneratedRulesAndTheseAreAllApplied(t *testing.T) {
 	applied := map[string]bool{}
-	for _, object := range append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...) {
+	granted, err := baselineObjects(testOptions(), ruledNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range append(append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...), granted...) {
 		if !isRole(object) || object.GetName() == offer.PolicyRole {
 			continue
 		}

@@ -8,7 +8,7 @@ import "embed"
 
 // Files holds one YAML document for each kind of the provider workspace.
 //
-//go:embed sandbar.dev_infrastructureproviders.yaml sandbar.dev_templates.yaml
+//go:embed sandbar.dev_baselines.yaml sandbar.dev_infrastructureproviders.yaml sandbar.dev_templates.yaml
 var Files embed.FS
 
 // All holds those and one for each built-in kind that tenants get with the export; package builtin names these.

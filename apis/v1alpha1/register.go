@@ -28,6 +28,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&Template{}, &TemplateList{},
 		&InfrastructureProvider{}, &InfrastructureProviderList{},
+		&Baseline{}, &BaselineList{},
 	)
 	s.AddKnownTypes(GroupVersion, builtInTypes...)
 	metav1.AddToGroupVersion(s, GroupVersion)

@@ -30,6 +30,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/relist"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/baseline"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
@@ -134,6 +135,9 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	}
 	if err := template.Register(mgr, cluster, template.Options{Offers: offers, Rollouts: rollouts}); err != nil {
 		return fmt.Errorf("registering the template controller: %w", err)
+	}
+	if err := baseline.Register(mgr, cluster); err != nil {
+		return fmt.Errorf("registering the controller of Baselines: %w", err)
 	}
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)

@@ -80,7 +80,7 @@ const (
 
 // ownKinds are the kinds of Sandbar's own; no Template's may be called so.
 var ownKinds = func() []string {
-	kinds := []string{"Template", "InfrastructureProvider"}
+	kinds := []string{"Template", "InfrastructureProvider", "Baseline"}
 	for _, kind := range builtin.Kinds {
 		kinds = append(kinds, kind.Name)
 	}

@@ -148,6 +148,10 @@ var unsound = map[string]struct {
 		edit: schemaField("kind", "Template"),
 		want: []string{"spec.graph.schema.kind: Template is a kind of Sandbar's own; choose another"},
 	},
+	"a kind of Sandbar's own for operators": {
+		edit: schemaField("kind", "Baseline"),
+		want: []string{"spec.graph.schema.kind: Baseline is a kind of Sandbar's own; choose another"},
+	},
 	"no kind and no version": {
 		edit: func(s *sandbarv1alpha1.TemplateSpec) { schemaField("kind", "")(s); schemaField("apiVersion", "1")(s) },
 		want: []string{

@@ -14,7 +14,12 @@ package provider
 // providers/infrastructure/instance/kinds.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=infrastructureproviders,verbs=get;list;watch
 
-// The status of both (providers/infrastructure/template/status.go, providers/infrastructure/platform/controller.go).
+// So are Baselines, of which the controllers write the status alone (providers/infrastructure/baseline/reconciler.go): one
+// that could write the spec would show a namespace to a workspace of its choice.
+// +kubebuilder:rbac:groups=sandbar.dev,resources=baselines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sandbar.dev,resources=baselines/status,verbs=get;update;patch
+
+// The status of Templates and of the InfrastructureProvider (providers/infrastructure/template/status.go, providers/infrastructure/platform/controller.go).
 // +kubebuilder:rbac:groups=sandbar.dev,resources=templates/status;infrastructureproviders/status,verbs=get;update;patch
 
 // Where the export offers what (providers/infrastructure/offer), and on which shards its virtual workspace

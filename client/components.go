@@ -32,7 +32,7 @@ func (i *Instance) Components(ctx context.Context) (map[string]DevelopedComponen
 		return nil, errNoWorkspace
 	}
 	u.Path, u.RawPath = before+"/clusters/"+workspace+"/templates", ""
-	items, err := i.plane.catalogue(ctx, &u)
+	items, err := catalogue[Template](ctx, i.plane, &u)
 	if err != nil {
 		return nil, err
 	}

@@ -5,16 +5,11 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
-// maxCatalogue bounds the catalogue of Templates.
+// maxCatalogue bounds a catalogue.
 const maxCatalogue = 16 << 20
 
 // Template is what tenants see of a provider's Template: the kind that it defines, and what the kind is for. Texts are
@@ -51,28 +46,5 @@ func (c *Client) Templates(ctx context.Context, dataPlane, workspace string) ([]
 	if err != nil {
 		return nil, err
 	}
-	return p.catalogue(ctx, u.JoinPath("dataplane", "clusters", workspace, "templates"))
-}
-
-// catalogue reads the Templates at an address.
-func (p *plane) catalogue(ctx context.Context, u *url.URL) ([]Template, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
-	}
-	res, err := p.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("reading the catalogue: %w", readError(res, ""))
-	}
-	var catalogue struct {
-		Items []Template `json:"items"`
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxCatalogue)).Decode(&catalogue); err != nil {
-		return nil, fmt.Errorf("reading the catalogue: %w", err)
-	}
-	return catalogue.Items, nil
+	return catalogue[Template](ctx, p, u.JoinPath("dataplane", "clusters", workspace, "templates"))
 }

@@ -141,6 +141,7 @@ func noes(workspace string) map[string]func(*http.Request) {
 		"a link":                   ask("POST", base+"proxy-url"),
 		"a renewal":                ask("POST", base+"renew"),
 		"the catalogue":            ask("GET", "/dataplane/clusters/"+workspace+"/templates"),
+		"the Baselines":            ask("GET", "/dataplane/clusters/"+workspace+"/baselines"),
 		"a kind that is not there": ask("GET", "/dataplane/clusters/"+workspace+"/nosuch/demo/log"),
 		"the Kubernetes form":      ask("GET", "/clusters/"+workspace+"/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/log"),
 		"a WebSocket": ask("GET", base+"echo", func(r *http.Request) {

@@ -8,6 +8,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
+	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
@@ -57,8 +58,7 @@ func developmentOf(t *sandbarv1alpha1.Template) map[string]developed {
 	return components
 }
 
-// serveCatalogue answers the Templates to whoever has access to the workspace. They are the
-// same for all; the workspace is there so that its own rules say who is a tenant.
+// serveCatalogue answers a catalogue to callers with access to the workspace.
 func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal.Error {
 	if x.request.Method != http.MethodGet && x.request.Method != http.MethodHead {
 		return refusal.MethodNotAllowed([]string{http.MethodGet, http.MethodHead})
@@ -67,6 +67,14 @@ func (h *handler) serveCatalogue(x *exchange, caller tenant.Caller) *refusal.Err
 	if _, refused := h.authorize(x); refused != nil {
 		return refused
 	}
+	if x.route.Catalogue == locate.BaselinesSegment {
+		return h.serveBaselines(x)
+	}
+	return h.serveTemplates(x)
+}
+
+// serveTemplates answers the Templates. They are the same for all workspaces.
+func (h *handler) serveTemplates(x *exchange) *refusal.Error {
 	list := catalogue{
 		APIVersion: "dataplane." + sandbarv1alpha1.GroupVersion.String(), Kind: "TemplateCatalogue",
 		Items: []catalogueItem{},

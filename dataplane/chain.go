@@ -31,9 +31,12 @@ import (
 
 // handler serves the verbs.
 type handler struct {
-	router     locate.Router
-	settings   *settings
-	kinds      *locate.Kinds
+	router   locate.Router
+	settings *settings
+	kinds    *locate.Kinds
+	// baselines are what the catalogue of Baselines shows, and bound says to whom.
+	baselines  *baselines
+	bound      *tenant.VirtualWorkspace
 	front      *access.FrontProxies
 	live       *live
 	tenant     *tenant.Client
@@ -112,7 +115,7 @@ func (h *handler) serve(x *exchange) (refused *refusal.Error) {
 	if refused != nil {
 		return refused
 	}
-	if x.route.Catalogue {
+	if x.route.Catalogue != "" {
 		return h.serveCatalogue(x, caller)
 	}
 	if x.route.Claims() {

@@ -22,8 +22,8 @@
 //	end        record     metrics, audit log, access line, trace: from an Outcome
 //
 // Some verbs end earlier: one with "from: instanceStatus" (status.go), a password (password.go), a log that
-// was kept (keptlog.go), preview links (preview_links.go), renewals (renew.go), the catalogue of
-// Templates (catalogue.go) and the verb claim of SandboxTemplates, which has no instance yet (claims.go, claim). Errors are package refusal's alone, and answered as metav1.Status.
+// was kept (keptlog.go), preview links (preview_links.go), renewals (renew.go), the catalogues of
+// Templates and of Baselines (catalogue.go, baselinecatalogue.go) and the verb claim of SandboxTemplates, which has no instance yet (claims.go, claim). Errors are package refusal's alone, and answered as metav1.Status.
 //
 // The package decides access by what kcp answers the caller and by nothing else; it never uses
 // the provider's credential for that. It keeps no state that a restart would lose, and nothing

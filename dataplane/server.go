@@ -107,6 +107,10 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	if err != nil {
 		return nil, err
 	}
+	offered, err := newBaselines(provider)
+	if err != nil {
+		return nil, err
+	}
 	settings, err := newSettings(provider, opts.Limits, m, opts.Logger)
 	if err != nil {
 		return nil, err
@@ -179,7 +183,7 @@ func assemble(opts Options, provider dynamic.Interface, typed kubernetes.Interfa
 	s := &Server{
 		opts: opts, log: opts.Logger, cache: objects, kinds: kinds, settings: settings, metrics: m, drain: drain, bound: bound,
 		handler: &handler{
-			router: locate.Router{Prefix: opts.PathPrefix}, settings: settings, kinds: kinds, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
+			router: locate.Router{Prefix: opts.PathPrefix}, settings: settings, kinds: kinds, baselines: offered, bound: bound, front: front, live: underWay, tenant: asCaller, authorizer: authorizer,
 			placer: placer, limits: limits, metrics: m, auditor: auditor, log: opts.Logger, draining: draining,
 			secrets: typed.CoreV1(), previews: previews, activity: used, wakes: wakes, fence: registered.fence,
 			ways: ways,
@@ -213,6 +217,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background.Go(func() error { s.cache.Run(backgroundCtx, s.log); return nil })
 	background.Go(func() error { return s.kinds.Run(backgroundCtx) })
 	background.Go(func() error { return s.bound.Run(backgroundCtx) })
+	background.Go(func() error { s.handler.baselines.run(backgroundCtx); return nil })
 	background.Go(func() error { s.handler.front.Run(backgroundCtx); return nil })
 	background.Go(func() error { s.settings.run(backgroundCtx); return nil })
 	background.Go(func() error { s.handler.previews.keys.run(backgroundCtx); return nil })

@@ -19,8 +19,10 @@ const (
 	// defaultGroup and defaultVersion are those of the short path forms.
 	defaultGroup   = "sandbar.dev"
 	defaultVersion = "v1alpha1"
-	// CatalogueSegment stands where a resource would, with nothing behind it.
-	CatalogueSegment = "templates"
+	// TemplatesSegment stands where a resource would, with nothing behind it: the catalogue of Templates.
+	TemplatesSegment = "templates"
+	// BaselinesSegment is that of the catalogue of Baselines.
+	BaselinesSegment = "baselines"
 )
 
 // Route is what a request's path says.
@@ -43,8 +45,8 @@ type Route struct {
 	Prefix string
 	// PreviewHost is the host name of the preview that the request came to; empty for a path.
 	PreviewHost string
-	// Catalogue is set for the catalogue of Templates; then only workspace is set besides.
-	Catalogue bool
+	// Catalogue is the segment of a catalogue; then only workspace is set besides. Empty for everything else.
+	Catalogue string
 }
 
 // Router reads paths. It is pure and does not use http.ServeMux, which cleans paths by
@@ -58,6 +60,7 @@ type Router struct {
 // Parse reads what a request asks for. All forms lead to the same route:
 //
 //	[prefix]/dataplane/clusters/{ws}/templates
+//	[prefix]/dataplane/clusters/{ws}/baselines
 //	[prefix]/dataplane/clusters/{ws}/[namespaces/{ns}/]{resource}/{name}/[components/{component}/]{verb}[/{tail}]
 //	[/services/{any}]/clusters/{ws}/apis/{group}/{version}/namespaces/{ns}/{resource}/{name}/[components/…/]{verb}[/{tail}]
 //
@@ -100,8 +103,8 @@ func parseShort(whole, rest string) (Route, *refusal.Error) {
 		Group: defaultGroup, Version: defaultVersion, Namespace: defaultNamespace,
 		Workspace: s.next(IsWorkspace),
 	}
-	if s.rest == CatalogueSegment {
-		r.Catalogue = true
+	if s.rest == TemplatesSegment || s.rest == BaselinesSegment {
+		r.Catalogue = s.rest
 		return r, s.refused
 	}
 	if inNamespace, ok := strings.CutPrefix(s.rest, "namespaces/"); ok {
@@ -230,7 +233,7 @@ func isLowerAlphanumeric(c byte) bool {
 // IsWhole tells whether a path named everything that it must. The router checks each name, so
 // nothing of a path that was refused gets into a line.
 func (r Route) IsWhole() bool {
-	return r.Workspace != "" && (r.Catalogue || r.Resource != "" && r.Name != "" && r.Verb != "" && r.Namespace != "")
+	return r.Workspace != "" && (r.Catalogue != "" || r.Resource != "" && r.Name != "" && r.Verb != "" && r.Namespace != "")
 }
 
 // SandboxTemplates is the resource of the one kind without a Template that has a verb of its own.

@@ -38,7 +38,10 @@ func TestParse(t *testing.T) {
 			r.Prefix = "/dataplane/clusters/root%3aa/sandboxrunners/%64emo/log"
 		})},
 		"the catalogue": {"/dataplane/clusters/root:a/templates", &Route{
-			Workspace: "root:a", Namespace: "default", Group: "sandbar.dev", Version: "v1alpha1", Catalogue: true,
+			Workspace: "root:a", Namespace: "default", Group: "sandbar.dev", Version: "v1alpha1", Catalogue: "templates",
+		}},
+		"the catalogue of Baselines": {"/dataplane/clusters/root:a/baselines", &Route{
+			Workspace: "root:a", Namespace: "default", Group: "sandbar.dev", Version: "v1alpha1", Catalogue: "baselines",
 		}},
 		"a component": {object + "components/api/log/x", with(func(r *Route) {
 			r.Component, r.Tail, r.Prefix = "api", "/x", object+"components/api/log"
@@ -103,6 +106,7 @@ func TestParse(t *testing.T) {
 		"services with two names":                {"/services/a/b/clusters/root:a/apis/sandbar.dev/v1alpha1/namespaces/default/sandboxrunners/demo/log", nil},
 		"another hub's prefix":                   {"/other" + object + "log", nil},
 		"something behind the catalogue":         {"/dataplane/clusters/root:a/templates/x", nil},
+		"a Baseline by its path":                 {"/dataplane/clusters/root:a/baselines/x", nil},
 		"a namespace without an object":          {"/dataplane/clusters/root:a/namespaces/default", nil},
 		"a namespace named with a dot":           {"/dataplane/clusters/root:a/namespaces/a.b/sandboxrunners/demo/log", nil},
 		"a query with a broken escape":           {object + "log?a=%zz", nil},
@@ -214,7 +218,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		addressing := []string{r.Namespace, r.Group, r.Version}
-		if !r.Catalogue {
+		if r.Catalogue == "" {
 			addressing = append(addressing, r.Resource, r.Name, r.Verb)
 		}
 		if r.Port != "" {
@@ -225,7 +229,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q let %q through", raw, s)
 			}
 		}
-		if r.Catalogue {
+		if r.Catalogue != "" {
 			return
 		}
 		prefix, err := url.PathUnescape(r.Prefix)

@@ -186,8 +186,8 @@ func (a *auditRecord) appendTo(b []byte, user auditUser) []byte {
 func (a *auditRecord) appendObject(b []byte) []byte {
 	b = appendField(b, "workspace", a.route.Workspace)
 	b = appendField(b, "cluster", a.cluster)
-	if a.route.Catalogue {
-		return appendField(b, "verb", "catalogue")
+	if a.route.Catalogue != "" {
+		return appendField(appendField(b, "verb", "catalogue"), "catalogue", a.route.Catalogue)
 	}
 	b = append(b, `,"object":{"group":`...)
 	b = appendJSON(b, a.route.Group)

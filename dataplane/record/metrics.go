@@ -168,8 +168,8 @@ func (o *Outcome) labels() (verb, resource string) {
 		return o.Route.Verb, o.Kind.Resource.Resource
 	case o.Kind != nil:
 		return Other, o.Kind.Resource.Resource
-	case o.Route.Catalogue:
-		return "catalogue", locate.CatalogueSegment
+	case o.Route.Catalogue != "":
+		return "catalogue", o.Route.Catalogue
 	case o.Route.Claims():
 		return o.Route.Verb, locate.SandboxTemplates
 	}

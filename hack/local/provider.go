@@ -231,6 +231,14 @@ func (p *Provider) Doctor(ctx context.Context, args ...string) ([]byte, error) {
 	}, args...)...).Output()
 }
 
+// Grant runs sandbar-provider baseline grant and returns what it prints.
+func (p *Provider) Grant(ctx context.Context, args ...string) ([]byte, error) {
+	return exec.CommandContext(ctx, p.binary(), append([]string{
+		"baseline", "grant", "--kcp-kubeconfig", p.Stack.Kubeconfig("kcp-admin"), "--runtime-kubeconfig", p.Runtime().Kubeconfig("runtime-admin"),
+		"--workspace", p.Workspace, "--runtime-name", p.runtimeName(),
+	}, args...)...).CombinedOutput()
+}
+
 func (p *Provider) init(ctx context.Context) error {
 	fmt.Fprintln(p.opts.Log, "sandbar-provider init")
 	cmd := exec.CommandContext(ctx, p.binary(), p.InitArgs()...)

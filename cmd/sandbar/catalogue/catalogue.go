@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalogue has the commands about what a workspace can have: templates and explain.
+// Package catalogue has the commands about what a workspace can have: templates, baselines and explain.
 package catalogue
 
 import (
@@ -16,5 +16,5 @@ type target struct{ *cli.Target }
 // Commands returns the commands of the package.
 func Commands(t *cli.Target) []*cobra.Command {
 	s := &target{t}
-	return s.Diagnosed([]*cobra.Command{newExplainCommand(s), newTemplatesCommand(s)})
+	return s.Diagnosed([]*cobra.Command{newBaselinesCommand(s), newExplainCommand(s), newTemplatesCommand(s)})
 }

@@ -7,8 +7,9 @@
 // sandbar-provider-serve of them.
 package providerserve
 
-// The routes (dataplane/locate/kinds.go) and the limits (dataplane/settings.go).
-// +kubebuilder:rbac:groups=sandbar.dev,resources=templates;infrastructureproviders,verbs=get;list;watch
+// The routes (dataplane/locate/kinds.go), the limits (dataplane/settings.go) and the catalogue of Baselines
+// (dataplane/baselines.go).
+// +kubebuilder:rbac:groups=sandbar.dev,resources=templates;infrastructureproviders;baselines,verbs=get;list;watch
 
 // On which shards the export's virtual workspace is (tenant/virtual.go). A list cannot be
 // restricted by name.

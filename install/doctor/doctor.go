@@ -100,6 +100,7 @@ var checks = []check{
 	{"export", []string{"kcp"}, (*examination).checkExport},
 	{"bindings", []string{"export"}, (*examination).checkBindings},
 	{"templates", []string{"provider"}, (*examination).checkTemplates},
+	{"baselines", []string{"provider"}, (*examination).checkBaselines},
 	{"replicas", []string{"runtime"}, (*examination).checkReplicas},
 	{"data plane", []string{"provider"}, (*examination).checkDataPlane},
 	{"previews", []string{"provider", "data plane"}, (*examination).checkPreviews},

@@ -71,6 +71,21 @@ func TestTemplatesThatAreNotReady(t *testing.T) {
 		"failed: the Template b is not Ready: GraphRefused: a message", "failed: the Template c has no condition")
 }
 
+func TestBaselinesThatAreNotReady(t *testing.T) {
+	of := func(name string, conditions ...metav1.Condition) *sandbarv1alpha1.Baseline {
+		b := &sandbarv1alpha1.Baseline{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		b.Status.Conditions = conditions
+		return b
+	}
+	ready := metav1.Condition{Type: sandbarv1alpha1.BaselineReady, Status: metav1.ConditionTrue}
+	refused := metav1.Condition{Type: sandbarv1alpha1.BaselineReady, Status: metav1.ConditionFalse, Reason: "NotAllowed", Message: "a message"}
+	absent := metav1.Condition{Type: sandbarv1alpha1.BaselineReady, Status: metav1.ConditionFalse, Reason: "NamespaceMissing", Message: "another"}
+	expect(t, having(t).checkBaselines(t.Context()), "ok: there are no Baselines")
+	expect(t, having(t, of("a", ready), of("b", ready)).checkBaselines(t.Context()), "ok: 2 Baselines")
+	expect(t, having(t, of("a", ready), of("b", refused), of("c"), of("d", absent)).checkBaselines(t.Context()),
+		"warning: sandbar-provider baseline grant b", "warning: the Baseline c has no condition", "warning: the Baseline d is not Ready: NamespaceMissing: another")
+}
+
 func TestGraphsOfKro(t *testing.T) {
 	of := func(name string, state krov1alpha1.ResourceGraphDefinitionState, ours bool) *krov1alpha1.ResourceGraphDefinition {
 		g := &krov1alpha1.ResourceGraphDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -52,7 +52,9 @@ func TestBaselines(t *testing.T) {
 	for _, workspace := range []string{alice.path, alice.cluster} {
 		eventually(t, "the workspace sees it as "+workspace, func() error { return isStorefront(o.seenBy(asAlice, workspace)) })
 	}
-	if got := newTerminal(t, alice).must("baselines", o.name); !strings.Contains(got, "Deployment/frontend") || !strings.Contains(got, "http:8080") || strings.Contains(got, o.shop) {
+	s := newTerminal(t, alice)
+	s.must("trust", world.URL, "--ca-file", world.CAFile)
+	if got := s.must("baselines", o.name); !strings.Contains(got, "Deployment/frontend") || !strings.Contains(got, "http:8080") || strings.Contains(got, o.shop) {
 		t.Errorf("the command prints\n%s", got)
 	}
 

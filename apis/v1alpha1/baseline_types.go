@@ -56,7 +56,7 @@ type BaselineSpec struct {
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, (has(a.as) ? a.as : a.name) == (has(b.as) ? b.as : b.name)))",message="two namespaces must not have the same alias: set as of one of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, (has(a.__as__) ? a.__as__ : a.name) == (has(b.__as__) ? b.__as__ : b.name)))",message="two namespaces must not have the same alias: set as of one of them"
 	// +listType=map
 	// +listMapKey=name
 	Namespaces []BaselineNamespace `json:"namespaces"`

@@ -139,6 +139,9 @@ func (s *Target) DeniedBy(failed error) string {
 // denied is for a workspace that refuses the credential of the kubeconfig: it says which workspace and whose
 // credential that are, all of it from the person's own file.
 func (s *Target) denied(failed error) string {
+	if text := refusedByPolicy(failed); text != "" {
+		return text
+	}
 	k, err := s.Kind()
 	if err != nil {
 		return ""

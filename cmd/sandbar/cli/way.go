@@ -46,6 +46,9 @@ func (s *Target) StartError(ctx context.Context, err error) error {
 
 // refused is for a workspace that refuses the kubeconfig's credential, or a right to something in it.
 func (s *Target) refused(err error) string {
+	if text := refusedByPolicy(err); text != "" {
+		return text
+	}
 	k, failed := s.Kind()
 	if failed != nil {
 		return ""

@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -60,23 +61,46 @@ func WhoAmI(ctx context.Context, workspace *rest.Config) (*Identity, error) {
 // signTimeout bounds the question who creates an object; the creation itself does not depend on it.
 const signTimeout = 5 * time.Second
 
-// Sign writes into an object that is about to be created who creates it: the annotation sandbar.dev/created-by, with the
-// user name that the workspace has for the credential. It leaves an object alone that has the annotation, and one whose
-// creator the workspace does not tell: that is created without.
-func Sign(ctx context.Context, workspace *rest.Config, obj *unstructured.Unstructured) {
+// Signer writes into objects that are about to be created who creates them: the annotation sandbar.dev/created-by, with the
+// user name that the workspace has for the credential. It asks the workspace once. It can be used by several goroutines.
+type Signer struct {
+	workspace *rest.Config
+
+	mu   sync.Mutex
+	name string // empty until the workspace has told it
+}
+
+// NewSigner returns the Signer of the credential that a configuration has, in the workspace that it leads to.
+func NewSigner(workspace *rest.Config) *Signer { return &Signer{workspace: workspace} }
+
+// Sign leaves an object alone that has the annotation, and one whose creator the workspace does not tell: that is created
+// without.
+func (s *Signer) Sign(ctx context.Context, obj *unstructured.Unstructured) {
 	annotations := obj.GetAnnotations()
 	if _, signed := annotations[sandbarv1alpha1.AnnotationCreatedBy]; signed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, signTimeout)
-	defer cancel()
-	me, err := WhoAmI(ctx, workspace)
-	if err != nil || me.Username == "" || me.Username == Anonymous {
+	name := s.creator(ctx)
+	if name == "" {
 		return
 	}
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[sandbarv1alpha1.AnnotationCreatedBy] = me.Username
+	annotations[sandbarv1alpha1.AnnotationCreatedBy] = name
 	obj.SetAnnotations(annotations)
+}
+
+// creator is the user name of the credential; empty if the workspace does not tell it.
+func (s *Signer) creator(ctx context.Context) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.name == "" {
+		ctx, cancel := context.WithTimeout(ctx, signTimeout)
+		defer cancel()
+		if me, err := WhoAmI(ctx, s.workspace); err == nil && me.Username != Anonymous {
+			s.name = me.Username
+		}
+	}
+	return s.name
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/sandbar-dev/sandbar/client"
 )
 
 // parameters writes ListOptions into a query.
@@ -30,6 +32,8 @@ type Client struct {
 	// raw reads what the dynamic client does not: objects with the columns that the server prints, and which kinds
 	// there are.
 	raw rest.Interface
+	// signer says who creates objects.
+	signer *client.Signer
 }
 
 // New returns a client of the workspace that a configuration leads to.
@@ -44,7 +48,7 @@ func New(workspace *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)
 	}
-	c := &Client{cfg: workspace}
+	c := &Client{cfg: workspace, signer: client.NewSigner(workspace)}
 	if c.objects, err = dynamic.NewForConfigAndClient(cfg, connections); err != nil {
 		return nil, fmt.Errorf("making a client for the workspace: %w", err)
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/client"
 )
 
 // FieldManager is the name under which the writes of this package are recorded in an object's managedFields.
@@ -48,12 +47,12 @@ func (o WriteOptions) validation() string {
 }
 
 // Create creates an object and returns it as the server answered. Its kind and namespace may be empty. An object of a kind
-// of Sandbar's says who has created it; see [client.Sign].
+// of Sandbar's says who has created it; see [client.Signer].
 func (c *Client) Create(ctx context.Context, k Kind, namespace string, obj *unstructured.Unstructured, opts WriteOptions) (*unstructured.Unstructured, error) {
 	obj = obj.DeepCopy()
 	obj.SetGroupVersionKind(k.GVK())
 	if k.Resource.Group == sandbarv1alpha1.GroupName {
-		client.Sign(ctx, c.cfg, obj)
+		c.signer.Sign(ctx, obj)
 	}
 	created, err := c.of(k, namespace).Create(ctx, obj, metav1.CreateOptions{
 		DryRun: opts.dryRun(), FieldManager: FieldManager, FieldValidation: opts.validation(),

@@ -102,6 +102,30 @@ func TestAnObjectOfSandbarsSaysWhoHasCreatedIt(t *testing.T) {
 	}
 }
 
+// A manifest of many objects asked the workspace who creates them for each.
+func TestTheCreatorOfManyObjectsIsAskedForOnce(t *testing.T) {
+	server, c := newWorkspace(t)
+	server.User = "alice"
+	asked := 0
+	server.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+			asked++
+		}
+		return false
+	})
+	k := sandboxesOf(t, c)
+	for _, name := range []string{"a", "b", "c"} {
+		obj := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{}}}
+		created, err := c.Create(t.Context(), k, "default", obj, WriteOptions{})
+		if err != nil || created.GetAnnotations()["sandbar.dev/created-by"] != "alice" {
+			t.Errorf("%s: %v, %v", name, created, err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the workspace was asked %d times", asked)
+	}
+}
+
 func TestMarkKeepsValuesThatAreThereUnlessItOverwrites(t *testing.T) {
 	server, c := newWorkspace(t)
 	server.Put("sandboxes", sandbox("web", map[string]any{"env": "test", "tier": "web"}))

@@ -100,7 +100,7 @@ func (w Workspace) Ensure(ctx context.Context, name string, opts EnsureOptions) 
 		if obj, err = newRunner(name, opts); err != nil {
 			return err
 		}
-		client.Sign(ctx, w.Config, obj)
+		client.NewSigner(w.Config).Sign(ctx, obj)
 		if _, err := runners.Create(ctx, obj, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating the SandboxRunner: %w", err)
 		}

@@ -5,14 +5,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/install"
 )
 
@@ -78,12 +75,6 @@ func (o *grantOptions) config(names []string) (install.Options, error) {
 		return config, errors.New("--kcp-kubeconfig and --runtime-kubeconfig are required: those of init")
 	}
 	var err error
-	if config.KCP, err = clientcmd.BuildConfigFromFlags("", o.kcpKubeconfig); err != nil {
-		return config, fmt.Errorf("reading --kcp-kubeconfig: %w", err)
-	}
-	if config.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
-		return config, fmt.Errorf("reading --runtime-kubeconfig: %w", err)
-	}
-	config.KCP, config.Runtime = client.WithoutRedirects(config.KCP), client.WithoutRedirects(config.Runtime)
-	return config, nil
+	config.KCP, config.Runtime, err = administrators(o.kcpKubeconfig, o.runtimeKubeconfig)
+	return config, err
 }

@@ -13,9 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/install/doctor"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
@@ -79,15 +77,8 @@ func (o *doctorOptions) load() error {
 		return fmt.Errorf("--kro-service-account: %w", err)
 	}
 	var err error
-	if o.KCP, err = clientcmd.BuildConfigFromFlags("", o.kcpKubeconfig); err != nil {
-		return fmt.Errorf("reading --kcp-kubeconfig: %w", err)
-	}
-	if o.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
-		return fmt.Errorf("reading --runtime-kubeconfig: %w", err)
-	}
-	o.KCP, o.Runtime = client.WithoutRedirects(o.KCP), client.WithoutRedirects(o.Runtime)
-	o.KCP.UserAgent, o.Runtime.UserAgent = userAgent, userAgent
-	return nil
+	o.KCP, o.Runtime, err = administrators(o.kcpKubeconfig, o.runtimeKubeconfig)
+	return err
 }
 
 // report writes the findings. Its error is errUnwell if a check failed.

@@ -14,10 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
-	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/install"
 	"github.com/sandbar-dev/sandbar/templates"
 )
@@ -110,13 +108,9 @@ func (o *initOptions) config(progress io.Writer) (install.Options, error) {
 		return config, errors.New("--kcp-kubeconfig and --runtime-kubeconfig are required")
 	}
 	var err error
-	if config.KCP, err = clientcmd.BuildConfigFromFlags("", o.kcpKubeconfig); err != nil {
-		return config, fmt.Errorf("reading --kcp-kubeconfig: %w", err)
+	if config.KCP, config.Runtime, err = administrators(o.kcpKubeconfig, o.runtimeKubeconfig); err != nil {
+		return config, err
 	}
-	if config.Runtime, err = clientcmd.BuildConfigFromFlags("", o.runtimeKubeconfig); err != nil {
-		return config, fmt.Errorf("reading --runtime-kubeconfig: %w", err)
-	}
-	config.KCP, config.Runtime = client.WithoutRedirects(config.KCP), client.WithoutRedirects(config.Runtime)
 	config.Templates = o.templateNames()
 	config.Provider, err = o.provider()
 	return config, err

@@ -29,6 +29,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/hack/adoptions"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -328,7 +329,7 @@ func (c *claimer) waitStarted(ctx context.Context, name string) (start *sandbarv
 func (c *claimer) giveBack(ctx context.Context, former *claimed) error {
 	return poll(ctx, patience(), func() error {
 		err := c.tn.dyn.Resource(sandboxes).Namespace("default").Delete(ctx, former.box.name, metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
+		if export.IsGone(err) { // a kcp that starts says of every path that it is not found
 			return nil
 		}
 		return err

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -221,7 +222,7 @@ func (i *instance) written(t *testing.T, replicas string) error {
 func waitDeleted(t *testing.T, i *instance) {
 	t.Helper()
 	eventually(t, i.name+" is deleted", func() error {
-		if _, err := i.get(); !apierrors.IsNotFound(err) {
+		if _, err := i.get(); !export.IsGone(err) {
 			return fmt.Errorf("it is still there: %w", errors.Join(err))
 		}
 		return nil

@@ -37,7 +37,7 @@ import (
 
 var (
 	graphs   = schema.GroupVersionResource{Group: "kro.run", Version: "v1alpha1", Resource: "resourcegraphdefinitions"}
-	export   = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
+	exports  = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha2", Resource: "apiexports"}
 	kinds    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	slicesOf = schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiexportendpointslices"}
 	inDryRun = []string{metav1.DryRunAll}
@@ -659,7 +659,7 @@ func inKCP(t *testing.T, tn *tenant, box *instance, serve, controllers thief) {
 	}
 	patchExport := func(s thief) attempt {
 		return func(ctx context.Context) error {
-			_, err := s.dyn.Resource(export).Patch(ctx, "sandbar.dev", types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`), metav1.PatchOptions{DryRun: inDryRun})
+			_, err := s.dyn.Resource(exports).Patch(ctx, "sandbar.dev", types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`), metav1.PatchOptions{DryRun: inDryRun})
 			return err
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sandbar-dev/sandbar/hack/local"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -274,7 +275,7 @@ func (i *instance) get() (*unstructured.Unstructured, error) {
 func (i *instance) delete() {
 	i.tn.t.Helper()
 	err := i.tn.dyn.Resource(i.gvr).Namespace("default").Delete(i.tn.t.Context(), i.name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !export.IsGone(err) {
 		i.tn.t.Fatalf("deleting %s: %v", i.name, err)
 	}
 }

@@ -107,6 +107,11 @@ const (
 	LabelIdempotencyKey      = "sandbar.dev/idempotency-key-hash"
 	AnnotationClaimRequest   = "sandbar.dev/claim-request"
 
+	// LabelSandboxID and LabelComponent are on all that is made of a component of a SandboxGroup: the ID by which
+	// requests are routed to the group, and the component's name.
+	LabelSandboxID = "sandbar.dev/sandbox-id"
+	LabelComponent = "sandbar.dev/component"
+
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"
 )

@@ -30,11 +30,22 @@ func (r *rendering) limitIdentity() {
 	if r.sameAccount() {
 		return
 	}
-	if spec.ServiceAccountName != "" && spec.ServiceAccountName != "default" {
+	if spec.ServiceAccountName != "" && spec.ServiceAccountName != defaultAccount {
 		r.notes.add(IdentityRemoved, "%s has ServiceAccount %s, and the copy has none; if it needs one, ask the operator to set references.serviceAccount of Baseline %s to Same", r.Snapshot.Source, spec.ServiceAccountName, r.Rules.Baseline)
 	}
 	spec.ServiceAccountName = ""
 	spec.AutomountServiceAccountToken = new(false)
+}
+
+// defaultAccount is the ServiceAccount that Kubernetes keeps in each namespace.
+const defaultAccount = "default"
+
+// account is the name of the ServiceAccount that has to be created for the copy.
+func (r *rendering) account() string {
+	if name := r.template.Spec.ServiceAccountName; name != defaultAccount {
+		return name
+	}
+	return ""
 }
 
 func (r *rendering) sameAccount() bool {

@@ -12,6 +12,7 @@ var imageRows = []struct {
 	{"a short name is of Docker's library", "docker.io/library/nginx", "nginx", true},
 	{"a short pattern is of Docker's library", "nginx", "docker.io/library/nginx:1.29", true},
 	{"a name without library", "nginx", "docker.io/nginx", true},
+	{"a pattern without library", "docker.io/nginx", "nginx", true},
 	{"the old name of Docker Hub", "nginx", "index.docker.io/library/nginx", true},
 	{"the old name of Docker Hub in a pattern", "index.docker.io/acme/web", "acme/web", true},
 	{"a user of Docker Hub", "acme/*", "docker.io/acme/web", true},

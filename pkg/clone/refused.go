@@ -3,7 +3,10 @@
 
 package clone
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Reason is the reason of a condition of a component.
 type Reason string
@@ -38,7 +41,18 @@ type RefusedError struct {
 func (r *RefusedError) Error() string { return r.Message }
 
 func refuse(reason Reason, format string, args ...any) error {
-	return &RefusedError{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &RefusedError{Reason: reason, Message: bounded(fmt.Sprintf(format, args...))}
+}
+
+// maxMessage is how many bytes a message has at most. The attack: a patch with names of 60 KiB, which the message repeats,
+// and with which no condition could be written.
+const maxMessage = 4 << 10
+
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
 }
 
 // The reasons of a Note.
@@ -67,5 +81,5 @@ type Note struct {
 type notes []Note
 
 func (n *notes) add(reason, format string, args ...any) {
-	*n = append(*n, Note{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	*n = append(*n, Note{Reason: reason, Message: bounded(fmt.Sprintf(format, args...))})
 }

@@ -57,7 +57,8 @@ type Rendered struct {
 	Claims []*corev1.PersistentVolumeClaim
 	// ConfigMaps and Secrets are those that have to be copied from the workload's namespace, sorted by name.
 	ConfigMaps, Secrets []Needed
-	// ServiceAccount is the name of the ServiceAccount that has to be there, without rights; empty for none.
+	// ServiceAccount is the name of the ServiceAccount that has to be created, without rights; empty for none, and for
+	// default, which each namespace has.
 	ServiceAccount string
 	// Notes tell in what the copy differs from the workload.
 	Notes []Note
@@ -70,10 +71,10 @@ type Needed struct {
 	Optional bool `json:"optional,omitempty"`
 }
 
-// DeploymentName and ServiceName are the names of what a component of a group is rendered to.
+// DeploymentName is the name of the Deployment of a component of a group.
 func DeploymentName(group, component string) string { return group + "-" + component + "-sbx" }
 
-// ServiceName is documented with DeploymentName.
+// ServiceName is the name of its Service.
 func ServiceName(group, component string) string { return group + "-" + component + "-svc" }
 
 // rendering is a copy that is being made.
@@ -201,7 +202,7 @@ func (r *rendering) result(shared *shared) (*Rendered, error) {
 	return &Rendered{
 		Deployment: deployment, Service: service, Claims: claims,
 		ConfigMaps: shared.configMaps, Secrets: shared.secrets,
-		ServiceAccount: r.template.Spec.ServiceAccountName, Notes: r.notes,
+		ServiceAccount: r.account(), Notes: r.notes,
 	}, nil
 }
 

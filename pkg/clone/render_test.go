@@ -150,3 +150,13 @@ func TestARenderNeedsAllOfItsInput(t *testing.T) {
 		t.Errorf("err = %v, want one that is the caller's mistake", err)
 	}
 }
+
+func TestTheDefaultServiceAccountIsNotMade(t *testing.T) {
+	for name, want := range map[string]string{"default": "", "web": "web", "": ""} {
+		r := &rendering{}
+		r.template.Spec.ServiceAccountName = name
+		if got := r.account(); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}

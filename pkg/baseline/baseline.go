@@ -1,8 +1,9 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baseline has the two security decisions about Baselines that several programs need: which workspaces a Baseline
-// admits, and which namespaces of the runtime cluster it may name. It reads no server.
+// Package baseline has the decisions about Baselines that several programs need: which workspaces a Baseline admits, which
+// namespaces of the runtime cluster it may name, which Baseline an object of a workspace means, and which workloads and Services are part
+// of one. It reads no server.
 package baseline
 
 import (

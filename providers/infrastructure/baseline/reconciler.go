@@ -68,7 +68,7 @@ func observe(b *sandbarv1alpha1.Baseline, views map[string]view, rolloutsServed 
 		return
 	}
 	b.Status.ObservedGeneration = b.Generation
-	ofWorkloads, ofServices, err := filters(&b.Spec)
+	ofWorkloads, ofServices, err := decide.Filters(&b.Spec)
 	if err != nil {
 		choice{}.into(&b.Status)
 		conclude(b, []problem{{reasonSelector, err.Error() + ": correct it"}})

@@ -202,6 +202,7 @@ images: deps ## Build the images of Sandbar, the toolchains and the samples as O
 generate: ## Generate deepcopy functions, CRDs, the rules of the RBAC roles and the pictures of terminals
 	@$(call tool,controller-gen) object paths=./apis/v1alpha1/ crd paths=./apis/v1alpha1/ output:crd:dir=apis/crds
 	@$(call tool,controller-gen) crd:maxDescLen=0 paths=./pkg/podtemplate/ output:crd:dir=pkg/podtemplate/schema
+	@$(call tool,controller-gen) crd paths=./pkg/clone/ output:crd:dir=pkg/clone/schema
 	@rm -f install/rbac/*/zz_generated.role.yaml
 	@for role in $(notdir $(wildcard install/rbac/*)); do $(call tool,controller-gen) rbac:roleName=sandbar-$$role,fileName=zz_generated.role.yaml \
 		paths=./install/rbac/$$role/ output:rbac:dir=install/rbac/$$role || exit 1; done

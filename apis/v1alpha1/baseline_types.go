@@ -79,6 +79,36 @@ type BaselineSpec struct {
 	// +optional
 	Services BaselineServices `json:"services,omitempty"`
 
+	// Images says which images a copy may run. Defaults to the workload's own.
+	//
+	// +optional
+	Images BaselineImages `json:"images,omitempty"`
+
+	// References says what of its namespace a copy gets copies of.
+	//
+	// +kubebuilder:default={}
+	// +optional
+	References BaselineReferences `json:"references,omitempty"`
+
+	// Network says which way is open between the copies and the namespaces of the Baseline. Both are, by default.
+	//
+	// +optional
+	Network BaselineNetwork `json:"network,omitempty"`
+
+	// PodSecurity is the pod security level of the namespaces in which copies run: the images of a Baseline may need
+	// more than a tenant's own may have. Defaults to that of all placements (spec.isolation.podSecurity of the
+	// InfrastructureProvider). A level that the runtime cluster does not admit for placements is told in the status of each instance.
+	//
+	// +kubebuilder:validation:Enum=restricted;baseline;privileged
+	// +optional
+	PodSecurity string `json:"podSecurity,omitempty"`
+
+	// Limits bounds what a workspace may have of the Baseline.
+	//
+	// +kubebuilder:default={}
+	// +optional
+	Limits BaselineLimits `json:"limits,omitempty"`
+
 	// Disclosure is how much of a workload tenants see. Summary: its kind, name, replicas, and its containers with
 	// their images and ports. Template: also the whole pod template, in the status of what is copied from it; the
 	// catalogue shows the summary with either. Defaults to Summary.

@@ -34,10 +34,9 @@ type BaselineReferences struct {
 	// +optional
 	Secrets BaselineSharedSecrets `json:"secrets,omitempty"`
 
-	// ServiceAccount is None if a copy has no identity on the runtime cluster, and Same if it has a ServiceAccount of the
-	// workload's own name, in its own namespace and without that one's rights. Defaults to None.
+	// ServiceAccount is None: a copy has no identity on the runtime cluster. Defaults to None.
 	//
-	// +kubebuilder:validation:Enum=None;Same
+	// +kubebuilder:validation:Enum=None
 	// +kubebuilder:default=None
 	// +optional
 	ServiceAccount BaselineServiceAccount `json:"serviceAccount,omitempty"`
@@ -124,14 +123,6 @@ const DefaultBaselineReplicas = 3
 
 // BaselineLimits bounds what a workspace may have of a Baseline.
 type BaselineLimits struct {
-	// SandboxesPerWorkspace is how many sandboxes of one workspace may have copies. Defaults to 10.
-	//
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000
-	// +kubebuilder:default=10
-	// +optional
-	SandboxesPerWorkspace int32 `json:"sandboxesPerWorkspace,omitempty"`
-
 	// Replicas is how many replicas a copy may have. Defaults to 3.
 	//
 	// +kubebuilder:validation:Minimum=1
@@ -139,4 +130,26 @@ type BaselineLimits struct {
 	// +kubebuilder:default=3
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
+}
+
+// BaselineNetwork says which way is open between copies and their Baseline.
+type BaselineNetwork struct {
+	// ReachBaseline lets copies open connections to the pods of the Baseline's namespaces, and find its Services by their
+	// short names. Defaults to true.
+	//
+	// +optional
+	ReachBaseline *bool `json:"reachBaseline,omitempty"`
+
+	// ReachableFromBaseline lets pods of the Baseline's namespaces open connections to copies. Defaults to true.
+	//
+	// +optional
+	ReachableFromBaseline *bool `json:"reachableFromBaseline,omitempty"`
+}
+
+// ReachesBaseline reports whether copies may open connections to the Baseline.
+func (n BaselineNetwork) ReachesBaseline() bool { return n.ReachBaseline == nil || *n.ReachBaseline }
+
+// IsReachableFromBaseline reports whether the Baseline's pods may open connections to copies.
+func (n BaselineNetwork) IsReachableFromBaseline() bool {
+	return n.ReachableFromBaseline == nil || *n.ReachableFromBaseline
 }

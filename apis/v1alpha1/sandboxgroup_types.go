@@ -21,6 +21,11 @@ const (
 // SandboxGroupSpec is what a tenant writes: which workloads of a Baseline the group has copies of, and what of them is
 // changed.
 type SandboxGroupSpec struct {
+	// BaselineRef names the Baseline. Defaults to the only one for the workspace that has a namespace with the name of the object's.
+	//
+	// +optional
+	BaselineRef *BaselineRef `json:"baselineRef,omitempty"`
+
 	// Components are the copies, one Deployment with a Service each.
 	//
 	// +kubebuilder:validation:MinItems=1
@@ -28,6 +33,15 @@ type SandboxGroupSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Components []SandboxGroupComponent `json:"components"`
+}
+
+// BaselineRef names a Baseline.
+type BaselineRef struct {
+	// Name of the Baseline, as sandbar baselines lists it.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // SandboxGroupComponent is a copy of one workload. The copy is always a Deployment, <group>-<component>-sbx, with a

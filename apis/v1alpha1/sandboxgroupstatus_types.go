@@ -20,6 +20,21 @@ const (
 	ComponentReady = "Ready"
 )
 
+// SandboxGroupStatus is what the status of an instance has that is made of copies, beside InstanceStatus.
+type SandboxGroupStatus struct {
+	// SandboxID is the value by which requests are routed to the copies: sbx- and eight letters and digits.
+	//
+	// +optional
+	SandboxID string `json:"sandboxID,omitempty"`
+
+	// Components are what there is of each component, in the order of the spec.
+	//
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Components []SandboxGroupComponentStatus `json:"components,omitempty"`
+}
+
 // SandboxGroupComponentStatus is what there is of one component.
 type SandboxGroupComponentStatus struct {
 	// Name of the component.
@@ -100,6 +115,9 @@ type WorkloadSnapshot struct {
 
 	// Template is the whole pod template, if the Baseline discloses it (disclosure: Template).
 	//
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 }

@@ -107,6 +107,12 @@ type TemplateSpec struct {
 	// +optional
 	PodTemplate *PodTemplateFields `json:"podTemplate,omitempty"`
 
+	// Clones says that instances of this kind are copies of workloads of a Baseline, and where the graph takes them
+	// from. A Template with podTemplate, imageChoice or development cannot have it. Nil means that they are not.
+	//
+	// +optional
+	Clones *CloneFields `json:"clones,omitempty"`
+
 	// ImageChoice lets tenants choose one of the operator's images by a field of the spec. Nil means
 	// that they cannot.
 	//

@@ -17,6 +17,9 @@ func checkConversions(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	if fields := spec.PodTemplate; fields != nil {
 		own = append(own, fields.From, fields.To, PrewarmField, ResizeField, StartTimeoutField, EnvField, EnvFromField)
 	}
+	if fields := spec.Clones; fields != nil {
+		own = append(own, fields.From, fields.To, fields.Claims, BaselineRefField)
+	}
 	var problems []Problem
 	for i, c := range spec.Conversions {
 		at := fmt.Sprintf("spec.conversions[%d].field", i)

@@ -147,6 +147,9 @@ const (
 	// and its leaseDurationSeconds for how long it may be used until that is recorded again. The
 	// controllers make it, the data plane writes it before it lets a request through.
 	ActivityLease = "sandbar-activity"
+	// SnapshotsConfigMap is the ConfigMap in a placement of copies that holds what was frozen of their workloads, and the ID
+	// by which requests are routed to them (package frozen).
+	SnapshotsConfigMap = "sandbar-snapshots"
 	// ControlSecret is the Secret in each placement that holds the control token.
 	ControlSecret = "sandbar-control"
 	// ControlTokenKey is the key of the token in ControlSecret, ControlPreviousKey that of the one

@@ -105,7 +105,7 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	// Not kro's: that has the field for the revision, and those of former revisions.
 	root.Properties["spec"] = *withLifecycle(p.spec)
 	nameRules(root)
-	root.Properties["status"] = publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane))
+	root.Properties["status"] = withCopies(publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane)), tmpl.Spec.Clones)
 	explain(root, crd.Spec.Names.Kind)
 	demandSpec(root)
 	boundName(root)

@@ -70,7 +70,7 @@ func GrantBaselines(ctx context.Context, opts Options, names []string) (Report, 
 	if err != nil {
 		return report, err
 	}
-	err = rt.grant(ctx, wanted)
+	err = rt.grant(ctx, wanted, len(names) > 0)
 	if len(names) == 0 {
 		err = errors.Join(err, rt.withdraw(ctx, wanted))
 	}
@@ -107,15 +107,21 @@ func (a *applier) checkControllers(ctx context.Context) error {
 	return nil
 }
 
-// namespacesOf returns the namespaces of Baselines, each with the first Baseline that has it; of all if no names are
-// given. One that is reserved is an error before anything is written.
-func (a *applier) namespacesOf(ctx context.Context, names []string) (map[string]string, error) {
+// opened is a namespace of Baselines: the first one that has it, and what all of them have copied.
+type opened struct {
+	by   string
+	need granted
+}
+
+// namespacesOf returns the namespaces of Baselines; of all if no names are given. One that is reserved is an error before
+// anything is written.
+func (a *applier) namespacesOf(ctx context.Context, names []string) (map[string]*opened, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(sandbarv1alpha1.GroupVersion.WithKind("BaselineList"))
 	if err := a.client.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing the Baselines of workspace %s: %w", a.opts.Workspace, err)
 	}
-	wanted := map[string]string{}
+	wanted := map[string]*opened{}
 	var there []string
 	for i := range list.Items {
 		b := &sandbarv1alpha1.Baseline{}
@@ -130,7 +136,10 @@ func (a *applier) namespacesOf(ctx context.Context, names []string) (map[string]
 			if baseline.Reserved(n.Name) {
 				return nil, fmt.Errorf("namespace %s of Baseline %s: %w: take it out of spec.namespaces", n.Name, b.Name, ErrReservedNamespace)
 			}
-			wanted[n.Name] = cmp.Or(wanted[n.Name], b.Name)
+			if wanted[n.Name] == nil {
+				wanted[n.Name] = &opened{by: b.Name, need: granted{}}
+			}
+			wanted[n.Name].need.add(&b.Spec.References)
 		}
 	}
 	for _, name := range names {
@@ -141,8 +150,9 @@ func (a *applier) namespacesOf(ctx context.Context, names []string) (map[string]
 	return wanted, nil
 }
 
-// grant applies the Role and its RoleBinding in some namespaces, in all that are there.
-func (a *applier) grant(ctx context.Context, wanted map[string]string) error {
+// grant applies the Role and its RoleBinding in some namespaces, in all that are there. With kept it keeps what other
+// Baselines have been given there.
+func (a *applier) grant(ctx context.Context, wanted map[string]*opened, kept bool) error {
 	var errs []error
 	for _, namespace := range slices.Sorted(maps.Keys(wanted)) {
 		there := &unstructured.Unstructured{}
@@ -150,7 +160,7 @@ func (a *applier) grant(ctx context.Context, wanted map[string]string) error {
 		err := a.client.Get(ctx, client.ObjectKey{Name: namespace}, there)
 		if notThere(err) {
 			errs = append(errs, fmt.Errorf("the runtime cluster has no namespace %s, which Baseline %s names: create it, or take it out of spec.namespaces",
-				namespace, wanted[namespace]))
+				namespace, wanted[namespace].by))
 			continue
 		}
 		if err != nil {
@@ -160,6 +170,14 @@ func (a *applier) grant(ctx context.Context, wanted map[string]string) error {
 		if err != nil {
 			return err
 		}
+		for _, object := range objects {
+			if object.GetKind() == "Role" {
+				if err := a.roleOf(ctx, object, wanted[namespace].need, kept); err != nil {
+					return err
+				}
+			}
+		}
+		a.tell("the controllers may read in namespace %s: %s", namespace, wanted[namespace].need)
 		if err := a.applyAll(ctx, objects); err != nil {
 			return err
 		}
@@ -189,9 +207,16 @@ func baselineObjects(opts Options, namespace string) ([]*unstructured.Unstructur
 	return objects, nil
 }
 
+// tell reports progress, if somebody wants to know.
+func (a *applier) tell(format string, args ...any) {
+	if a.opts.Progress != nil {
+		a.opts.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
 // withdraw deletes the RoleBindings and Roles of this provider in namespaces that no Baseline has. The binding goes first:
 // it is what gives the rights.
-func (a *applier) withdraw(ctx context.Context, wanted map[string]string) error {
+func (a *applier) withdraw(ctx context.Context, wanted map[string]*opened) error {
 	for _, kind := range []string{"RoleBinding", "Role"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
@@ -201,7 +226,7 @@ func (a *applier) withdraw(ctx context.Context, wanted map[string]string) error 
 		for i := range list.Items {
 			old := &list.Items[i]
 			// Another provider on the cluster has another name, and Baselines of its own.
-			if old.GetName() != baseline.RoleName(a.opts.names) || wanted[old.GetNamespace()] != "" {
+			if old.GetName() != baseline.RoleName(a.opts.names) || wanted[old.GetNamespace()] != nil {
 				continue
 			}
 			if !a.opts.DryRun {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +47,9 @@ func newGrantCommand() *cobra.Command {
 		Use:   "grant NAME...|--all",
 		Short: "Write the Role by which the controllers read the namespaces of Baselines",
 		Long: `Write a Role and a RoleBinding into each namespace of the Baselines that you name, so that the controllers can read
-which Deployments, StatefulSets, Rollouts and Services there are. --dry-run shows the namespaces: look at them first,
-if others than you write Baselines.
+which Deployments, StatefulSets, Rollouts and Services there are, and the ConfigMaps, Secrets and volumes of which the
+Baselines say that tenants get copies. --dry-run shows the namespaces, and what may be read in each: look at it first, if
+others than you write Baselines.
 
 With --all, the rights become those that all Baselines need: where no Baseline is any more, they are taken back.`,
 		Example: `  sandbar-provider baseline grant storefront --kcp-kubeconfig kcp.kubeconfig --runtime-kubeconfig runtime.kubeconfig
@@ -57,6 +59,7 @@ With --all, the rights become those that all Baselines need: where no Baseline i
 			if err != nil {
 				return err
 			}
+			config.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 			report, err := install.GrantBaselines(cmd.Context(), config, names)
 			printReport(cmd.OutOrStdout(), report, opts.dryRun)
 			return err

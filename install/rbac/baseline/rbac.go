@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package baseline states the rights of sandbar-provider controllers in a namespace of a Baseline: it reads which
-// workloads and Services there are (providers/infrastructure/baseline/namespace.go), and neither Secrets nor ConfigMaps.
+// workloads and Services there are (providers/infrastructure/baseline/namespace.go). install/references.go adds the
+// ConfigMaps, Secrets and volumes of which the Baseline says that tenants get copies.
 // It has markers and no code; make generate makes the rules of Role sandbar-baseline of them. The namespace baseline
 // stands for each of those in which sandbar-provider baseline grant applies the Role.
 package baseline

@@ -186,7 +186,7 @@ func rightsOn(dp *sandbarv1alpha1.DataPlane) map[string]bool {
 
 func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T) {
 	want := map[string]map[string]bool{"operator": {}, "previewer": {}, "viewer": {}}
-	plurals := map[string]string{"redis": "redis", "sandbox": "sandboxes", "sandbox-runner": "sandboxrunners", "web-app": "webapps"}
+	plurals := map[string]string{"redis": "redis", "sandbox": "sandboxes", "sandbox-group": "sandboxgroups", "sandbox-runner": "sandboxrunners", "web-app": "webapps"}
 	for _, name := range templates.Names() {
 		tmpl, err := templates.Get(name)
 		if err != nil {

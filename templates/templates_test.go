@@ -49,7 +49,7 @@ func TestAFolderIsNamedLikeItsTemplate(t *testing.T) {
 
 func TestAnUnknownNameIsAnErrorThatListsTheOthers(t *testing.T) {
 	_, err := Get("nosuch")
-	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "redis, sandbox, sandbox-runner") {
+	if !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "redis, sandbox, sandbox-group, sandbox-runner") {
 		t.Errorf("err = %v, want ErrUnknown with the names", err)
 	}
 }
@@ -88,6 +88,9 @@ func dig(object map[string]any, path ...string) any {
 func TestEveryObjectAndPodCarriesTheInstanceUID(t *testing.T) {
 	const want = `${schema.metadata.labels["` + placement.LabelInstanceUID + `"]}`
 	for _, name := range Names() {
+		if get(t, name).Spec.Clones != nil {
+			continue // package clone labels what is a copy
+		}
 		for id, object := range resources(t, get(t, name)) {
 			if got := dig(object, "metadata", "labels", placement.LabelInstanceUID); got != want {
 				t.Errorf("%s: %s is labelled %v, want %s", name, id, got, want)
@@ -105,9 +108,13 @@ func TestEveryObjectAndPodCarriesTheInstanceUID(t *testing.T) {
 	}
 }
 
-// A tenant chooses the name of its object. Nothing on the runtime cluster may be named by it.
+// A tenant chooses the name of its object. Nothing on the runtime cluster may be named by it, but for copies, whose names
+// package clone checks.
 func TestChildNamesAreConstants(t *testing.T) {
 	for _, name := range Names() {
+		if get(t, name).Spec.Clones != nil {
+			continue
+		}
 		for id, object := range resources(t, get(t, name)) {
 			child, _ := dig(object, "metadata", "name").(string)
 			if child == "" || strings.Contains(child, "${") {
@@ -257,7 +264,8 @@ func TestEveryKindHasASample(t *testing.T) {
 		}
 		for _, field := range used {
 			added := field == "lifecycle" || field == "mode" && tmpl.Spec.Development != nil ||
-				tmpl.Spec.PodTemplate != nil && field == tmpl.Spec.PodTemplate.From
+				tmpl.Spec.PodTemplate != nil && field == tmpl.Spec.PodTemplate.From ||
+				tmpl.Spec.Clones != nil && (field == tmpl.Spec.Clones.From || field == contract.BaselineRefField)
 			if _, has := graph.Schema.Spec[field]; !has && !added {
 				t.Errorf("a sample of %s has the field spec.%s, which the kind does not have", graph.Schema.Kind, field)
 			}

@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -13,9 +14,7 @@ import (
 func TestCopiesHaveOneWayIntoTheGraph(t *testing.T) {
 	graph := func(more map[string]any) map[string]any {
 		whole := map[string]any{"suspended": SuspendedField, "render": ClonesField, "claims": " []object|required=true "}
-		for name, value := range more {
-			whole[name] = value
-		}
+		maps.Copy(whole, more)
 		return whole
 	}
 	fields := func(from, to, claims string) *sandbarv1alpha1.CloneFields {

@@ -25,6 +25,12 @@ package controllers
 // to a pod that runs.
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-binding,verbs=get
 
+// What was frozen of the workloads that a placement has copies of (providers/infrastructure/frozen), and copies of what those
+// refer to (providers/infrastructure/workload/copy.go), created once and never read. The Role of a Baseline lets the originals be
+// read.
+// +kubebuilder:rbac:groups=core,resources=configmaps,resourceNames=sandbar-snapshots,verbs=get;update
+// +kubebuilder:rbac:groups=core,resources=configmaps,verbs=create
+
 // The keys that control tokens are derived from (providers/infrastructure/control/rotate.go).
 // +kubebuilder:rbac:groups=core,resources=secrets,resourceNames=sandbar-control-keys,verbs=get;list;watch,namespace=sandbar-system
 

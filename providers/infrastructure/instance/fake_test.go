@@ -230,7 +230,7 @@ func (w *world) interceptors() interceptor.Funcs {
 func (w *world) reconciler() *reconciler {
 	r := &reconciler{
 		kind: fixture.Thing, settings: func() scope.Settings { return w.settings }, tenants: w,
-		runtime: runtimeCluster{client: w.runtime, live: w.runtime, logs: w.podLogs, env: w}, deliveries: w.deliveries, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
+		runtime: newRuntimeCluster(w.runtime, w.runtime, w.podLogs, w), deliveries: w.deliveries, capacity: w.capacity, members: w.members, events: events.NewRecorder(w.Record, eventsTotal),
 		rollouts: w, wake: func(request) {},
 		patched: w.patched, sandboxes: &Sandboxes{changed: func(claim export.Key) { w.claims = append(w.claims, claim) }},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },

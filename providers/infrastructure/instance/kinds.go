@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/kcp-dev/logicalcluster/v3"
@@ -258,6 +260,11 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		}
 		s.Pod = &scope.PodWords{Fields: *fields, Offers: podbase.OffersOf(list.Items)}
 	}
+	if fields := template.Spec.Clones; fields != nil {
+		if s.Clones, err = k.cloneWords(ctx, *fields); err != nil {
+			return s, err
+		}
+	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err = k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {
@@ -270,4 +277,20 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 		return s, fmt.Errorf("reading the InfrastructureProvider: %w", err)
 	}
 	return s, nil
+}
+
+// cloneWords are what the operator says of copies. The status of a Baseline says nothing about them, and changes often.
+func (k *Kinds) cloneWords(ctx context.Context, fields sandbarv1alpha1.CloneFields) (*scope.CloneWords, error) {
+	var list sandbarv1alpha1.BaselineList
+	if err := k.client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing the Baselines: %w", err)
+	}
+	words := &scope.CloneWords{Fields: fields}
+	for i := range list.Items {
+		b := sandbarv1alpha1.Baseline{Spec: list.Items[i].Spec}
+		b.Name, b.DeletionTimestamp = list.Items[i].Name, list.Items[i].DeletionTimestamp
+		words.Baselines = append(words.Baselines, b)
+	}
+	slices.SortFunc(words.Baselines, func(a, b sandbarv1alpha1.Baseline) int { return strings.Compare(a.Name, b.Name) })
+	return words, nil
 }

@@ -59,7 +59,7 @@ func (k memberKind) Converge(ctx context.Context, s *scope.Scope, compose bool) 
 		o.Instance, o.Composing = k.runtime.composed(ctx, s)
 	}
 	if o.GoesOn() && o.Instance == nil && compose {
-		o.Instance, _, o.Composing = k.compose(ctx, s, nil, lifecycle.Decision{})
+		o.Instance, _, o.Composing = k.compose(ctx, s, nil, lifecycle.Decision{}, nil)
 	}
 	seen, looking := k.observe(ctx, s, o)
 	o.Observation = seen

@@ -20,11 +20,13 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/frozen"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/lifecycle"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/workload"
 )
 
 // fieldOwner owns what the provider writes, on both sides.
@@ -40,6 +42,19 @@ type runtimeCluster struct {
 	logs podLogs
 	// env gives variables to pods that run.
 	env deliverer
+	// workloads reads the workloads of Baselines, copier copies what they refer to, and frozen keeps what was read.
+	workloads workload.Reader
+	copier    workload.Copier
+	frozen    frozen.Store
+}
+
+func newRuntimeCluster(c client.Client, live client.Reader, logs podLogs, env deliverer) runtimeCluster {
+	workloads := workload.Reader{Live: live}
+	return runtimeCluster{
+		client: c, live: live, logs: logs, env: env, workloads: workloads,
+		copier: workload.Copier{Reader: workloads, Client: c, FieldOwner: fieldOwner},
+		frozen: frozen.Store{Live: live, Client: c, FieldOwner: fieldOwner},
+	}
 }
 
 // place makes the namespace with everything that isolates it. Nothing of a tenant's may run
@@ -130,7 +145,7 @@ func (r *reconciler) placeNamespace(ctx context.Context, s *scope.Scope) error {
 //
 // current is the kro instance that there is, or nil. The turn says whether the instance takes
 // a change of the operator, also with an error.
-func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured, d lifecycle.Decision) (*unstructured.Unstructured, outcome.Turn, error) {
+func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured, d lifecycle.Decision, made *outcome.Copies) (*unstructured.Unstructured, outcome.Turn, error) {
 	desired, t := place.BuildInstance(s, d), outcome.Turn{}
 	complete, refused := place.ChooseImage(s, current, desired)
 	if complete && s.Pod() != nil {
@@ -138,6 +153,13 @@ func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstr
 		if t, complete, err = r.composePod(ctx, s, current, desired); err != nil {
 			refused = err // it may be one that a retry mends
 		}
+	}
+	if made != nil {
+		var err error
+		if complete, err = place.PutCopies(s, current, desired, made, d); err != nil {
+			return nil, t, err
+		}
+		refused = made.Refusal()
 	}
 	if !complete {
 		return nil, t, refused

@@ -209,8 +209,13 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		o.Composing = r.ensureBinding(ctx, s)
 	}
 	if o.GoesOn() {
+		if o.Copies, o.Composing = r.copies(ctx, s); errors.Is(o.Composing, errChanged) {
+			return reconcile.Result{}, o.Composing
+		}
+	}
+	if o.GoesOn() {
 		r.keepLogs(ctx, s, current, o.Plan.Decision)
-		o.Instance, o.Turn, o.Composing = r.compose(ctx, s, current, o.Plan.Decision)
+		o.Instance, o.Turn, o.Composing = r.compose(ctx, s, current, o.Plan.Decision, o.Copies)
 	}
 	if o.GoesOn() {
 		countLifecycle(s.Kind(), o.Plan)

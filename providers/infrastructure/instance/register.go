@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -166,6 +167,8 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		For(&sandbarv1alpha1.Template{}).
 		// A kind with a pod template follows the Templates that offer one.
 		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(k.everyPodKind)).
+		// A kind of copies follows the Baselines, but for what is found of them on the runtime cluster.
+		Watches(&sandbarv1alpha1.Baseline{}, handler.EnqueueRequestsFromMapFunc(k.everyCloneKind), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Its address, isolation and quota are part of every placement.
 		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
 		// Those of its settings that count are in a ConfigMap on the runtime cluster.
@@ -190,6 +193,11 @@ func (k *Kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile
 		return nil
 	}
 	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.PodTemplate != nil })
+}
+
+// everyCloneKind wakes the kinds of copies.
+func (k *Kinds) everyCloneKind(ctx context.Context, _ client.Object) []reconcile.Request {
+	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.Clones != nil })
 }
 
 func (k *Kinds) everyTemplate(ctx context.Context, _ client.Object) []reconcile.Request {

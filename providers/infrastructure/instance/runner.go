@@ -125,7 +125,7 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		kind:       r.kind,
 		settings:   func() scope.Settings { return *r.settings.Load() },
 		tenants:    c.Objects,
-		runtime:    runtimeCluster{client: r.runtime.GetClient(), live: r.runtime.GetAPIReader(), logs: config.logs, env: config.env},
+		runtime:    newRuntimeCluster(r.runtime.GetClient(), r.runtime.GetAPIReader(), config.logs, config.env),
 		events:     r.events,
 		rollouts:   config.rollouts,
 		templates:  config.templates,

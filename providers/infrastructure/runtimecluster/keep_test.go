@@ -20,7 +20,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: "a", UID: "u", ResourceVersion: "7",
-				Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
+				Labels: map[string]string{"a": "b", placement.LabelComponent: "web"}, Annotations: map[string]string{"a": "b"},
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}}}},
 			Status: corev1.PodStatus{
@@ -34,13 +34,14 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 	}
 	ours := placement.ID{Origin: "c", UID: "u"}.Namespace()
 	meta := metav1.ObjectMeta{Namespace: ours, Name: "a", UID: "u", ResourceVersion: "7"}
-	elsewhere := meta
+	elsewhere, labelled := meta, meta
+	labelled.Labels = map[string]string{placement.LabelComponent: "web"}
 	elsewhere.Namespace = "kube-system"
 	for _, test := range []struct {
 		namespace string
 		want      *corev1.Pod
 	}{
-		{ours, &corev1.Pod{ObjectMeta: meta, Status: corev1.PodStatus{
+		{ours, &corev1.Pod{ObjectMeta: labelled, Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodInitialized}, {Type: corev1.PodReadyToStartContainers}},
 			InitContainerStatuses: []corev1.ContainerStatus{},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: "app", Image: "i", Ready: true, RestartCount: 2}},

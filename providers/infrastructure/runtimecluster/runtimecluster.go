@@ -158,6 +158,9 @@ func keepOfPod(obj any) (any, error) {
 	}
 	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	kept.OwnerReferences = pod.OwnerReferences
+	if component, ok := pod.Labels[placement.LabelComponent]; ok {
+		kept.Labels = map[string]string{placement.LabelComponent: component}
+	}
 	for _, container := range pod.Spec.Containers {
 		if container.ReadinessProbe != nil {
 			kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: container.Name, ReadinessProbe: aProbe})

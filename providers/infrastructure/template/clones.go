@@ -4,6 +4,7 @@
 package template
 
 import (
+	"maps"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -39,8 +40,6 @@ func withCopies(status apiextensionsv1.JSONSchemaProps, fields *sandbarv1alpha1.
 		return status
 	}
 	status = *status.DeepCopy()
-	for name, property := range clone.StatusSchema().Properties {
-		status.Properties[name] = property
-	}
+	maps.Copy(status.Properties, clone.StatusSchema().Properties)
 	return status
 }

@@ -17,6 +17,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // Reasons of Composed that name what keeps an instance from being ready.
@@ -93,6 +94,8 @@ type PodSummary struct {
 	stuck bool
 	// Names are those of the present pods.
 	Names map[string]bool
+	// ReadyOf is how many pods of each component are ready, by its name. Pods without the label are of none.
+	ReadyOf map[string]int32
 	// Steps are those that all present pods have taken since they were created.
 	Steps []sandbarv1alpha1.InstanceStartStep
 	// Recheck is when time alone changes this summary; zero means never.
@@ -102,7 +105,7 @@ type PodSummary struct {
 // Summarize returns what the pods of a placement say together.
 func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	sum, present := PodSummary{Names: map[string]bool{}}, []*corev1.Pod(nil)
+	sum, present := PodSummary{Names: map[string]bool{}, ReadyOf: map[string]int32{}}, []*corev1.Pod(nil)
 	for i := range pods {
 		pod := &pods[i]
 		controller := controllerKind(pod)
@@ -127,6 +130,7 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 		c, recheck := causeOf(pod, now)
 		if c == nil && controller != "Job" && podReady(pod).Status == corev1.ConditionTrue {
 			sum.Ready++
+			sum.ReadyOf[pod.Labels[placement.LabelComponent]]++
 		}
 		if c != nil && controller == "Job" {
 			c.job = true

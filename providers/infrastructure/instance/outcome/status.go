@@ -35,6 +35,8 @@ type Outcome struct {
 	Turn Turn
 	// Instance is the kro instance; nil until it exists.
 	Instance *unstructured.Unstructured
+	// Copies are those of an instance whose kind has copies of workloads; nil for another one, and before they are made.
+	Copies *Copies
 	// Start is how the instance has come to be, in the look in which it did; nil in all others.
 	Start *sandbarv1alpha1.InstanceStart
 	// Deadline is when an instance must have been Ready for the first time; zero for none.
@@ -97,7 +99,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the status: %w", err)
 	}
-	return withGraphFields(own, s, shown(s, o, old)), nil
+	return withCopies(withGraphFields(own, s, shown(s, o, old)), s, o)
 }
 
 // shown is the object whose fields of the graph the status has: the kro instance or, while a container is

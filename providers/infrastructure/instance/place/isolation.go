@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/baseline"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
@@ -76,6 +77,9 @@ func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	if p := spec.Preview; p != nil && p.GatewayRef != nil {
 		from = append(from, inNamespace(p.GatewayRef.Namespace, nil))
 	}
+	if b, err := s.Baseline(); b != nil && err == nil && b.Spec.Network.IsReachableFromBaseline() {
+		from = append(from, inBaseline(b)...)
+	}
 	return policy(s, IngressPolicy, networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: from}},
@@ -89,7 +93,20 @@ func BuildEgress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b, err := s.Baseline(); b != nil && err == nil && b.Spec.Network.ReachesBaseline() {
+		spec.Egress = append(spec.Egress, networkingv1.NetworkPolicyEgressRule{To: inBaseline(b)})
+	}
 	return policy(s, EgressPolicy, spec), nil
+}
+
+// inBaseline selects the pods of a Baseline's namespaces. What an operator withdraws is closed at once, though copies run on.
+func inBaseline(b *sandbarv1alpha1.Baseline) (peers []networkingv1.NetworkPolicyPeer) {
+	for _, alias := range baseline.Aliases(&b.Spec) {
+		if namespace, ok := baseline.Namespace(&b.Spec, alias); ok {
+			peers = append(peers, inNamespace(namespace, nil))
+		}
+	}
+	return peers
 }
 
 // EgressOf is what BuildEgress says of the pods that own selects, which reach each other. It is the

@@ -55,6 +55,8 @@ type Settings struct {
 	Choice *sandbarv1alpha1.ImageChoice
 	// Pod is nil unless tenants write a pod template for instances of the kind.
 	Pod *PodWords
+	// Clones is nil unless instances of the kind are copies of workloads.
+	Clones *CloneWords
 	Revisions
 	// Infrastructure is nil until the operator has created the InfrastructureProvider.
 	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
@@ -71,6 +73,7 @@ type Settings struct {
 func (s Settings) Equal(other Settings) bool {
 	return s.Provider == other.Provider && s.Names == other.Names && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
+		equality.Semantic.DeepEqual(s.Clones, other.Clones) &&
 		equality.Semantic.DeepEqual(s.Choice, other.Choice) && s.Conversions.Equal(other.Conversions) &&
 		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
 }
@@ -209,9 +212,13 @@ func (s *Scope) OwnerAnnotations() map[string]string {
 	return annotations
 }
 
-// PodSecurity is the pod security level of the placement.
+// PodSecurity is the pod security level of the placement: that of the Baseline whose copies it has, or of all placements.
 func (s *Scope) PodSecurity() string {
-	return cmp.Or(s.settings.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
+	level := cmp.Or(s.settings.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
+	if b, err := s.Baseline(); b != nil && err == nil {
+		level = cmp.Or(b.Spec.PodSecurity, level)
+	}
+	return level
 }
 
 // ObjectMeta is the metadata of an object that the provider puts into the namespace.

@@ -1,0 +1,120 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package frozen
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sandbar-dev/sandbar/pkg/clone"
+)
+
+// MaxBytes is how large all snapshots of a placement may be together, compressed: an object has to fit into etcd, and the
+// metadata has to have room beside them.
+const MaxBytes = 960 << 10
+
+// Fields of the ConfigMap. The name of a component has no dot.
+const (
+	keyID     = "sandbox.id"
+	keyTimes  = "sandbox.times"
+	keyCopied = "sandbox.copied"
+)
+
+// Frozen is what a placement keeps of its sources.
+type Frozen struct {
+	// ID of the sandbox (clone.NewID). It never changes.
+	ID string
+	// Components by their names.
+	Components map[string]Component
+	// Copied are the ConfigMaps and Secrets that were copied into the placement, as Kind/name, with the namespaces that they are
+	// from. They stay until the placement goes.
+	Copied map[string]string
+
+	// version is the ConfigMap's that this was read from; empty if there is none yet.
+	version string
+}
+
+// Component is what was frozen for one component.
+type Component struct {
+	Snapshot *clone.Snapshot
+	// Time at which the source was read, in whole seconds.
+	Time time.Time
+}
+
+// New returns the beginning of a placement that has nothing yet: an ID, made from a source of random bytes.
+func New(random io.Reader) (*Frozen, error) {
+	id, err := clone.NewID(random)
+	if err != nil {
+		return nil, fmt.Errorf("making the ID of a sandbox: %w", err)
+	}
+	return &Frozen{ID: id, Components: map[string]Component{}, Copied: map[string]string{}}, nil
+}
+
+// Of returns what was frozen for a component of a source: nil if nothing was, or if it was of another source.
+func (f *Frozen) Of(component string, source clone.Source) *Component {
+	c, ok := f.Components[component]
+	if !ok || c.Snapshot.Source.Digest() != source.Digest() {
+		return nil
+	}
+	return &c
+}
+
+// write puts all into a ConfigMap. The error is a *clone.RefusedError if it is too large.
+func (f *Frozen) write(into *corev1.ConfigMap) error {
+	times, size := map[string]time.Time{}, 0
+	into.BinaryData = map[string][]byte{}
+	for _, name := range slices.Sorted(maps.Keys(f.Components)) {
+		c := f.Components[name]
+		encoded, err := c.Snapshot.Encode()
+		if err != nil {
+			return fmt.Errorf("component %s: %w", name, err)
+		}
+		size += len(encoded)
+		into.BinaryData[name], times[name] = encoded, c.Time.UTC().Truncate(time.Second)
+	}
+	if size > MaxBytes {
+		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
+			"the frozen pod templates of all components have %d bytes together, compressed, and %d is the most; have fewer components in a group", size, MaxBytes)}
+	}
+	raw, err := json.Marshal(times)
+	if err != nil {
+		return fmt.Errorf("encoding the times of the snapshots: %w", err)
+	}
+	copied, err := json.Marshal(f.Copied)
+	if err != nil {
+		return fmt.Errorf("encoding what was copied: %w", err)
+	}
+	into.Data = map[string]string{keyID: f.ID, keyTimes: string(raw), keyCopied: string(copied)}
+	return nil
+}
+
+// read takes all from a ConfigMap that write has made.
+func read(from *corev1.ConfigMap) (*Frozen, error) {
+	f := &Frozen{ID: from.Data[keyID], Components: map[string]Component{}, Copied: map[string]string{}, version: from.ResourceVersion}
+	if f.ID == "" {
+		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: delete the instance and create it again", from.Namespace, from.Name, keyID)
+	}
+	times := map[string]time.Time{}
+	if err := json.Unmarshal([]byte(cmp.Or(from.Data[keyTimes], "{}")), &times); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, keyTimes, err)
+	}
+	if err := json.Unmarshal([]byte(cmp.Or(from.Data[keyCopied], "{}")), &f.Copied); err != nil {
+		return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, keyCopied, err)
+	}
+	for name, encoded := range from.BinaryData {
+		snapshot, err := clone.Decode(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("ConfigMap %s/%s: component %s: %w", from.Namespace, from.Name, name, err)
+		}
+		f.Components[name] = Component{Snapshot: snapshot, Time: times[name]}
+	}
+	return f, nil
+}

@@ -1,0 +1,305 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package instance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
+)
+
+const shopPod = `{containers: [{name: app, image: "ghcr.io/acme/shop:1", ports: [{name: http, containerPort: 8080}], envFrom: [{secretRef: {name: db}}]}]}`
+
+// deploymentOf is a workload of the namespace prod-shop.
+func deploymentOf(t *testing.T, name, pod string) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod-shop", Name: name}}
+	text := fmt.Sprintf(`{replicas: 2, selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: a}}, spec: %s}}`, pod)
+	if err := yaml.UnmarshalStrict([]byte(text), &d.Spec); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// newCopiesWorld is a world of a kind of copies, with a Baseline of two workloads for the tenant's workspace.
+func newCopiesWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, deploymentOf(t, "frontend", shopPod), deploymentOf(t, "api", shopPod),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prod-shop", Name: "db"}, Data: map[string][]byte{"password": []byte("x")}})
+	b := sandbarv1alpha1.Baseline{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Spec: sandbarv1alpha1.BaselineSpec{
+		Namespaces: []sandbarv1alpha1.BaselineNamespace{{Name: "prod-shop", As: "storefront"}},
+		Workspaces: []sandbarv1alpha1.BaselineWorkspace{{Path: "root:team-a"}},
+		References: sandbarv1alpha1.BaselineReferences{Secrets: sandbarv1alpha1.BaselineSharedSecrets{Policy: sandbarv1alpha1.BaselineCopy}},
+	}}
+	w.settings.Clones = &scope.CloneWords{
+		Fields:    sandbarv1alpha1.CloneFields{From: "components", To: "render", Claims: "claims"},
+		Baselines: []sandbarv1alpha1.Baseline{b},
+	}
+	w.copiesOf(componentOf("web", "frontend", ""))
+	return w
+}
+
+// componentOf is a component of the tenant's; more are further fields of it.
+func componentOf(name, source, more string) string {
+	return fmt.Sprintf(`{name: %s, sourceRef: {apiVersion: apps/v1, kind: Deployment, name: %s, namespace: storefront}%s}`, name, source, more)
+}
+
+// copiesOf has the tenant write these components.
+func (w *world) copiesOf(components ...string) {
+	w.t.Helper()
+	spec := map[string]any{}
+	if err := yaml.Unmarshal([]byte("{baselineRef: {name: shop}, components: ["+strings.Join(components, ", ")+"]}"), &spec); err != nil {
+		w.t.Fatal(err)
+	}
+	w.inKCP.Object["spec"] = spec
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+}
+
+// copiesMade are the names, replicas and images of the copies that kro gets.
+func (w *world) copiesMade() (made []string) {
+	w.t.Helper()
+	spec := w.kroInstance().Object["spec"].(map[string]any)
+	for _, name := range []string{"components", "baselineRef"} {
+		if _, there := spec[name]; there {
+			w.t.Errorf("kro gets the tenant's own field %s, which its kind does not have", name)
+		}
+	}
+	list, _, _ := unstructured.NestedSlice(spec, "render")
+	for _, item := range list {
+		fields := item.(map[string]any)
+		replicas, _, _ := unstructured.NestedInt64(fields, "spec", "replicas")
+		containers, _, _ := unstructured.NestedSlice(fields, "spec", "template", "spec", "containers")
+		made = append(made, fmt.Sprintf("%s %d %s", fields["name"], replicas, containers[0].(map[string]any)["image"]))
+	}
+	return made
+}
+
+func (w *world) wantCopies(want ...string) {
+	w.t.Helper()
+	if got := w.copiesMade(); !slices.Equal(got, want) {
+		w.t.Errorf("the copies are %v, want %v", got, want)
+	}
+}
+
+// component is a row of the status.
+func (w *world) component(name string) sandbarv1alpha1.SandboxGroupComponentStatus {
+	w.t.Helper()
+	var status sandbarv1alpha1.SandboxGroupStatus
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(w.inKCP.Object["status"].(map[string]any), &status); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, row := range status.Components {
+		if row.Name == name {
+			return row
+		}
+	}
+	w.t.Fatalf("the status has no component %s: %+v", name, status)
+	return sandbarv1alpha1.SandboxGroupComponentStatus{}
+}
+
+// conditionIs checks the reason of a condition of a component, and that its message says something.
+func (w *world) conditionIs(component, condition, reason, says string) {
+	w.t.Helper()
+	c := meta.FindStatusCondition(w.component(component).Conditions, condition)
+	if c == nil || c.Reason != reason || !strings.Contains(c.Message, says) {
+		w.t.Errorf("%s of %s is %+v, want %s with %q", condition, component, c, reason, says)
+	}
+}
+
+func (w *world) changeSource(name, image string) {
+	w.t.Helper()
+	d := &appsv1.Deployment{}
+	if err := w.runtime.Get(context.Background(), client.ObjectKey{Namespace: "prod-shop", Name: name}, d); err != nil {
+		w.t.Fatal(err)
+	}
+	d.Spec.Template.Spec.Containers[0].Image = image
+	if err := w.runtime.Update(context.Background(), d); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestAComponentIsACopyOfAWorkloadAsItWasFirst(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("web", sandbarv1alpha1.ComponentSourceResolved, "Snapshot", "Deployment frontend is frozen")
+	w.conditionIs("web", sandbarv1alpha1.ComponentRendered, "Rendered", "")
+	w.conditionIs("web", sandbarv1alpha1.ComponentReady, "PodsStarting", "0 of 2 pods are ready")
+	row, id := w.component("web"), w.inKCP.Object["status"].(map[string]any)["sandboxID"]
+	if row.DeploymentName != "web-web-sbx" || row.ServiceName != "web-web-svc" || !slices.Equal(row.ServicePorts, []int32{8080}) ||
+		row.Snapshot.Replicas != 2 || row.Snapshot.Template != nil || !strings.HasPrefix(fmt.Sprint(id), "sbx-") {
+		t.Errorf("%v, %+v", id, row)
+	}
+	copied := &corev1.Secret{}
+	if err := w.runtime.Get(t.Context(), client.ObjectKey{Namespace: w.id().Namespace(), Name: "db"}, copied); err != nil || string(copied.Data["password"]) != "x" || copied.Labels[placement.LabelInstanceUID] == "" {
+		t.Errorf("its Secret is not beside it: %+v, %v", copied, err)
+	}
+
+	for _, name := range []string{"a", "b"} {
+		pod := fixture.PodOf(name, fixture.Running(time.Hour, true, 0))
+		pod.Namespace, pod.Labels = w.id().Namespace(), map[string]string{placement.LabelComponent: "web"}
+		if err := w.runtime.Create(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settle()
+	w.conditionIs("web", sandbarv1alpha1.ComponentReady, "Ready", "2 of 2 pods are ready")
+	if !w.component("web").Ready {
+		t.Error("it is not ready")
+	}
+
+	w.changeSource("frontend", "ghcr.io/acme/shop:2")
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	if now := w.inKCP.Object["status"].(map[string]any)["sandboxID"]; now != id {
+		t.Errorf("the ID was %v and is %v", id, now)
+	}
+	w.copiesOf(componentOf("web", "api", ""))
+	w.settle()
+	w.conditionIs("web", sandbarv1alpha1.ComponentSourceResolved, "Snapshot", "Deployment api is frozen")
+	w.copiesOf(componentOf("web", "frontend", ""))
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:2")
+}
+
+func TestASourceThatIsGoneLeavesItsCopies(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	if err := w.runtime.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod-shop", Name: "frontend"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.copiesOf(componentOf("web", "frontend", `, overrides: {replicas: 1}`))
+	w.settle()
+	w.wantCopies("web-web-sbx 1 ghcr.io/acme/shop:1")
+}
+
+func TestWhatIsWrongWithOneComponentLeavesTheOthers(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.copiesOf(componentOf("web", "frontend", ""), componentOf("api", "nothing", ""))
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("api", sandbarv1alpha1.ComponentSourceResolved, "SourceNotFound", "Baseline shop has no Deployment nothing")
+	if got := w.composed(); !strings.HasPrefix(got, "SourceNotFound: component api: ") {
+		t.Errorf("Composed is %s", got)
+	}
+	// A change that is refused leaves the copy that is there, and a change of another one holds.
+	w.copiesOf(componentOf("web", "frontend", `, overrides: {containers: [{name: nobody, image: "ghcr.io/acme/shop:3"}]}`), componentOf("api", "api", ""))
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1", "web-api-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("web", sandbarv1alpha1.ComponentRendered, "RenderFailed", `container "nobody" is not in Deployment frontend`)
+	w.copiesOf(componentOf("api", "api", ""))
+	w.settle()
+	w.wantCopies("web-api-sbx 2 ghcr.io/acme/shop:1")
+}
+
+func TestABaselineThatIsWithdrawnLeavesCopiesAndClosesTheNetwork(t *testing.T) {
+	w := newCopiesWorld(t)
+	open := func() bool {
+		policy := &networkingv1.NetworkPolicy{}
+		if err := w.runtime.Get(t.Context(), client.ObjectKey{Namespace: w.id().Namespace(), Name: "sandbar-egress"}, policy); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(policy.Spec.String(), "prod-shop")
+	}
+	w.settle()
+	if !open() {
+		t.Error("the copies do not reach the Baseline")
+	}
+	w.settings.Clones.Baselines[0].Spec.Workspaces[0].Path = "root:others"
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	if got := w.composed(); !strings.HasPrefix(got, "BaselineNotFound: spec.baselineRef.name: there is no Baseline shop for this workspace") {
+		t.Errorf("Composed is %s", got)
+	}
+	if w.component("web").Snapshot == nil {
+		t.Error("the status tells nothing of the copies any more")
+	}
+	if open() {
+		t.Error("copies of a Baseline that was withdrawn reach it still")
+	}
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+	w.settle()
+	w.wantCopies("web-web-sbx 0 ghcr.io/acme/shop:1")
+}
+
+func TestASuspendedGroupHasNoPodsAndComesBackAsItWas(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	spec := w.inKCP.Object["spec"].(map[string]any)
+	for _, c := range []struct {
+		suspended bool
+		want      string
+	}{{true, "web-web-sbx 0 ghcr.io/acme/shop:1"}, {false, "web-web-sbx 2 ghcr.io/acme/shop:1"}} {
+		spec["suspended"] = c.suspended
+		w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+		w.settle()
+		w.wantCopies(c.want)
+	}
+}
+
+// Two controllers that both believe to lead: the ID that a tenant is told never changes.
+func TestTheFirstToFreezeDecides(t *testing.T) {
+	w, others := newCopiesWorld(t), (*corev1.ConfigMap)(nil)
+	w.failWrites = func(verb string, obj runtime.Object) error {
+		stored, isMap := obj.(*corev1.ConfigMap)
+		if !isMap || verb != "create" || others != nil {
+			return nil
+		}
+		others = stored.DeepCopy()
+		others.Data["sandbox.id"] = "sbx-theother"
+		return apierrors.NewAlreadyExists(corev1.Resource("configmaps"), stored.Name)
+	}
+	if err := w.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := w.inKCP.Object["status"].(map[string]any); status["sandboxID"] != nil {
+		t.Errorf("an ID is told that was not kept: %v", status["sandboxID"])
+	}
+	if err := w.runtime.Create(t.Context(), others); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if got := w.inKCP.Object["status"].(map[string]any)["sandboxID"]; got != "sbx-theother" {
+		t.Errorf("the ID is %v", got)
+	}
+}
+
+// Secrets of one name from two namespaces: the second component would read the first one's.
+func TestTwoObjectsOfOneNameAreNotMixedUp(t *testing.T) {
+	w := newCopiesWorld(t)
+	other := deploymentOf(t, "mail", shopPod)
+	other.Namespace = "prod-mail"
+	for _, obj := range []client.Object{other, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "prod-mail", Name: "db"}, Data: map[string][]byte{"password": []byte("y")}}} {
+		if err := w.runtime.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &w.settings.Clones.Baselines[0].Spec
+	b.Namespaces = append(b.Namespaces, sandbarv1alpha1.BaselineNamespace{Name: "prod-mail", As: "mail"})
+	w.copiesOf(componentOf("web", "frontend", ""), strings.Replace(componentOf("mail", "mail", ""), "storefront", "mail", 1))
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("mail", sandbarv1alpha1.ComponentRendered, "RenderFailed", "has a copy of another Secret db already")
+}

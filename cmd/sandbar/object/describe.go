@@ -106,6 +106,7 @@ func Describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 	describeInstance(field, d, now)
 	_ = lines.Flush() // into memory
 	describeSteps(out, d)
+	describeComponents(out, d.Object)
 	describeConditions(out, d, now)
 	describeEvents(out, d, now)
 }
@@ -117,6 +118,9 @@ func describeInstance(field func(string, ...string), d *object.Description, now 
 	}
 	field("State", strings.Split(strings.TrimRight(object.StateOf(d.Object), "\n"), "\n")...)
 	field("Template", termsafe.Line(TemplateOf(d.Object)))
+	if id := copiesOf(d.Object).SandboxID; id != "" {
+		field("Sandbox ID", id)
+	}
 	field("Idle", idleFor(d.Object, now))
 	field("Expires", expiryOf(d.Object, now))
 	if suspension := d.Status.Suspension; suspension != nil {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -149,6 +151,14 @@ func frozenError(err error) error {
 	case errors.As(err, &refused):
 		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: refused.Message}
 	}
+	return terminating(err)
+}
+
+// terminating tells that nothing can be made in a placement that is on its way out.
+func terminating(err error) error {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return fmt.Errorf("%w: %w", outcome.ErrTerminating, err)
+	}
 	return err
 }
 
@@ -207,7 +217,7 @@ func (r *reconciler) copyReferences(ctx context.Context, s *scope.Scope, b *sand
 			continue // the pod starts without it
 		}
 		if err != nil {
-			return err //nolint:wrapcheck // it says what to do
+			return terminating(err)
 		}
 		copied[name] = one.Source.Namespace
 	}

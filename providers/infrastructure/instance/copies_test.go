@@ -5,6 +5,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -211,6 +212,10 @@ func TestWhatIsWrongWithOneComponentLeavesTheOthers(t *testing.T) {
 	w.copiesOf(componentOf("api", "api", ""))
 	w.settle()
 	w.wantCopies("web-api-sbx 2 ghcr.io/acme/shop:1")
+	// None of what the spec says can be made, and nothing of what it does not say any more stays.
+	w.copiesOf(componentOf("other", "nothing", ""))
+	w.settle()
+	w.wantCopies()
 }
 
 func TestABaselineThatIsWithdrawnLeavesCopiesAndClosesTheNetwork(t *testing.T) {
@@ -302,4 +307,22 @@ func TestTwoObjectsOfOneNameAreNotMixedUp(t *testing.T) {
 	w.settle()
 	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
 	w.conditionIs("mail", sandbarv1alpha1.ComponentRendered, "RenderFailed", "has a copy of another Secret db already")
+}
+
+// A namespace that somebody has deleted takes nothing, and its end is an event: no look is needed before.
+func TestCopiesOfAPlacementThatIsOnItsWayOutWait(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "db", errors.New("being terminated"))
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for _, name := range []string{placement.SnapshotsConfigMap, "db"} {
+		w := newCopiesWorld(t)
+		w.failWrites = func(verb string, obj runtime.Object) error {
+			if made, ok := obj.(client.Object); ok && verb == "create" && made.GetName() == name {
+				return forbidden
+			}
+			return nil
+		}
+		if err := w.reconcile(); err != nil {
+			t.Errorf("%s: it is tried again and again: %v", name, err)
+		}
+	}
 }

@@ -22,7 +22,7 @@ const fieldReplicas = "replicas"
 
 // PutCopies puts the copies into the desired kro instance, in the place of the tenant's words. A component that is refused
 // leaves the copy that the instance has, and an instance that is refused all of them; current is the kro instance that
-// there is, or nil. complete is false if there is nothing to compose.
+// there is, or nil. complete is false if there is nothing to compose, and nothing of before to take away.
 func PutCopies(s *scope.Scope, current, desired *unstructured.Unstructured, made *outcome.Copies, d lifecycle.Decision) (complete bool, err error) {
 	fields, spec := s.Clones().Fields, desired.Object["spec"].(map[string]any)
 	delete(spec, fields.From)
@@ -37,7 +37,7 @@ func PutCopies(s *scope.Scope, current, desired *unstructured.Unstructured, made
 		rest(item.(map[string]any), d)
 	}
 	spec[fields.To], spec[fields.Claims] = copies, claims
-	return len(copies) > 0, nil
+	return len(copies) > 0 || current != nil, nil
 }
 
 // itemsOf are those of a list of the kro instance that there is, copied.

@@ -7,10 +7,9 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestDescribeShowsWhatIsWrongWithEachCopy(t *testing.T) {

@@ -71,7 +71,7 @@ const (
 	SearchesDropped = "SearchesDropped"
 )
 
-// Note tells the tenant in what a copy differs from its workload. It is for an event.
+// Note is a difference between a copy and its workload that the tenant has not asked for.
 type Note struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

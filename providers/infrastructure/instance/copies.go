@@ -24,7 +24,8 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/workload"
 )
 
-// errPathUnknown: kcp does not tell the path of the workspace now, without which nobody knows which Baselines are for it.
+// errPathUnknown: kcp does not tell the path of the workspace now, without which nobody knows which Baselines are for it. Nothing
+// is changed until it does: an instance without a Baseline has no network to it, and another pod security level.
 var errPathUnknown = errors.New("the path of the workspace is not known yet")
 
 // copies freezes the workloads that the components of an instance are copies of, renders the copies, and copies what they
@@ -70,9 +71,6 @@ func (r *reconciler) copies(ctx context.Context, s *scope.Scope) (*outcome.Copie
 
 // cloneSpec reads what the tenant says of the copies, and finds the Baseline.
 func cloneSpec(s *scope.Scope) (*sandbarv1alpha1.Baseline, []sandbarv1alpha1.SandboxGroupComponent, error) {
-	if s.WorkspacePath() == "" {
-		return nil, nil, errPathUnknown
-	}
 	b, err := s.Baseline()
 	var missing *baseline.NotFoundError
 	if errors.As(err, &missing) {
@@ -116,8 +114,8 @@ func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alp
 		if err == nil {
 			one.Source, one.Frozen, err = source, was.Of(one.Name, source), nil
 			if one.Frozen == nil {
-				changed = true
 				one.Frozen, err = r.freezeNow(ctx, b, source)
+				changed = changed || one.Frozen != nil
 			}
 		}
 		if one.Refused, err = refusedOf(err); err != nil {
@@ -125,6 +123,8 @@ func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alp
 		}
 		if one.Frozen != nil {
 			kept.Components[one.Name] = *one.Frozen
+		} else if former, ok := was.Components[one.Name]; ok {
+			kept.Components[one.Name] = former // until there is another: what is refused now may be admitted again
 		}
 		made.Components = append(made.Components, one)
 	}

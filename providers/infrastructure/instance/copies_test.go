@@ -326,3 +326,43 @@ func TestCopiesOfAPlacementThatIsOnItsWayOutWait(t *testing.T) {
 		}
 	}
 }
+
+// The network to the Baseline, and the pod security level, follow from the path.
+func TestWhileKcpDoesNotTellThePathNothingChanges(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	w.path, w.writes, w.patches = "", nil, nil
+	if err := w.reconcile(); !errors.Is(err, errPathUnknown) {
+		t.Errorf("it is not tried again: %v", err)
+	}
+	if len(w.writes) > 0 || len(w.patches) > 0 {
+		t.Errorf("it writes %v %v", w.writes, w.patches)
+	}
+}
+
+// An operator who takes a kind out of the Baseline, and puts it back, has no copy frozen again; nothing is written meanwhile.
+func TestWhatIsRefusedForATimeStaysFrozen(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	spec := &w.settings.Clones.Baselines[0].Spec
+	spec.Workloads.Kinds = []sandbarv1alpha1.BaselineWorkloadKind{sandbarv1alpha1.BaselineStatefulSet}
+	w.changeSource("frontend", "ghcr.io/acme/shop:2")
+	w.settle()
+	w.conditionIs("web", sandbarv1alpha1.ComponentSourceResolved, "NotAllowed", "no workloads of the kind Deployment")
+	spec.Workloads.Kinds = nil
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+
+	w.copiesOf(componentOf("web", "frontend", ""), componentOf("api", "nothing", ""))
+	w.settle()
+	stored := &corev1.ConfigMap{}
+	key := client.ObjectKey{Namespace: w.id().Namespace(), Name: placement.SnapshotsConfigMap}
+	if err := w.runtime.Get(t.Context(), key, stored); err != nil {
+		t.Fatal(err)
+	}
+	before := stored.ResourceVersion
+	w.settle()
+	if err := w.runtime.Get(t.Context(), key, stored); err != nil || stored.ResourceVersion != before {
+		t.Errorf("what is frozen is written at each look at a component that is refused: %v", err)
+	}
+}

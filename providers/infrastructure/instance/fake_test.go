@@ -44,6 +44,7 @@ type world struct {
 	t         *testing.T
 	inKCP     *unstructured.Unstructured
 	unseen    bool   // the watch has not shown the object
+	path      string // of the workspace, as kcp tells it now
 	reads     int    // of the object
 	meanwhile func() // happens once, after the next read
 	liveErr   error
@@ -150,7 +151,7 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	}
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases(), deliveries: newDeliveries()}
+	w := &world{t: t, path: "root:team-a", inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases(), deliveries: newDeliveries()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).
@@ -320,7 +321,7 @@ func (w *world) Named(_ context.Context, key export.Key) (*sandbarv1alpha1.Sandb
 	return w.templates[key.Name], nil
 }
 
-func (w *world) WorkspacePath(context.Context, string) string { return "root:team-a" }
+func (w *world) WorkspacePath(context.Context, string) string { return w.path }
 
 // Patch does to inKCP what kcp does, including the check of the resource version.
 func (w *world) Patch(_ context.Context, _ request, data []byte, subresources ...string) (*unstructured.Unstructured, error) {

@@ -282,7 +282,11 @@ func (r *reconciler) protect(ctx context.Context, req request, s *scope.Scope) (
 			return nil, err
 		}
 	}
-	return s.Protected(obj, r.tenants.WorkspacePath(ctx, req.Cluster)), nil
+	path := r.tenants.WorkspacePath(ctx, req.Cluster)
+	if path == "" && s.Clones() != nil {
+		return nil, errPathUnknown
+	}
+	return s.Protected(obj, path), nil
 }
 
 func (r *reconciler) addFinalizer(ctx context.Context, req request, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {

@@ -53,7 +53,7 @@ type Copies struct {
 	Discloses bool
 	// Components in the order of the spec.
 	Components []Copy
-	// Refused is why there are no copies at all; nil if there are.
+	// Refused is the reason why no component can be copied; nil if they can.
 	Refused *RefusalError
 }
 

@@ -93,6 +93,13 @@ func TestASchemaRefusesABaselineThatCannotBe(t *testing.T) {
 		"201 names":                               {"{namespaces: [{name: a}], workloads: {names: " + many(201, "a%d") + "}}", "must have at most 200 items"},
 		"a disclosure that there is not":          {"{namespaces: [{name: a}], disclosure: All}", "spec.disclosure"},
 		"a description of more than a page":       {"{namespaces: [{name: a}], description: " + strings.Repeat("x", 2049) + "}", "spec.description"},
+		"the rules of copies":                     {"{namespaces: [{name: a}], images: {allow: ['ghcr.io/acme/*', nginx, 'localhost:5000/a/*/b']}, references: {secrets: {policy: Copy, names: [db]}, volumes: EmptyDir}, network: {reachBaseline: false}, podSecurity: baseline, limits: {replicas: 5}}", "<nil>"},
+		"images of all paths below one":           {"{namespaces: [{name: a}], images: {allow: ['ghcr.io/acme/**']}}", "write a * for each segment"},
+		"an image with a tag":                     {"{namespaces: [{name: a}], images: {allow: ['nginx:1']}}", "spec.images.allow[0]"},
+		"a policy that there is not":              {"{namespaces: [{name: a}], references: {secrets: {policy: Share}}}", "Unsupported value"},
+		"an identity on the runtime cluster":      {"{namespaces: [{name: a}], references: {serviceAccount: Same}}", "Unsupported value"},
+		"a level that there is not":               {"{namespaces: [{name: a}], podSecurity: none}", "Unsupported value"},
+		"copies without replicas":                 {"{namespaces: [{name: a}], limits: {replicas: 0}}", "greater than or equal to 1"},
 		"a name that is too long for a DNS label": {"namespaces: [{name: " + strings.Repeat("a", 64) + "}]", "spec.namespaces[0].name"},
 	} {
 		t.Run(name, func(t *testing.T) {

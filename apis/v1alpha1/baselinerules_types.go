@@ -14,6 +14,7 @@ type BaselineImages struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:XValidation:rule="!self.contains('**')",message="** has no meaning here: write a * for each segment of the path, as in ghcr.io/acme/*/*"
 	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9*._-]+(/[a-z0-9*._-]+)*$`
 	// +listType=set
 	// +optional

@@ -14,20 +14,7 @@ import (
 func TestTenantsSeeTheFieldsForTheirCopiesAndNotTheGraphs(t *testing.T) {
 	tmpl := plainTemplate(t, `{"suspended": "boolean | default=false", "render": "[]object | required=true", "claims": "[]object | required=true"}`)
 	tmpl.Spec.Clones = &sandbarv1alpha1.CloneFields{From: "components", To: "render", Claims: "claims"}
-	p, err := newPlan(tmpl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := *tmpl
-	plain.Spec.Clones = nil
-	ofKro, err := newPlan(&plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := buildSchema(tmpl, p, madeByKro(t, ofKro))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, schema := hooked(t, tmpl)
 	root, err := schema.Spec.Versions[0].GetSchema()
 	if err != nil {
 		t.Fatal(err)

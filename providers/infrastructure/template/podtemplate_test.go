@@ -7,19 +7,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	kcpapisv1alpha1 "github.com/kcp-dev/sdk/apis/apis/v1alpha1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
-func TestTenantsSeeTheFieldForTheirPodTemplateAndNotTheGraphs(t *testing.T) {
-	tmpl := plainTemplate(t, `{"suspended": "boolean | default=false", "pod": "object | required=true"}`)
-	tmpl.Spec.PodTemplate = &sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}
+// hooked is what tenants get of a Template whose fields Sandbar fills in; kro makes its kind of the graph alone.
+func hooked(t *testing.T, tmpl *sandbarv1alpha1.Template) (*plan, *kcpapisv1alpha1.APIResourceSchema) {
+	t.Helper()
 	p, err := newPlan(tmpl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	plain := *tmpl
-	plain.Spec.PodTemplate = nil
+	plain.Spec.PodTemplate, plain.Spec.Clones = nil, nil
 	ofKro, err := newPlan(&plain)
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +29,13 @@ func TestTenantsSeeTheFieldForTheirPodTemplateAndNotTheGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p, schema
+}
+
+func TestTenantsSeeTheFieldForTheirPodTemplateAndNotTheGraphs(t *testing.T) {
+	tmpl := plainTemplate(t, `{"suspended": "boolean | default=false", "pod": "object | required=true"}`)
+	tmpl.Spec.PodTemplate = &sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}
+	p, schema := hooked(t, tmpl)
 	var wide []string
 	for _, column := range schema.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority > 0 {

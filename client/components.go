@@ -8,8 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
+
+// ComponentsWith names the components of the instance that have a verb, in alphabetical order.
+func (i *Instance) ComponentsWith(verb string) []string {
+	var names []string
+	for _, v := range i.Status.DataPlane.Verbs {
+		name, ok := strings.CutPrefix(v, "components/")
+		if name, of, _ := strings.Cut(name, "/"); ok && of == verb {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // errNoWorkspace means that an address of a data plane is not of the form that Sandbar gives.
 var errNoWorkspace = errors.New("the data plane's address names no workspace")

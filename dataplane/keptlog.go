@@ -54,7 +54,7 @@ func (h *handler) serveKeptLog(x *exchange, at *locate.Place, e sandbarv1alpha1.
 	if refused != nil {
 		return refused
 	}
-	container, refused := h.placer.KeptContainer(kept, at, e, values.Get("container"))
+	container, refused := h.placer.KeptContainer(kept, at, x.route, e, values.Get("container"))
 	if refused != nil {
 		return refused
 	}

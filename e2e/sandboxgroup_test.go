@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +32,8 @@ import (
 var groups = schema.GroupVersionResource{Group: "sandbar.dev", Version: "v1alpha1", Resource: "sandboxgroups"}
 
 // shopScript answers with its own greeting, its Secret, and what the Service backend answers, if it is asked at /all.
-const shopScript = `require("http").createServer(async (q, r) => {
+const shopScript = `console.log("up", process.env.GREETING)
+require("http").createServer(async (q, r) => {
   const own = process.env.GREETING + " " + (process.env.password || "-");
   try { r.end(q.url === "/all" ? own + " " + await (await fetch("http://backend")).text() : own); } catch (e) { r.end(own + " failed: " + e.cause); }
 }).listen(8080)`
@@ -147,6 +150,30 @@ func groupStatus(t *testing.T, group *instance) (status sandbarv1alpha1.SandboxG
 	return status
 }
 
+// verbs uses the components of a group by the command line, and as a program does.
+func (s *shop) verbs(t *testing.T, group *instance) {
+	caller := callAs(t, group.tn.token)
+	if got := caller.want(http.StatusOK, "GET", group.base()+"/components/web/ports/http/proxy/", nil); got != "mine hunter2" {
+		t.Errorf("proxy: %q", got)
+	}
+	caller.wantStatus(http.StatusNotFound, "GET", group.base()+"/components/backend/log", nil)
+	terminal := newTerminal(t, group.tn)
+	terminal.must("trust", world.URL, "--ca-file", world.CAFile)
+	code, out, _ := terminal.run("logs", "sandboxgroup/checkout")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	slices.Sort(lines)
+	if want := []string{"plain | up production-frontend", "web | up mine"}; code != 0 || !slices.Equal(lines, want) {
+		t.Errorf("logs: exit code %d, %q, want %q", code, lines, want)
+	}
+	if out = terminal.must("exec", "sandboxgroup/checkout", "--component", "web", "--", "printenv", "GREETING"); out != "mine\n" {
+		t.Errorf("exec: %q", out)
+	}
+	code, _, notes := terminal.run("exec", "sandboxgroup/checkout", "--", "true")
+	if code == 0 || !strings.Contains(notes, "add --component, with one of plain, web") {
+		t.Errorf("exec without a component: exit code %d, %q", code, notes)
+	}
+}
+
 // TestASandboxGroupHasCopiesOfWhatRuns: copies of two workloads of a Baseline, changed as the tenant says, that use the rest
 // of what runs there; frozen as they were; and nothing left, nor changed in the Baseline, when they go.
 func TestASandboxGroupHasCopiesOfWhatRuns(t *testing.T) {
@@ -178,6 +205,7 @@ func TestASandboxGroupHasCopiesOfWhatRuns(t *testing.T) {
 	s.answers(placed, "checkout-web-svc", "/all", "mine hunter2 production-backend hunter2")
 	s.answers(placed, "checkout-plain-svc", "/", "production-frontend hunter2")
 
+	t.Run("each component has the verbs of its pod", func(t *testing.T) { s.verbs(t, group) })
 	t.Run("a change of the workload changes no copy", func(t *testing.T) {
 		patch := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"app","env":[{"name":"GREETING","value":"changed"}]}]}}}}`)
 		if _, err := s.kube.AppsV1().Deployments(s.namespace).Patch(t.Context(), "frontend", types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -221,6 +249,9 @@ func TestASandboxGroupHasCopiesOfWhatRuns(t *testing.T) {
 			}
 			return err
 		})
+		if log := callAs(t, tn.token).want(http.StatusOK, "GET", group.base()+"/components/plain/log", nil); log != "up production-frontend\n" {
+			t.Errorf("what is kept of a component's log is %q", log)
+		}
 		group.mustPatch(`{"spec":{"suspended":false}}`)
 		group.waitReady()
 		s.answers(placed, "checkout-plain-svc", "/", "production-frontend hunter2")

@@ -125,16 +125,17 @@ func (tn *tenant) refusedPatches(set string) {
 		"hostPath":               `{"spec":{"volumes":[{"name":"v","hostPath":{"path":"/"}}]}}`,
 		"65536 is the most":      `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 65<<10) + `"}}}`,
 		"at least one container": `{"spec":{"containers":[{"$patch":"delete","name":"main"}]}}`,
-		"containers":             `{"spec":{"containers":[{"$patch":"replace"},{"image":"x"}]}}`,
+		"merge key: name":        `{"spec":{"containers":[{"$patch":"replace"},{"image":"x"}]}}`,
 	} {
 		data := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/patch","value":%s}]`, patch)
-		if _, err := tn.dyn.Resource(sandboxSets).Namespace("default").Patch(t.Context(), set, types.JSONPatchType, data, metav1.PatchOptions{}); err != nil {
+		patched, err := tn.dyn.Resource(sandboxSets).Namespace("default").Patch(t.Context(), set, types.JSONPatchType, data, metav1.PatchOptions{})
+		if err != nil {
 			t.Errorf("%.80s: %v", patch, err)
 			continue
 		}
 		tn.waitSet(set, "goes on with its former patch beside one with "+word, func(s sandbarv1alpha1.SandboxSetStatus) bool {
 			valid := s.Conditions[0]
-			return valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: ") && strings.Contains(valid.Message, word) && hasAvailable(1)(s)
+			return s.ObservedGeneration == patched.GetGeneration() && valid.Reason == sandbarv1alpha1.SandboxSetPatchRefused && strings.Contains(valid.Message, "correct spec.patch: ") && strings.Contains(valid.Message, word) && hasAvailable(1)(s)
 		})
 	}
 }

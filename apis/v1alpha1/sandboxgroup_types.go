@@ -8,6 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
+// AnnotationResnapshot of an instance that has copies of workloads has all of them frozen again, once for each value: a time as
+// RFC 3339 has it, such as 2026-11-28T17:00:00Z.
+const AnnotationResnapshot = "sandbar.dev/resnapshot"
+
 // Bounds of a SandboxGroup. Package clone asks for them again, since a Template's schema can be edited.
 const (
 	// MaxSandboxGroupComponents is how many components a group has at most.

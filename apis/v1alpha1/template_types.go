@@ -212,6 +212,12 @@ type DataPlane struct {
 	// +kubebuilder:validation:MaxProperties=16
 	// +optional
 	Components map[string]Component `json:"components,omitempty"`
+
+	// EachComponent holds the same for parts that the tenant names, and the Template does not know, such as
+	// copies of workloads (spec.clones): …/components/<name>/<verb>. Its endpoints lead to Pods by podsOf.
+	//
+	// +optional
+	EachComponent *Component `json:"eachComponent,omitempty"`
 }
 
 // ControlAuth is a way to show a pod that a request comes from the provider.
@@ -236,12 +242,12 @@ type Component struct {
 	Endpoints map[string]Endpoint `json:"endpoints"`
 }
 
-// Endpoint says where one verb leads. It has exactly one of serviceRef, podRef and from.
+// Endpoint says where one verb leads. It has exactly one of serviceRef, podRef, podsOf and from.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.serviceRef), has(self.podRef), has(self.from)].filter(x, x).size() == 1",message="exactly one of serviceRef, podRef and from must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.serviceRef), has(self.podRef), has(self.podsOf), has(self.from)].filter(x, x).size() == 1",message="exactly one of serviceRef, podRef, podsOf and from must be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceRef) || has(self.port)",message="serviceRef needs port, the name of the Service's port"
 // +kubebuilder:validation:XValidation:rule="has(self.from) || (has(self.methods) && self.methods.size() > 0)",message="methods must name at least one HTTP method"
-// +kubebuilder:validation:XValidation:rule="!has(self.podRef) || has(self.podSubresource)",message="podRef needs podSubresource"
+// +kubebuilder:validation:XValidation:rule="!(has(self.podRef) || has(self.podsOf)) || has(self.podSubresource)",message="podRef and podsOf need podSubresource"
 // +kubebuilder:validation:XValidation:rule="!has(self.upgrade) || !self.upgrade || self.methods.exists(m, m == 'GET')",message="upgrade needs the method GET"
 type Endpoint struct {
 	// ServiceRef is the path in the runtime instance's status to the Service, {name, namespace}.
@@ -275,6 +281,14 @@ type Endpoint struct {
 	// +kubebuilder:validation:Pattern=`^status(\.[a-zA-Z][a-zA-Z0-9]*)+$`
 	// +optional
 	PodRef string `json:"podRef,omitempty"`
+
+	// PodsOf chooses the Pod by a label of the instance's Pods. "Component" takes one of those with
+	// sandbar.dev/component: <the component that the caller names>: a Pod that is ready before one that
+	// is not, then the oldest. It is for eachComponent only.
+	//
+	// +kubebuilder:validation:Enum=Component
+	// +optional
+	PodsOf string `json:"podsOf,omitempty"`
 
 	// PodSubresource is what of the Pod answers. "log" is its log. "exec", "attach" and
 	// "portforward" are WebSockets that speak what kubectl speaks (v5.channel.k8s.io, and SPDY

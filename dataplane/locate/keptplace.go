@@ -13,10 +13,11 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/pkg/keptlog"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // KeptContainer finds the container that an endpoint leads to while the instance runs; nil for none.
-func (p *Placer) KeptContainer(kept *keptlog.Log, at *Place, e sandbarv1alpha1.Endpoint, named string) (*keptlog.Container, *refusal.Error) {
+func (p *Placer) KeptContainer(kept *keptlog.Log, at *Place, r Route, e sandbarv1alpha1.Endpoint, named string) (*keptlog.Container, *refusal.Error) {
 	if e.ServiceRef != "" {
 		if named != "" {
 			return nil, refusal.Malformed("container must be left out: the Template says which it is")
@@ -26,7 +27,7 @@ func (p *Placer) KeptContainer(kept *keptlog.Log, at *Place, e sandbarv1alpha1.E
 	var names []string
 	for i := range kept.Containers {
 		c := &kept.Containers[i]
-		if !slices.Contains(c.Refs, e.PodRef) || e.Container != "" && c.Name != e.Container {
+		if !isBehind(c, r, e) || e.Container != "" && c.Name != e.Container {
 			continue
 		}
 		if named == "" || named == c.Name {
@@ -38,6 +39,14 @@ func (p *Placer) KeptContainer(kept *keptlog.Log, at *Place, e sandbarv1alpha1.E
 		return nil, refusal.Malformed("container must be one of " + strings.Join(names, ", "))
 	}
 	return nil, nil
+}
+
+// isBehind reports whether an endpoint with a podRef or podsOf led to the pod of a container.
+func isBehind(c *keptlog.Container, r Route, e sandbarv1alpha1.Endpoint) bool {
+	if e.PodsOf != "" {
+		return c.Labels[placement.LabelComponent] == r.Component
+	}
+	return slices.Contains(c.Refs, e.PodRef)
 }
 
 // keptBehind finds the container behind a Service: of the pods that it selects the first that has the

@@ -66,7 +66,7 @@ func (p *Placer) Resolve(at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Targe
 	if t.upstreamPath == "" {
 		t.upstreamPath = "/"
 	}
-	if e.PodRef != "" {
+	if e.PodRef != "" || e.PodsOf != "" {
 		return p.resolvePod(t, r, e)
 	}
 	if contract.OnlyInDevelopment(e.ServiceRef) && !contract.InDevelopment(at.Instance.Object) {

@@ -26,9 +26,15 @@ var (
 	errNoPortName = errors.New("no container of the pod has a port of that name")
 )
 
-// resolvePod follows an endpoint's reference to a Pod.
+// resolvePod follows an endpoint's reference to a Pod, or chooses one of the component that the caller names.
 func (p *Placer) resolvePod(t *Target, r Route, e sandbarv1alpha1.Endpoint) (*Target, *refusal.Error) {
-	pod, refused := follow[corev1.Pod](t.At, e.PodRef, p.Cache.Pods.GetStore().GetByKey)
+	var pod *corev1.Pod
+	var refused *refusal.Error
+	if e.PodsOf != "" {
+		pod, refused = p.componentPod(t.At, r.Component)
+	} else {
+		pod, refused = follow[corev1.Pod](t.At, e.PodRef, p.Cache.Pods.GetStore().GetByKey)
+	}
 	if refused != nil {
 		return nil, refused
 	}

@@ -28,6 +28,8 @@ const (
 	indexOwner = "owner"
 	// indexService finds the EndpointSlices of a Service.
 	indexService = "service"
+	// indexComponent finds the Pods and the Services of a component.
+	indexComponent = "component"
 )
 
 // RuntimeCache is what the data plane knows of the runtime cluster, without a network hop: only
@@ -63,6 +65,11 @@ func NewRuntimeCache(client kubernetes.Interface) (*RuntimeCache, error) {
 	}
 	if err := c.Slices.AddIndexers(cache.Indexers{indexService: serviceOf}); err != nil {
 		return nil, fmt.Errorf("indexing endpoint slices: %w", err)
+	}
+	for _, of := range []cache.SharedIndexInformer{c.Pods, c.Services} {
+		if err := of.AddIndexers(cache.Indexers{indexComponent: componentOf}); err != nil {
+			return nil, fmt.Errorf("indexing components: %w", err)
+		}
 	}
 	return c, nil
 }
@@ -184,6 +191,24 @@ func (c *RuntimeCache) EndpointSlices(namespace, service string) iter.Seq[*disco
 	}
 }
 
+// podsOf yields the Pods of a component.
+func (c *RuntimeCache) podsOf(namespace, component string) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		objs, _ := c.Pods.GetIndexer().ByIndex(indexComponent, namespace+"/"+component) // fails only without the index
+		for _, obj := range objs {
+			if pod, ok := obj.(*corev1.Pod); ok && !yield(pod) {
+				return
+			}
+		}
+	}
+}
+
+// hasComponent reports whether there is a Service of a component: each has one, also while it has no Pods.
+func (c *RuntimeCache) hasComponent(namespace, component string) bool {
+	objs, _ := c.Services.GetIndexer().ByIndex(indexComponent, namespace+"/"+component) // as above
+	return len(objs) > 0
+}
+
 // claimKey is what two placements must not share: cluster, Template, namespace and name. None
 // of these can hold a slash.
 func claimKey(provider, cluster, template, namespace, name string) string {
@@ -222,6 +247,19 @@ func serviceOf(obj any) ([]string, error) {
 		return nil, nil
 	}
 	return []string{slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]}, nil
+}
+
+// componentOf indexes what a component is made of by its placement and its name.
+func componentOf(obj any) ([]string, error) {
+	o, ok := obj.(metav1.Object)
+	if !ok {
+		return nil, nil
+	}
+	component := o.GetLabels()[placement.LabelComponent]
+	if component == "" {
+		return nil, nil
+	}
+	return []string{o.GetNamespace() + "/" + component}, nil
 }
 
 // strip drops what routing does not read, above all every key of a Secret but the control

@@ -19,6 +19,7 @@ const (
 	CauseMethod        = "method"
 	CauseUpgrade       = "upgrade"
 	CauseNoPort        = "no_port"
+	CauseNoComponent   = "no_component"
 	CauseNotReady      = "not_ready"
 	CauseWaking        = "waking"
 	CauseWakeTimeout   = "wake_timeout"

@@ -118,6 +118,14 @@ func NotFound(cause string) *Error {
 	}
 }
 
+// NoComponent is a 404 for a part that an instance does not have. Only those hear of it who have the right to the verb.
+func NoComponent(component string) *Error {
+	return &Error{
+		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Cause: CauseNoComponent,
+		Message: "the instance has no component " + component + " that runs: its status.dataPlane.verbs lists the verbs of its components, and status.components what is wrong with one",
+	}
+}
+
 // MethodNotAllowed is a 405 with the methods that the verb takes.
 func MethodNotAllowed(allow []string) *Error {
 	return &Error{

@@ -7,8 +7,6 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/access"
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
@@ -157,16 +155,7 @@ func (w *Wakes) reachable(ctx context.Context, to *locate.Target) instanceState 
 // isReady tells whether a pod of the target is ready.
 func (w *Wakes) isReady(to *locate.Target) bool {
 	if to.Pod != nil {
-		return to.Pod.DeletionTimestamp == nil && podReady(to.Pod)
+		return to.Pod.DeletionTimestamp == nil && locate.IsPodReady(to.Pod)
 	}
 	return w.Ways.HasReady(to)
-}
-
-func podReady(pod *corev1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

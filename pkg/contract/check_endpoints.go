@@ -21,6 +21,9 @@ type located struct {
 	verb  string
 }
 
+// eachComponentField is where a Template declares what each component of the tenant's has.
+const eachComponentField = "spec.dataPlane.eachComponent"
+
 func checkDataPlane(dp *sandbarv1alpha1.DataPlane, status map[string]any) []Problem {
 	const field = "spec.dataPlane"
 	var problems []Problem
@@ -37,6 +40,9 @@ func checkDataPlane(dp *sandbarv1alpha1.DataPlane, status map[string]any) []Prob
 		if len(component.Endpoints) == 0 {
 			problems = append(problems, Problem{at + ".endpoints", "must have at least one verb"})
 		}
+	}
+	if dp.EachComponent != nil && len(dp.EachComponent.Endpoints) == 0 {
+		problems = append(problems, Problem{eachComponentField + ".endpoints", "must have at least one verb"})
 	}
 	problems = append(problems, checkRoles(dp, all)...)
 	problems = append(problems, checkAllPorts(dp, all)...)
@@ -55,6 +61,9 @@ func locate(dp *sandbarv1alpha1.DataPlane) []located {
 	for name, component := range dp.Components {
 		add("spec.dataPlane.components."+name, component.Endpoints)
 	}
+	if dp.EachComponent != nil {
+		add(eachComponentField, dp.EachComponent.Endpoints)
+	}
 	slices.SortFunc(all, func(a, b located) int { return strings.Compare(a.field, b.field) })
 	return all
 }
@@ -65,19 +74,28 @@ func checkEndpoint(e located, status map[string]any) []Problem {
 		problems = append(problems, Problem{e.field + ".streamDurationSeconds", "needs stream or upgrade: nothing else of an endpoint is a stream"})
 	}
 	targets := 0
-	for _, target := range []string{e.ServiceRef, e.PodRef, e.From} {
+	for _, target := range []string{e.ServiceRef, e.PodRef, e.PodsOf, e.From} {
 		if target != "" {
 			targets++
 		}
 	}
 	if targets != 1 {
-		return append(problems, Problem{e.field, "must have exactly one of serviceRef, podRef and from"})
+		return append(problems, Problem{e.field, "must have exactly one of serviceRef, podRef, podsOf and from"})
 	}
+	isEach := strings.HasPrefix(e.field, eachComponentField)
 	switch {
+	case isEach != (e.PodsOf != ""):
+		// A path of the status names one object for all components.
+		return append(problems, Problem{e.field, "podsOf is for the endpoints of " + eachComponentField + ", which have no other target"})
+	case e.PodsOf != "" && e.PodsOf != PodsOfComponent:
+		return append(problems, Problem{e.field + ".podsOf", "must be " + PodsOfComponent})
+	case isEach:
+		return append(problems, checkPodEndpoint(e)...)
 	case e.ServiceRef != "":
 		return append(problems, checkServiceEndpoint(e, status)...)
 	case e.PodRef != "":
-		return append(problems, checkPodEndpoint(e, status)...)
+		problems = append(problems, checkRef(e.field+".podRef", e.PodRef, status)...)
+		return append(problems, checkPodEndpoint(e)...)
 	default:
 		return append(problems, checkFromEndpoint(e)...)
 	}

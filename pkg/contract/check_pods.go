@@ -17,10 +17,9 @@ import (
 // podSubresources lists what an endpoint with a podRef may lead to, for messages.
 var podSubresources = strings.Join([]string{PodLog, PodExec, PodAttach, PodPortForward, PodProxy}, ", ")
 
-func checkPodEndpoint(e located, status map[string]any) []Problem {
-	problems := checkRef(e.field+".podRef", e.PodRef, status)
-	problems = append(problems, checkMethods(e)...)
-	problems = append(problems, unwanted(e, "podRef", map[string]bool{"upstreamPath": e.UpstreamPath != ""})...)
+func checkPodEndpoint(e located) []Problem {
+	problems := checkMethods(e)
+	problems = append(problems, unwanted(e, "a pod", map[string]bool{"upstreamPath": e.UpstreamPath != ""})...)
 	switch {
 	case e.verb == ProxyVerb && e.PodSubresource != PodProxy:
 		// Upgrades of the verb proxy need a right to read only: behind it stands an app that has
@@ -85,7 +84,7 @@ func checkAllPorts(dp *sandbarv1alpha1.DataPlane, all []located) []Problem {
 	}
 	var problems []Problem
 	for _, outer := range all {
-		if outer.PodRef == "" || outer.PodSubresource != PodProxy && outer.PodSubresource != PodPortForward {
+		if !toPod(&outer.Endpoint) || outer.PodSubresource != PodProxy && outer.PodSubresource != PodPortForward {
 			continue
 		}
 		for _, inner := range all {

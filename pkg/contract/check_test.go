@@ -227,11 +227,11 @@ var unsound = map[string]struct {
 	},
 	"no target": {
 		edit: endpoint("log", func(e *sandbarv1alpha1.Endpoint) { e.ServiceRef = "" }),
-		want: []string{"spec.dataPlane.endpoints.log: must have exactly one of serviceRef, podRef and from"},
+		want: []string{"spec.dataPlane.endpoints.log: must have exactly one of serviceRef, podRef, podsOf and from"},
 	},
 	"two targets": {
 		edit: endpoint("log", func(e *sandbarv1alpha1.Endpoint) { e.From = FromInstanceStatus }),
-		want: []string{"spec.dataPlane.endpoints.log: must have exactly one of serviceRef, podRef and from"},
+		want: []string{"spec.dataPlane.endpoints.log: must have exactly one of serviceRef, podRef, podsOf and from"},
 	},
 	"no methods": {
 		edit: endpoint("sync", func(e *sandbarv1alpha1.Endpoint) { e.Methods = nil }),

@@ -41,7 +41,13 @@ const (
 	ClaimVerb = "claim"
 )
 
-// What of a Pod an endpoint with a podRef leads to: the values of its podSubresource.
+// PodsOfComponent has an endpoint lead to a Pod of the component that the caller names: the value of its podsOf.
+const PodsOfComponent = "Component"
+
+// AnyComponent stands, in a list of verbs, for the name of a component that only the tenant knows.
+const AnyComponent = "*"
+
+// What of a Pod an endpoint with a podRef or podsOf leads to: the values of its podSubresource.
 const (
 	PodLog         = "log"
 	PodExec        = "exec"
@@ -55,13 +61,15 @@ const (
 func PodStream(e *sandbarv1alpha1.Endpoint) bool {
 	switch e.PodSubresource {
 	case PodExec, PodAttach, PodPortForward:
-		return e.PodRef != ""
+		return toPod(e)
 	}
 	return false
 }
 
+func toPod(e *sandbarv1alpha1.Endpoint) bool { return e.PodRef != "" || e.PodsOf != "" }
+
 // AnyPort tells whether callers choose the port that an endpoint leads to.
-func AnyPort(e *sandbarv1alpha1.Endpoint) bool { return e.PodRef != "" && e.PodSubresource == PodProxy }
+func AnyPort(e *sandbarv1alpha1.Endpoint) bool { return toPod(e) && e.PodSubresource == PodProxy }
 
 // ErrNotReady means that the runtime instance does not say yet where the verb leads.
 var ErrNotReady = errors.New("instance is not ready")
@@ -76,12 +84,21 @@ type Ref struct {
 
 // Find returns the endpoint of a verb; component is empty for the instance's own verbs.
 func Find(dp *sandbarv1alpha1.DataPlane, component, verb string) (sandbarv1alpha1.Endpoint, bool) {
-	if component == "" {
-		e, ok := dp.Endpoints[verb]
-		return e, ok
+	endpoints := dp.Endpoints
+	if component != "" {
+		endpoints = endpointsOf(dp, component)
 	}
-	e, ok := dp.Components[component].Endpoints[verb]
+	e, ok := endpoints[verb]
 	return e, ok
+}
+
+// endpointsOf are those of a component. What the Template says of one that it names goes before what it says of each.
+func endpointsOf(dp *sandbarv1alpha1.DataPlane, component string) map[string]sandbarv1alpha1.Endpoint {
+	named, ok := dp.Components[component]
+	if !ok && dp.EachComponent != nil {
+		return dp.EachComponent.Endpoints
+	}
+	return named.Endpoints
 }
 
 // Preview returns the endpoint that a browser sees of an instance, or of a component of it: the
@@ -100,8 +117,12 @@ func InForce(t *sandbarv1alpha1.Template) *sandbarv1alpha1.DataPlane {
 	return Complete(&t.Spec)
 }
 
-// Verbs lists all verbs, sorted; those of a component as "components/<component>/<verb>".
-func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
+// Verbs lists all verbs of a kind, sorted; those of a component as "components/<component>/<verb>", with AnyComponent for
+// the components that only the tenant knows.
+func Verbs(dp *sandbarv1alpha1.DataPlane) []string { return VerbsOf(dp, []string{AnyComponent}) }
+
+// VerbsOf is Verbs for an instance, whose components that only the tenant knows are given by their names.
+func VerbsOf(dp *sandbarv1alpha1.DataPlane, components []string) []string {
 	var verbs []string
 	add := func(prefix, component string, endpoints map[string]sandbarv1alpha1.Endpoint) {
 		for verb := range endpoints {
@@ -116,8 +137,13 @@ func Verbs(dp *sandbarv1alpha1.DataPlane) []string {
 	for name, component := range dp.Components {
 		add("components/"+name+"/", name, component.Endpoints)
 	}
+	for _, name := range components {
+		if _, named := dp.Components[name]; !named && dp.EachComponent != nil {
+			add("components/"+name+"/", name, dp.EachComponent.Endpoints)
+		}
+	}
 	slices.Sort(verbs)
-	return verbs
+	return slices.Compact(verbs)
 }
 
 // Subresources lists the names under which verbs are authorized, sorted and without repeats:

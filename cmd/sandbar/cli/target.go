@@ -184,13 +184,37 @@ func (k Kind) Instances() dynamic.ResourceInterface {
 	return k.objects.Resource(k.Resource).Namespace(k.Namespace)
 }
 
-// Instance finds the instance of a name, or the component of it that --component names.
-func (s *Target) Instance(ctx context.Context, name string) (*client.Instance, error) {
+// Instance finds the instance of a name, or the component of it that --component names, for a verb. An instance whose
+// components have the verb, and not itself, is a usage error that names them.
+func (s *Target) Instance(ctx context.Context, name, verb string) (*client.Instance, error) {
 	i, err := s.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
+	if have := i.ComponentsWith(verb); s.component == "" && !i.Has(verb) && len(have) > 0 {
+		return nil, &UsageError{fmt.Errorf("%s has the verb %s for its components alone: add --component, with one of %s",
+			s.Name, verb, termsafe.Line(strings.Join(have, ", ")))}
+	}
 	return session.Component(i, s.component)
+}
+
+// Components are those of the instance of a name that have a verb, or the one that --component names, by their names. An
+// instance that has the verb itself, or whose components do not have it either, is the only one, with an empty name.
+func (s *Target) Components(ctx context.Context, name, verb string) (map[string]*client.Instance, error) {
+	i, err := s.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	names := i.ComponentsWith(verb)
+	if s.component != "" || i.Has(verb) || len(names) == 0 {
+		one, err := session.Component(i, s.component)
+		return map[string]*client.Instance{"": one}, err
+	}
+	components := map[string]*client.Instance{}
+	for _, name := range names {
+		components[name] = i.Component(name)
+	}
+	return components, nil
 }
 
 // Parts are those of the instance that --component names, or all.

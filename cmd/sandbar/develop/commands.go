@@ -107,7 +107,7 @@ one that had it ends. A command with a terminal gets this one's keys; others get
 From there on it is as with sandbar exec, and so are the exit codes.`,
 		Args: oneCommand,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "exec")
 			if err != nil {
 				return asExec(err)
 			}
@@ -147,7 +147,7 @@ The sandbox's own process is not meant: sandbar restart stops and starts that on
 			if name != "" && !slices.Contains(signalNames, name) {
 				return &cli.UsageError{Err: fmt.Errorf("--signal %q is the name of no signal, such as HUP or SIGINT", signal)}
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "exec")
 			if err != nil {
 				return err
 			}

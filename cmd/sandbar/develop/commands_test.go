@@ -201,7 +201,7 @@ func TestACommandIsEndedWithTheContextOfItsCaller(t *testing.T) {
 	w := newWorld(t)
 	w.WithRunner(t, "")
 	s := target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
-	i, err := s.Instance(t.Context(), "web")
+	i, err := s.Instance(t.Context(), "web", "exec")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ sh and cat. --container names one of several containers.`,
 			if down {
 				name, here = from, args[1]
 			}
-			i, err := s.Instance(cmd.Context(), name)
+			i, err := s.Instance(cmd.Context(), name, "exec")
 			if err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func TestAProjectWhosePackagesAreNotInstalledIsToldSo(t *testing.T) {
 	w, dir := newWorld(t), t.TempDir()
 	workspace := w.WithRunner(t, "exec sleep 1000")
 	s := &target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
-	web, err := s.Instance(t.Context(), "web")
+	web, err := s.Instance(t.Context(), "web", "exec")
 	if err != nil {
 		t.Fatal(err)
 	}

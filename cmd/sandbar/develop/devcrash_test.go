@@ -29,7 +29,7 @@ func developed(t *testing.T, command string) session.Part {
 		behind(rw, r)
 	})
 	s := &target{&cli.Target{Kubeconfig: w.Kubeconfig, TrustFile: w.Trust, Resource: client.SandboxRunners.GroupResource().String()}}
-	web, err := s.Instance(t.Context(), "web")
+	web, err := s.Instance(t.Context(), "web", "exec")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ them from its next start on: --restart auto restarts it if something changed.`,
 					return &cli.UsageError{Err: fmt.Errorf("%q is not the name of a variable: it has letters, digits and _, and does not begin with a digit", name)}
 				}
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "env")
 			if err != nil {
 				return err
 			}

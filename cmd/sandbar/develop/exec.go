@@ -81,7 +81,7 @@ interrupt without -t. What is to stay is begun with env -u SANDBAR_EXEC.`,
 			if err != nil {
 				return err
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "exec")
 			if err != nil {
 				return asExec(err)
 			}

@@ -33,6 +33,15 @@ func prefixed(out io.Writer, component string) io.Writer {
 	return &linePrefix{out: out, prefix: component + " | ", terminal: cli.Terminal(out)}
 }
 
+// finish ends half a line that waits for its rest: there is none.
+func (l *linePrefix) finish() error {
+	if len(l.half) == 0 {
+		return nil
+	}
+	_, err := l.Write([]byte("\n"))
+	return err
+}
+
 func (l *linePrefix) Write(text []byte) (int, error) {
 	var whole []byte
 	for line := range strings.Lines(string(text)) {

@@ -4,14 +4,17 @@
 package develop
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
@@ -43,6 +46,19 @@ type logPrinter struct {
 	// output is how far the line of source is on a terminal.
 	output termsafe.Output
 	now    func() time.Time
+	// component is that of the log, for JSON; empty for an instance's own.
+	component string
+}
+
+// of has the log be that of a component: its name stands before each line, or in each object.
+func (p *logPrinter) of(component string, out, notes io.Writer) {
+	p.component = component
+	p.notes = &linePrefix{out: notes, prefix: component + " | ", terminal: cli.Terminal(p.notes)}
+	if p.json {
+		p.out = out
+		return
+	}
+	p.out = &linePrefix{out: out, prefix: component + " | ", terminal: p.terminal}
 }
 
 // replacedWithin is how long a pod that is replaced may not accept connections before its state is told.
@@ -143,7 +159,7 @@ func (p *logPrinter) record(e client.LogEvent) error {
 	p.text = p.text[:0]
 	switch r := &e.Record; {
 	case p.json:
-		line, err := json.Marshal(r)
+		line, err := p.encode(r)
 		if err != nil {
 			return fmt.Errorf("encoding a record: %w", err)
 		}
@@ -176,9 +192,23 @@ func (p *logPrinter) record(e client.LogEvent) error {
 	return nil
 }
 
+// encode is a record as JSON, with the component first if the log is one's.
+func (p *logPrinter) encode(r *logwire.Record) ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil || p.component == "" {
+		return line, err //nolint:wrapcheck // the caller says what it is about
+	}
+	name, err := json.Marshal(p.component)
+	return slices.Concat([]byte(`{"component":`), name, []byte(","), bytes.TrimPrefix(line, []byte("{"))), err //nolint:wrapcheck // as above
+}
+
 // finish prints what was held of a log that has ended.
 func (p *logPrinter) finish() error {
-	if _, err := p.out.Write(p.output.EndLine(nil)); err != nil {
+	_, err := p.out.Write(p.output.EndLine(nil))
+	if lines, ok := p.out.(*linePrefix); ok && err == nil {
+		err = lines.finish()
+	}
+	if err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
 	return nil

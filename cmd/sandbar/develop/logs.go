@@ -25,7 +25,8 @@ func newLogsCommand(s *target) *cobra.Command {
 		Long: `Print what the process in a sandbox wrote, and with -f what it writes.
 
 A connection that breaks is made again and goes on with the next byte; that, and every gap, is
-said on stderr. In a kind without a runner a log ends with its container: -f says with what it
+said on stderr. Of an instance whose components have the logs it prints them all, with the name of the component before
+each line, or that of --component. In a kind without a runner a log ends with its container: -f says with what it
 ended, and goes on with the next one. On a terminal, control sequences of the sandbox are shown and not obeyed, but for
 colours and lines that begin again; elsewhere stdout gets the bytes as they were written.`,
 		Args: cli.Named("NAME"),
@@ -48,22 +49,13 @@ colours and lines that begin again; elsewhere stdout gets the bytes as they were
 			if err != nil {
 				return err
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			components, err := s.Components(cmd.Context(), args[0], "log")
 			if err != nil {
 				return err
 			}
-			p := newLogPrinter(cmd.OutOrStdout(), cmd.ErrOrStderr(), asJSON, opts.Timestamps)
 			ctx, stop := whileRead(cmd.Context(), cmd.OutOrStdout())
 			defer stop()
-			for e, err := range i.Logs(ctx, opts) {
-				if err != nil {
-					return orUnread(ctx, err)
-				}
-				if err := p.print(e); err != nil {
-					return err
-				}
-			}
-			return orUnread(ctx, p.finish())
+			return orUnread(ctx, printLogs(ctx, cmd, components, opts, asJSON))
 		},
 	}
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "go on with what comes, until interrupted")

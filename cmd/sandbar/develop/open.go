@@ -39,7 +39,7 @@ func newOpenCommand(s *target) *cobra.Command {
 			if !strings.HasPrefix(opts.Path, "/") {
 				return &cli.UsageError{Err: fmt.Errorf("--path %q: a path begins with /", opts.Path)}
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "proxy-url")
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,11 @@ is spoken there. LOCAL is the same number if left out, and a free one if 0.`,
 			if len(args) > 1 && cmd.Flags().Changed("port") {
 				return &cli.UsageError{Err: errors.New("--port is for the one port without PORTs; with them, say LOCAL:PORT")}
 			}
-			i, err := s.Instance(cmd.Context(), args[0])
+			verb := "proxy"
+			if len(args) > 1 {
+				verb = "port-forward"
+			}
+			i, err := s.Instance(cmd.Context(), args[0], verb)
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ func newRestartCommand(s *target) *cobra.Command {
 		Short: "Restart the process in a sandbox; returns when the new one runs",
 		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "restart")
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -106,7 +105,7 @@ func (w *topWorkspace) Logs(ctx context.Context, row top.Row, send func(text []b
 	if err != nil {
 		return w.inWords(ctx, row, err)
 	}
-	components := componentsWith(i, "log")
+	components := i.ComponentsWith("log")
 	if i.Has("log") || len(components) == 0 {
 		components = []string{""} // the instance's own; of one without a log the data plane says why
 	}
@@ -118,18 +117,6 @@ func (w *topWorkspace) Logs(ctx context.Context, row top.Row, send func(text []b
 		return w.inWords(ctx, row, err)
 	}
 	return nil
-}
-
-// componentsWith names the components of an instance that have a verb.
-func componentsWith(i *client.Instance, verb string) []string {
-	var names []string
-	for _, v := range i.Status.DataPlane.Verbs {
-		name, ok := strings.CutPrefix(v, "components/")
-		if name, of, _ := strings.Cut(name, "/"); ok && of == verb {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 func readTopLog(ctx context.Context, i *client.Instance, component string, follow bool, send func([]byte, bool)) error {

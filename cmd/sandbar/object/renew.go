@@ -21,7 +21,7 @@ func newRenewCommand(s *target) *cobra.Command {
 		Short: "Keep a sandbox from sleeping or ending: count it as used, and move its shutdown time",
 		Args:  cli.Named("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i, err := s.Instance(cmd.Context(), args[0])
+			i, err := s.Instance(cmd.Context(), args[0], "renew")
 			if err != nil {
 				return err
 			}

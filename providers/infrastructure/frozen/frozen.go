@@ -25,6 +25,7 @@ const MaxBytes = 960 << 10
 const (
 	keyID     = "sandbox.id"
 	keyTimes  = "sandbox.times"
+	keyAsked  = "sandbox.asked"
 	keyCopied = "sandbox.copied"
 )
 
@@ -47,6 +48,8 @@ type Component struct {
 	Snapshot *clone.Snapshot
 	// Time at which the source was read, in whole seconds.
 	Time time.Time
+	// Asked is what the tenant had asked for by then (sandbarv1alpha1.AnnotationResnapshot); zero for nothing.
+	Asked time.Time
 }
 
 // New returns the beginning of a placement that has nothing yet: an ID, made from a source of random bytes.
@@ -58,10 +61,11 @@ func New(random io.Reader) (*Frozen, error) {
 	return &Frozen{ID: id, Components: map[string]Component{}, Copied: map[string]string{}}, nil
 }
 
-// Of returns what was frozen for a component of a source: nil if nothing was, or if it was of another source.
-func (f *Frozen) Of(component string, source clone.Source) *Component {
+// Of returns what was frozen for a component of a source: nil if nothing was, if it was of another source, or if the tenant
+// asks for it to be frozen again and had not asked so when it was.
+func (f *Frozen) Of(component string, source clone.Source, asked time.Time) *Component {
 	c, ok := f.Components[component]
-	if !ok || c.Snapshot.Source.Digest() != source.Digest() {
+	if !ok || c.Snapshot.Source.Digest() != source.Digest() || !asked.IsZero() && !asked.Equal(c.Asked) {
 		return nil
 	}
 	return &c
@@ -69,7 +73,7 @@ func (f *Frozen) Of(component string, source clone.Source) *Component {
 
 // write puts all into a ConfigMap. The error is a *clone.RefusedError if it is too large.
 func (f *Frozen) write(into *corev1.ConfigMap) error {
-	times, size := map[string]time.Time{}, 0
+	times, asked, size := map[string]time.Time{}, map[string]time.Time{}, 0
 	into.BinaryData = map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(f.Components)) {
 		c := f.Components[name]
@@ -79,20 +83,22 @@ func (f *Frozen) write(into *corev1.ConfigMap) error {
 		}
 		size += len(encoded)
 		into.BinaryData[name], times[name] = encoded, c.Time.UTC().Truncate(time.Second)
+		if !c.Asked.IsZero() {
+			asked[name] = c.Asked.UTC()
+		}
 	}
 	if size > MaxBytes {
 		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
 			"the frozen pod templates of all components have %d bytes together, compressed, and %d is the most; have fewer components in a group", size, MaxBytes)}
 	}
-	raw, err := json.Marshal(times)
-	if err != nil {
-		return fmt.Errorf("encoding the times of the snapshots: %w", err)
+	into.Data = map[string]string{keyID: f.ID}
+	for key, value := range map[string]any{keyTimes: times, keyAsked: asked, keyCopied: f.Copied} {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("encoding %s: %w", key, err)
+		}
+		into.Data[key] = string(raw)
 	}
-	copied, err := json.Marshal(f.Copied)
-	if err != nil {
-		return fmt.Errorf("encoding what was copied: %w", err)
-	}
-	into.Data = map[string]string{keyID: f.ID, keyTimes: string(raw), keyCopied: string(copied)}
 	return nil
 }
 
@@ -102,19 +108,18 @@ func read(from *corev1.ConfigMap) (*Frozen, error) {
 	if f.ID == "" {
 		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: delete the instance and create it again", from.Namespace, from.Name, keyID)
 	}
-	times := map[string]time.Time{}
-	if err := json.Unmarshal([]byte(cmp.Or(from.Data[keyTimes], "{}")), &times); err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, keyTimes, err)
-	}
-	if err := json.Unmarshal([]byte(cmp.Or(from.Data[keyCopied], "{}")), &f.Copied); err != nil {
-		return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, keyCopied, err)
+	times, asked := map[string]time.Time{}, map[string]time.Time{}
+	for key, value := range map[string]any{keyTimes: &times, keyAsked: &asked, keyCopied: &f.Copied} {
+		if err := json.Unmarshal([]byte(cmp.Or(from.Data[key], "{}")), value); err != nil {
+			return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, key, err)
+		}
 	}
 	for name, encoded := range from.BinaryData {
 		snapshot, err := clone.Decode(encoded)
 		if err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s: component %s: %w", from.Namespace, from.Name, name, err)
 		}
-		f.Components[name] = Component{Snapshot: snapshot, Time: times[name]}
+		f.Components[name] = Component{Snapshot: snapshot, Time: times[name], Asked: asked[name]}
 	}
 	return f, nil
 }

@@ -55,7 +55,9 @@ func TestWhatWasFrozenIsReadAgain(t *testing.T) {
 		t.Fatalf("a placement without any has %v, %v", before, err)
 	}
 	f.Components["web"], f.Components["api"] = component("frontend", "a"), component("backend", "b")
-	f.Copied["Secret/db"] = "shop"
+	asked := f.Components["web"]
+	asked.Asked = asked.Time.Add(time.Minute)
+	f.Components["web"], f.Copied["Secret/db"] = asked, "shop"
 	if err := s.Write(t.Context(), metadata, f); err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +114,12 @@ func TestASnapshotIsOfOneSource(t *testing.T) {
 	f := newFrozen(t)
 	f.Components["web"] = component("frontend", "a")
 	source := f.Components["web"].Snapshot.Source
-	if f.Of("web", source) == nil {
+	if f.Of("web", source, time.Time{}) == nil {
 		t.Error("it is not found")
 	}
 	other := source
 	other.Name = "backend"
-	if f.Of("web", other) != nil || f.Of("api", source) != nil {
+	if f.Of("web", other, time.Time{}) != nil || f.Of("api", source, time.Time{}) != nil {
 		t.Error("what was frozen of another source, or for another component, is found")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,6 +95,10 @@ func cloneSpec(s *scope.Scope) (*sandbarv1alpha1.Baseline, []sandbarv1alpha1.San
 // workload, or the workload as it is now. It is written before anything is made of it, so that a restart in between changes
 // nothing.
 func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alpha1.Baseline, components []sandbarv1alpha1.SandboxGroupComponent) (*frozen.Frozen, *outcome.Copies, error) {
+	asked, err := askedAgain(s)
+	if err != nil {
+		return nil, nil, err
+	}
 	before, err := r.runtime.frozen.Read(ctx, s.Placement().Namespace())
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // it says what it is about
@@ -112,9 +117,9 @@ func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alp
 		one := outcome.Copy{Name: components[i].Name}
 		source, err := workload.SourceOf(b, &components[i].SourceRef, s.Object().GetNamespace())
 		if err == nil {
-			one.Source, one.Frozen, err = source, was.Of(one.Name, source), nil
+			one.Source, one.Frozen = source, was.Of(one.Name, source, asked)
 			if one.Frozen == nil {
-				one.Frozen, err = r.freezeNow(ctx, b, source)
+				one.Frozen, err = r.freezeNow(ctx, b, source, asked)
 				changed = changed || one.Frozen != nil
 			}
 		}
@@ -134,12 +139,26 @@ func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alp
 	return kept, made, frozenError(err)
 }
 
-func (r *reconciler) freezeNow(ctx context.Context, b *sandbarv1alpha1.Baseline, source clone.Source) (*frozen.Component, error) {
+// askedAgain is the time by which the tenant asks to have the workloads frozen again; zero if it does not.
+func askedAgain(s *scope.Scope) (time.Time, error) {
+	text := s.Object().GetAnnotations()[sandbarv1alpha1.AnnotationResnapshot]
+	if text == "" {
+		return time.Time{}, nil
+	}
+	asked, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return asked, &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: fmt.Sprintf(
+			"the annotation %s must be a time such as 2026-11-28T17:00:00Z", sandbarv1alpha1.AnnotationResnapshot)}
+	}
+	return asked, nil
+}
+
+func (r *reconciler) freezeNow(ctx context.Context, b *sandbarv1alpha1.Baseline, source clone.Source, asked time.Time) (*frozen.Component, error) {
 	snapshot, err := r.runtime.workloads.Freeze(ctx, b, source)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it says what to do
 	}
-	return &frozen.Component{Snapshot: snapshot, Time: r.now()}, nil
+	return &frozen.Component{Snapshot: snapshot, Time: r.now(), Asked: asked}, nil
 }
 
 // frozenError has a look repeated that another one has overtaken, and tells a refusal as one of the instance.

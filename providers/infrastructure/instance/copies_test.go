@@ -184,6 +184,58 @@ func TestAComponentIsACopyOfAWorkloadAsItWasFirst(t *testing.T) {
 	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:2")
 }
 
+// While another component is refused, which is what the instance tells, too.
+func TestEachComponentSaysWhyItsPodsDoNotStart(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.copiesOf(componentOf("web", "frontend", ""), componentOf("api", "api", ""), componentOf("gone", "nothing", ""))
+	w.settle()
+	for name, component := range map[string]string{"a": "web", "b": "web", "c": "api"} {
+		state := fixture.Running(time.Hour, true, 0)
+		if name == "b" {
+			state = fixture.WaitingFor("ImagePullBackOff", "not found")
+		}
+		pod := fixture.PodOf(name, state)
+		pod.Namespace, pod.Labels = w.id().Namespace(), map[string]string{placement.LabelComponent: component}
+		if err := w.runtime.Create(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.settle()
+	w.conditionIs("web", sandbarv1alpha1.ComponentReady, "ImageNotPullable", "1 of 2 pods are ready: ")
+	w.conditionIs("api", sandbarv1alpha1.ComponentReady, "PodsStarting", "1 of 2 pods are ready")
+}
+
+func TestATenantHasItsWorkloadsFrozenAgain(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	w.changeSource("frontend", "ghcr.io/acme/shop:2")
+	asks := func(text string) {
+		w.inKCP.SetAnnotations(map[string]string{sandbarv1alpha1.AnnotationResnapshot: text})
+		w.settle()
+	}
+	asks("2026-11-28T17:00:00Z")
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:2")
+	// Once for each time, however it is written, and not because it is taken away.
+	w.changeSource("frontend", "ghcr.io/acme/shop:3")
+	asks("2026-11-28T18:00:00+01:00")
+	asks("")
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:2")
+	asks("soon")
+	if got := w.composed(); !strings.Contains(got, "the annotation sandbar.dev/resnapshot must be a time such as") {
+		t.Errorf("Composed is %s", got)
+	}
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:2")
+	asks("2026-11-28T17:00:01Z")
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:3")
+	// One that cannot be read is told, and leaves the copy.
+	if err := w.runtime.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod-shop", Name: "frontend"}}); err != nil {
+		t.Fatal(err)
+	}
+	asks("2026-11-28T17:00:02Z")
+	w.conditionIs("web", sandbarv1alpha1.ComponentSourceResolved, "SourceNotFound", "Baseline shop has no Deployment frontend")
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:3")
+}
+
 func TestASourceThatIsGoneLeavesItsCopies(t *testing.T) {
 	w := newCopiesWorld(t)
 	w.settle()

@@ -92,9 +92,18 @@ func (r *reconciler) endsOfLogs(ctx context.Context, s *scope.Scope, current *un
 	return kept, nil
 }
 
-// containersOf lists the containers whose logs are kept, in an order of their own.
+// containersOf lists the containers whose logs are kept, in an order of their own: of components that are several, one pod of
+// each comes before the second of any.
 func containersOf(pods []corev1.Pod, refs map[string][]string) []keptlog.Container {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	turns, seen := map[string]int{}, map[string]int{}
+	for i := range pods {
+		if component := pods[i].Labels[placement.LabelComponent]; component != "" {
+			turns[pods[i].Name] = seen[component]
+			seen[component]++
+		}
+	}
+	slices.SortStableFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(turns[a.Name], turns[b.Name]) })
 	var containers []keptlog.Container
 	for i := range pods {
 		for n := range pods[i].Spec.Containers {

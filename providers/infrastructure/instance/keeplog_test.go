@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -136,6 +137,32 @@ func TestALogThatCannotBeKeptStopsNoSuspension(t *testing.T) {
 	}
 	if !lifecycle.Suspended(w.kroInstance()) {
 		t.Error("it was not suspended")
+	}
+}
+
+// Of a group of many components none is without a log because another one has many pods.
+func TestOnePodOfEachComponentComesBeforeTheSecondOfAny(t *testing.T) {
+	var pods []corev1.Pod
+	add := func(component string, names ...string) {
+		for _, name := range names {
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+			if component != "" {
+				pod.Labels = map[string]string{placement.LabelComponent: component}
+			}
+			pods = append(pods, pod)
+		}
+	}
+	add("api", "api-1", "api-2", "api-3")
+	add("web", "web-1", "web-2")
+	add("", "other-1", "other-2")
+	add("worker", "worker-1", "worker-2", "worker-3")
+	var got []string
+	for _, c := range containersOf(pods, nil) {
+		got = append(got, c.Pod)
+	}
+	want := []string{"api-1", "other-1", "other-2", "web-1", "worker-1", "api-2", "web-2", "worker-2"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

@@ -94,18 +94,26 @@ type PodSummary struct {
 	stuck bool
 	// Names are those of the present pods.
 	Names map[string]bool
-	// ReadyOf is how many pods of each component are ready, by its name. Pods without the label are of none.
-	ReadyOf map[string]int32
+	// Of are the pods of each component, by its name. Pods without the label are of none.
+	Of map[string]ComponentPods
 	// Steps are those that all present pods have taken since they were created.
 	Steps []sandbarv1alpha1.InstanceStartStep
 	// Recheck is when time alone changes this summary; zero means never.
 	Recheck time.Duration
 }
 
+// ComponentPods is what the pods of one component say together.
+type ComponentPods struct {
+	// Ready pods serve.
+	Ready int32
+	// Cause is the first that one of them names; nil if none does.
+	Cause *Cause
+}
+
 // Summarize returns what the pods of a placement say together.
 func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	sum, present := PodSummary{Names: map[string]bool{}, ReadyOf: map[string]int32{}}, []*corev1.Pod(nil)
+	sum, present := PodSummary{Names: map[string]bool{}, Of: map[string]ComponentPods{}}, []*corev1.Pod(nil)
 	for i := range pods {
 		pod := &pods[i]
 		controller := controllerKind(pod)
@@ -128,10 +136,15 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 		}
 		sum.Names[pod.Name] = true
 		c, recheck := causeOf(pod, now)
+		of := sum.Of[pod.Labels[placement.LabelComponent]]
 		if c == nil && controller != "Job" && podReady(pod).Status == corev1.ConditionTrue {
 			sum.Ready++
-			sum.ReadyOf[pod.Labels[placement.LabelComponent]]++
+			of.Ready++
 		}
+		if of.Cause == nil {
+			of.Cause = c
+		}
+		sum.Of[pod.Labels[placement.LabelComponent]] = of
 		if c != nil && controller == "Job" {
 			c.job = true
 		}

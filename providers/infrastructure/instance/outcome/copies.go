@@ -238,9 +238,12 @@ func componentReady(o Outcome, one *Copy) Verdict {
 	if o.Plan.Rests {
 		wanted = min(wanted, o.Plan.MinReplicas)
 	}
-	ready := o.Pods.ReadyOf[one.Name]
-	message := fmt.Sprintf("%d of %d pods are ready", min(ready, wanted), wanted)
-	if ready < wanted {
+	pods := o.Pods.Of[one.Name]
+	message := fmt.Sprintf("%d of %d pods are ready", min(pods.Ready, wanted), wanted)
+	switch {
+	case pods.Ready < wanted && pods.Cause != nil:
+		return Verdict{Reason: pods.Cause.Reason, message: message + ": " + pods.Cause.Message}
+	case pods.Ready < wanted:
 		return Verdict{Reason: reasonPodsStarting, message: message}
 	}
 	return Verdict{OK: true, Reason: reasonComponentReady, message: message}

@@ -154,7 +154,7 @@ func activity(old *sandbarv1alpha1.InstanceActivity, s *scope.Scope, last inuse.
 
 // dataPlaneOf says where the verbs are served; nil when there are none or no address is set.
 func dataPlaneOf(s *scope.Scope) *sandbarv1alpha1.InstanceDataPlane {
-	verbs := contract.Verbs(s.DataPlane())
+	verbs := contract.VerbsOf(s.DataPlane(), s.Components())
 	if len(verbs) == 0 || s.Infrastructure() == nil || s.Infrastructure().DataPlane.URL == "" {
 		return nil
 	}

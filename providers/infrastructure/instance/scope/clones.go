@@ -22,6 +22,21 @@ type CloneWords struct {
 // Clones is nil unless instances of the kind are copies of workloads.
 func (s *Scope) Clones() *CloneWords { return s.settings.Clones }
 
+// Components are the names of the parts that the tenant gives the instance; none unless its kind has copies of workloads.
+func (s *Scope) Components() (names []string) {
+	if s.settings.Clones == nil {
+		return nil
+	}
+	list, _, _ := unstructured.NestedSlice(s.object.Object, "spec", s.settings.Clones.Fields.From)
+	for _, item := range list {
+		fields, _ := item.(map[string]any)
+		if name, ok := fields["name"].(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Baseline is the one whose workloads the instance is of; nil if its kind has no copies. The error is a
 // *baseline.NotFoundError. The scope has to be a Protected one: before, the path of the workspace is not known.
 func (s *Scope) Baseline() (*sandbarv1alpha1.Baseline, error) {

@@ -209,8 +209,9 @@ generate: ## Generate deepcopy functions, CRDs, the rules of the RBAC roles and 
 	@$(MAKE) --no-print-directory screens
 
 .PHONY: verify
-verify: deps ## Fail when generated files or modules are stale, the house's rules are broken, or something does not compile for macOS or Windows
-	@$(GO) test ./hack/house
+verify: deps ## Fail when generated files, goldens, documents or modules are stale, the house's rules are broken, or something does not compile for macOS or Windows
+	@$(GO) test ./hack/house ./templates ./install ./cmd/sandbar ./providers/infrastructure/frozen ./providers/infrastructure/compound
+	@$(GO) test ./dataplane -run 'Limits|Doc|Link|Table'
 	@hack/verify.sh $(MODULES)
 	@$(GO) -C hack/tools run ./typecheck -C $(CURDIR) darwin/arm64 windows/amd64
 

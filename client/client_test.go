@@ -216,4 +216,8 @@ func TestAnInstanceThatCannotBeCalledIsToldApart(t *testing.T) {
 	if _, err := w.instance(t, "web"); !errors.As(err, &early) || early.Phase != "Materializing" {
 		t.Errorf("an instance without a data plane: got %v", err)
 	}
+	w.status = map[string]any{"phase": "Ready", "underlyingRefs": map[string]any{"sandboxGroupName": "preview"}}
+	if _, err := w.instance(t, "web"); !errors.As(err, &early) || early.Group != "preview" || !strings.Contains(err.Error(), "has workloads and no verbs of its own: describe SandboxGroup preview") {
+		t.Errorf("an instance with workloads: got %v", err)
+	}
 }

@@ -43,10 +43,16 @@ type Instance struct {
 type NotServedError struct {
 	Resource, Namespace, Name string
 	Phase                     sandbarv1alpha1.InstancePhase
+	// Group is the SandboxGroup that has the workloads of a Sandbox, which has no verbs of its own then; empty for other
+	// instances.
+	Group string
 }
 
 // Error implements error.
 func (e *NotServedError) Error() string {
+	if e.Group != "" {
+		return fmt.Sprintf("%s %s/%s has workloads and no verbs of its own: describe SandboxGroup %s, which has their Services", e.Resource, e.Namespace, e.Name, e.Group)
+	}
 	phase := e.Phase
 	if phase == "" {
 		phase = sandbarv1alpha1.InstancePending
@@ -76,7 +82,8 @@ func (c *Client) Instance(ctx context.Context, resource schema.GroupVersionResou
 		return statusOf(now)
 	}
 	if i.Status.DataPlane == nil || i.Status.DataPlane.URL == "" {
-		return nil, &NotServedError{Resource: resource.Resource, Namespace: namespace, Name: name, Phase: i.Status.Phase}
+		group, _, _ := unstructured.NestedString(obj.Object, "status", "underlyingRefs", "sandboxGroupName")
+		return nil, &NotServedError{Resource: resource.Resource, Namespace: namespace, Name: name, Phase: i.Status.Phase, Group: group}
 	}
 	origin, err := originOf(i.Status.DataPlane.URL)
 	if err != nil {

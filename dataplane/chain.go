@@ -153,7 +153,7 @@ func (h *handler) serveVerb(x *exchange, caller tenant.Caller) (refused *refusal
 	if refused != nil {
 		return refused
 	}
-	x.owner = at.Owner
+	x.owner = at.Asked
 	x.isStream = endpoint.Stream || access.IsUpgrade(x.request.Header)
 	x.longest = time.Duration(endpoint.StreamDurationSeconds) * time.Second
 	if refused = h.admit(x, at); refused != nil {
@@ -251,7 +251,7 @@ func (h *handler) place(x *exchange, g access.Grant) (*locate.Place, *refusal.Er
 	at, refused := h.placer.Placed(x.request.Context(), h.authorizer, x.question, g, func(g access.Grant) (*locate.Place, *refusal.Error) {
 		return h.placer.Find(x.kind, x.route, g)
 	})
-	if refused == nil && x.preview != nil && (at.Owner != x.preview.Owner() || at.ID.Namespace() != x.preview.PlacementNamespace()) {
+	if refused == nil && x.preview != nil && (at.Asked != x.preview.Owner() || at.ID.Namespace() != x.preview.PlacementNamespace()) {
 		return nil, refusal.NotFound(refusal.CauseNotPlaced) // the name is another instance's now
 	}
 	return at, refused

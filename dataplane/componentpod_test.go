@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/dataplane/fixture"
@@ -176,5 +177,24 @@ func TestTheKeptLogOfAComponentIsItsOwn(t *testing.T) {
 	res, body := w.do("GET", demo+"components/web/log", adminToken, nil)
 	if res.StatusCode != http.StatusOK || body != "of web\n" {
 		t.Errorf("%d %q", res.StatusCode, body)
+	}
+}
+
+// Clients ask again and again while a component has no pods. The runtime cluster hears of it not once: no status says where they are.
+func TestAComponentWithoutPodsCostsTheRuntimeClusterNothing(t *testing.T) {
+	w := newWorld(t, recorder(), eachComponent, func(s *setup) { s.objects = []runtime.Object{serviceOf("web")} })
+	asked := func() (gets int) {
+		for _, action := range w.kros.(*dynamicfake.FakeDynamicClient).Actions() {
+			if action.GetVerb() == "get" {
+				gets++
+			}
+		}
+		return gets
+	}
+	before := asked()
+	res, body := w.do("GET", demo+"components/web/log", adminToken, nil)
+	wantStatus(t, res, body, http.StatusConflict)
+	if n := asked() - before; n != 0 {
+		t.Errorf("it was asked %d times", n)
 	}
 }

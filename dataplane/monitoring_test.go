@@ -138,7 +138,7 @@ func TestTheDashboardAndTheAlertsReadWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	reasons := append([]string{upstream.ReasonConfigured, upstream.ReasonReachable, upstream.ReasonRefused, upstream.ReasonUnreachable}, record.DropReasons()...)
-	reasons = append(reasons, "CheckFailed", "WorkspaceLimit", "PlacementsLimit", "PlacementLost", "ResourcesLost") // of the controllers (instance/outcome)
+	reasons = append(reasons, "CheckFailed", "WorkspaceLimit", "PlacementsLimit", "PlacementLost", "ResourcesLost", "SnapshotsLost") // of the controllers (instance/outcome)
 	for _, m := range causes.FindAllStringSubmatch(string(source), -1) {
 		reasons = append(reasons, m[1])
 	}

@@ -39,7 +39,7 @@ func (h *handler) servePreviewLinks(x *exchange, g access.Grant) *refusal.Error 
 	if refused != nil {
 		return refused
 	}
-	x.owner = at.Owner
+	x.owner = at.Asked
 	leave, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), false)
 	if refused != nil {
 		return refused
@@ -84,7 +84,7 @@ func (h *handler) givePreviewLink(x *exchange, at *locate.Place) *refusal.Error 
 	}
 	claims := &preview.Claims{
 		Subject: user, Cluster: at.Owner.Cluster, Group: x.route.Group, Version: x.route.Version, Resource: x.route.Resource,
-		Namespace: x.route.Namespace, Name: x.route.Name, UID: at.Owner.UID, Component: x.route.Component, Port: x.route.Port, Path: wanted.Path, Renew: wanted.RenewURL,
+		Namespace: x.route.Namespace, Name: x.route.Name, UID: at.Asked.UID, Component: x.route.Component, Port: x.route.Port, Path: wanted.Path, Renew: wanted.RenewURL,
 		IssuedAt: now.UnixNano(), Expires: now.Add(min(preview.LinkLifetime, session)).Unix(), SessionExpires: now.Add(session).Unix(),
 	}
 	claims.SetPlacement(at.ID.Namespace())

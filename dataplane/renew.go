@@ -73,7 +73,7 @@ func (h *handler) serveRenew(x *exchange, g access.Grant) *refusal.Error {
 	if g.Deleting {
 		return refusal.NotFound(refusal.CauseDeleting)
 	}
-	x.owner = at.Owner
+	x.owner = at.Asked
 	leave, refused := h.limits.Admit(at.Owner.Cluster, string(at.Owner.UID), false)
 	if refused != nil {
 		return refused

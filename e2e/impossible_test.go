@@ -45,6 +45,15 @@ func (r *record) reason(kind string) string {
 	return ""
 }
 
+// kinds are the conditions that a status has, in their order. An instance with workloads is made of another one, which is placed
+// and composed.
+func (r *record) kinds() []string {
+	if r.reason("Applied") != "" {
+		return []string{"Applied", "Rendered", "Attached", "Suspended", "Ready"}
+	}
+	return []string{"Placed", "Composed", "Suspended", "Ready"}
+}
+
 func (r *record) in(phases ...string) bool { return slices.Contains(phases, r.phase) }
 
 func anyCondition(before, now *record, is func(before, now metav1.Condition) bool) bool {
@@ -65,13 +74,15 @@ var impossible = map[string]func(before, now *record) bool{
 		for _, c := range now.Conditions {
 			names = append(names, c.Type)
 		}
-		return !slices.Equal(names, []string{"Placed", "Composed", "Suspended", "Ready"})
+		return !slices.Equal(names, now.kinds())
 	},
 	"a phase that there is not": func(_, now *record) bool {
 		return !now.in("Pending", "PendingCapacity", "Materializing", "Ready", "Degraded", "Suspending", "Suspended", "Sleeping", "Waking", "Failed", "Deleting")
 	},
-	"ready and suspended":        func(_, now *record) bool { return now.is("Ready") && now.is("Suspended") },
-	"ready and not composed":     func(_, now *record) bool { return now.is("Ready") && !now.is("Composed") },
+	"ready and suspended": func(_, now *record) bool { return now.is("Ready") && now.is("Suspended") },
+	"ready, and something before it is not": func(_, now *record) bool {
+		return now.is("Ready") && slices.ContainsFunc(now.kinds(), func(kind string) bool { return kind != "Suspended" && !now.is(kind) })
+	},
 	"composed and not placed":    func(_, now *record) bool { return now.is("Composed") && !now.is("Placed") },
 	"Ready and the phase differ": func(_, now *record) bool { return now.is("Ready") != now.in("Ready") },
 	"Suspended and the phase differ": func(_, now *record) bool {
@@ -100,7 +111,11 @@ var impossible = map[string]func(before, now *record) bool{
 		return now.is("Suspended") && slices.Contains([]string{"SandboxPodInitializing", "SandboxPodNotReady", "SandboxPodReady"}, now.reason("Ready"))
 	},
 	"a reason of Ready that its status does not have": func(_, now *record) bool {
-		return now.is("Ready") != slices.Contains([]string{"SandboxPodReady", "ResourcesReady"}, now.reason("Ready"))
+		good := []string{"SandboxPodReady", "ResourcesReady"}
+		if now.reason("Applied") != "" {
+			good = []string{"WorkloadsReady"}
+		}
+		return now.is("Ready") != slices.Contains(good, now.reason("Ready"))
 	},
 	"deleting and not deleted": func(_, now *record) bool { return now.in("Deleting") && !now.deleting },
 	"a message that is empty, long or not text": func(_, now *record) bool {
@@ -147,7 +162,11 @@ func TestTheRecorderNoticesWhatIsImpossible(t *testing.T) {
 		r.Suspension = &sandbarv1alpha1.InstanceSuspension{Since: late, Cause: "ByUser"}
 		return r
 	}
-	for _, good := range []*record{ready(), suspended()} {
+	workloads := ready()
+	workloads.Conditions = []metav1.Condition{
+		c("Applied", "True", "ApplySucceeded"), c("Rendered", "True", "Rendered"), c("Attached", "True", "NoRouting"), c("Suspended", "False", "NotSuspended"), c("Ready", "True", "WorkloadsReady"),
+	}
+	for _, good := range []*record{ready(), suspended(), workloads} {
 		for name, is := range impossible {
 			if is(nil, good) || is(good, good) {
 				t.Errorf("%s: %+v is fine", name, good)
@@ -162,7 +181,7 @@ func TestTheRecorderNoticesWhatIsImpossible(t *testing.T) {
 		"a condition is missing or twice":                    {ready, nil, func(r *record) { r.Conditions = r.Conditions[1:] }},
 		"a phase that there is not":                          {ready, nil, func(r *record) { r.phase = "Odd" }},
 		"ready and suspended":                                {suspended, nil, func(r *record) { r.Conditions[3].Status = "True" }},
-		"ready and not composed":                             {ready, nil, func(r *record) { r.Conditions[1].Status = "False" }},
+		"ready, and something before it is not":              {ready, nil, func(r *record) { r.Conditions[1].Status = "False" }},
 		"composed and not placed":                            {ready, nil, func(r *record) { r.Conditions[0].Status = "False" }},
 		"Ready and the phase differ":                         {ready, nil, func(r *record) { r.phase = "Degraded" }},
 		"Suspended and the phase differ":                     {ready, nil, func(r *record) { r.phase = "Sleeping" }},

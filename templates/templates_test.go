@@ -265,7 +265,8 @@ func TestEveryKindHasASample(t *testing.T) {
 		for _, field := range used {
 			added := field == "lifecycle" || field == "mode" && tmpl.Spec.Development != nil ||
 				tmpl.Spec.PodTemplate != nil && field == tmpl.Spec.PodTemplate.From ||
-				tmpl.Spec.Clones != nil && (field == tmpl.Spec.Clones.From || field == contract.BaselineRefField)
+				tmpl.Spec.Clones != nil && (field == tmpl.Spec.Clones.From || field == contract.BaselineRefField) ||
+				tmpl.Spec.Compound != nil && (field == tmpl.Spec.Compound.From || field == contract.BaselineRefField)
 			if _, has := graph.Schema.Spec[field]; !has && !added {
 				t.Errorf("a sample of %s has the field spec.%s, which the kind does not have", graph.Schema.Kind, field)
 			}

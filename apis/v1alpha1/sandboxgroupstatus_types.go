@@ -62,6 +62,16 @@ type SandboxGroupComponentStatus struct {
 	// +optional
 	ServicePorts []int32 `json:"servicePorts,omitempty"`
 
+	// Replicas of the Deployment, when the group is not suspended.
+	//
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Image of its first container.
+	//
+	// +optional
+	Image string `json:"image,omitempty"`
+
 	// Ready is true when all replicas of the Deployment are ready.
 	//
 	// +optional

@@ -113,6 +113,12 @@ type TemplateSpec struct {
 	// +optional
 	Clones *CloneFields `json:"clones,omitempty"`
 
+	// Compound says that instances of this kind may have workloads in the place of the pod template, and of which Template
+	// the instances are that are made for them. A Template without podTemplate cannot have it. Nil means that they may not.
+	//
+	// +optional
+	Compound *CompoundFields `json:"compound,omitempty"`
+
 	// ImageChoice lets tenants choose one of the operator's images by a field of the spec. Nil means
 	// that they cannot.
 	//

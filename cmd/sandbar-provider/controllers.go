@@ -136,14 +136,14 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := template.Register(mgr, cluster, template.Options{Offers: offers, Rollouts: rollouts}); err != nil {
 		return fmt.Errorf("registering the template controller: %w", err)
 	}
-	if err := baseline.Register(mgr, cluster); err != nil {
-		return fmt.Errorf("registering the controller of Baselines: %w", err)
-	}
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
 	wakes, sets := &export.Wakes{}, &sandboxset.Sets{}
 	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
+	if err := baseline.Register(mgr, cluster, kinds.BaselinesChanged); err != nil {
+		return fmt.Errorf("registering the controller of Baselines: %w", err)
+	}
 	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{
 		Offers: offers, Readers: []sandboxtemplate.Reader{kinds, sets}, StandIns: sets,
 	})

@@ -45,6 +45,8 @@ type Kind struct {
 	Resource  schema.GroupVersionResource
 	Verbs     []string // as in status.dataPlane.verbs
 	Instances *Instances
+	// Part is the kind of what compound instances of this one are made of (Template.spec.compound); nil for none.
+	Part *Kind
 }
 
 // Provider is the logical cluster of the provider workspace; empty while no kind is known.
@@ -203,12 +205,27 @@ func (k *Kinds) rebuild(ctx context.Context) {
 			Template: t, Resource: gvr, Verbs: contract.Verbs(&t.Spec.DataPlane), Instances: k.start(ctx, gvr, t.Status.RuntimeSchema),
 		}
 	}
+	linkParts(index)
 	k.index.Store(&index)
 	for gvr, i := range k.running {
 		if !wanted[gvr] {
 			i.stop()
 			delete(k.running, gvr)
 			k.log.Info("kind is no longer served", "resource", gvr.GroupResource().String())
+		}
+	}
+}
+
+// linkParts has the kinds of compound instances know those of their parts.
+func linkParts(index map[schema.GroupResource]*Kind) {
+	for _, k := range index {
+		if k.Template.Spec.Compound == nil {
+			continue
+		}
+		for _, part := range index {
+			if part.Template.Name == k.Template.Spec.Compound.Template {
+				k.Part = part
+			}
 		}
 	}
 }

@@ -21,6 +21,8 @@ type Place struct {
 	ID    placement.Located
 	Owner placement.Owner
 	Kind  *Kind
+	// Asked is the object that the caller named: the owner, or a compound instance that the owner is the part of.
+	Asked placement.Owner
 	// Instance is the kro instance on the runtime cluster; nil when only the placement was
 	// asked for. It is shared: never write to it.
 	Instance *unstructured.Unstructured
@@ -53,6 +55,7 @@ func (p *Placer) Find(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error)
 	if refused != nil {
 		return nil, refused
 	}
+	k = at.Kind
 	if g.Deleting || at.ending {
 		return nil, refusal.NotFound(refusal.CauseDeleting)
 	}
@@ -72,9 +75,17 @@ func (p *Placer) Find(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error)
 	return at, nil
 }
 
-// Locate tells which placement stands for an object, if this provider made one, without its kro instance.
-// What it does not find does not exist here, even if another provider has an instance of that name.
+// Locate tells which placement stands for an object, if this provider made one, without its kro instance: its own, or that of
+// its part. What it does not find does not exist here, even if another provider has an instance of that name.
 func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
+	at, refused := p.locateOwn(k, r, g)
+	if refused != nil && refused.Cause == refusal.CauseNotPlaced && k.Part != nil {
+		return p.locatePart(k.Part, r, g)
+	}
+	return at, refused
+}
+
+func (p *Placer) locateOwn(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
 	claim, claims := p.Cache.claims(claimKey(k.Provider(), g.Owner.Cluster, k.Template.Name, r.Namespace, r.Name))
 	if claims > 1 && g.Cached {
 		// The object was perhaps deleted and made again: a cached UID may be the old one's.
@@ -92,7 +103,7 @@ func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Erro
 		return nil, refusal.NotFound(refusal.CauseNotPlaced)
 	}
 	placed := placement.Placed{ID: id.ID, Owner: owner, Object: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}}
-	return &Place{ID: id, Owner: owner, Kind: k, instance: placed.InstanceName(), ending: namespace.DeletionTimestamp != nil}, nil
+	return &Place{ID: id, Owner: owner, Kind: k, Asked: owner, instance: placed.InstanceName(), ending: namespace.DeletionTimestamp != nil}, nil
 }
 
 // IsDeleting reports whether a runtime instance has a deletion timestamp, without reading the time.

@@ -66,6 +66,9 @@ func (p *Placer) Resolve(at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Targe
 	if t.upstreamPath == "" {
 		t.upstreamPath = "/"
 	}
+	if at.isPart() && r.Component == "" {
+		return nil, refusal.NamesNoComponent()
+	}
 	if e.PodRef != "" || e.PodsOf != "" {
 		return p.resolvePod(t, r, e)
 	}
@@ -196,7 +199,7 @@ func joinTail(upstreamPath, tail string) string {
 // not have the reference yet.
 func (p *Placer) ResolveLive(ctx context.Context, at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Target, *refusal.Error) {
 	to, refused := p.Resolve(at, r, e)
-	if refused == nil || refused.Cause != refusal.CauseNotReady || !IsComposed(at.Instance) {
+	if refused == nil || refused.Cause != refusal.CauseNotReady || !IsComposed(at.Instance) || e.PodsOf != "" { // which reads no status
 		return to, refused
 	}
 	known := at.Kind.Instances

@@ -130,13 +130,22 @@ func Lookup[T any](informer cache.SharedIndexInformer, key string) *T {
 // claims counts the namespaces that stand for instances of a Template under one name, and
 // returns one of them.
 func (c *RuntimeCache) claims(claim string) (one *corev1.Namespace, n int) {
-	objs, _ := c.Namespaces.GetIndexer().ByIndex(indexClaim, claim) // fails only without the index
-	for _, obj := range objs {
-		if ns, ok := obj.(*corev1.Namespace); ok {
-			one, n = ns, n+1
-		}
+	for ns := range c.claiming(claim) {
+		one, n = ns, n+1
 	}
 	return one, n
+}
+
+// claiming yields the namespaces that stand for instances of a Template under one name.
+func (c *RuntimeCache) claiming(claim string) iter.Seq[*corev1.Namespace] {
+	return func(yield func(*corev1.Namespace) bool) {
+		objs, _ := c.Namespaces.GetIndexer().ByIndex(indexClaim, claim) // fails only without the index
+		for _, obj := range objs {
+			if ns, ok := obj.(*corev1.Namespace); ok && !yield(ns) {
+				return
+			}
+		}
+	}
 }
 
 // placementOf returns the namespace of an owner's placement, and which one it is; nil if there is none.

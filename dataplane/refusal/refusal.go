@@ -126,6 +126,14 @@ func NoComponent(component string) *Error {
 	}
 }
 
+// NamesNoComponent is a 404 for a verb of an instance all of whose pods are its components'.
+func NamesNoComponent() *Error {
+	return &Error{
+		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Cause: CauseNoComponent,
+		Message: "the instance has its pods in components: name one, …/components/<component>/<verb>; its status.dataPlane.verbs lists them",
+	}
+}
+
 // MethodNotAllowed is a 405 with the methods that the verb takes.
 func MethodNotAllowed(allow []string) *Error {
 	return &Error{

@@ -17,6 +17,16 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
+// MaxCopiesBytes is how large all rendered copies of an instance may be together, as JSON. They are one object of kro's, beside
+// those that the instance had before of components that are refused, and an object has to fit into etcd (1.5 MiB).
+//
+// MaxDisclosedBytes is how large the whole pod templates are together, as JSON, that the status of an instance shows (disclosure
+// Template of its Baseline); those of the components after it are left out.
+const (
+	MaxCopiesBytes    = 640 << 10
+	MaxDisclosedBytes = 512 << 10
+)
+
 // MaxTemplateBytes is how large the JSON of a pod template may become by a patch. The attack: 64 operations that each
 // copy all that is there make 2^64 bytes of one.
 const MaxTemplateBytes = 256 << 10

@@ -98,10 +98,29 @@ func checkPorts(ports []corev1.ServicePort, spec *corev1.PodSpec) error {
 			return refuse(InvalidSpec, "%s.name: %q is there twice; choose another", at, p.Name)
 		case numbers[key]:
 			return refuse(InvalidSpec, "%s.port: %d of %s is there twice; remove one", at, p.Port, key.protocol)
+		case p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0:
+			return refuse(InvalidSpec, "%s.appProtocol: %q is not a name of a protocol; write one such as http, or with the domain of who defines it, such as kubernetes.io/h2c", at, *p.AppProtocol)
 		}
 		names[p.Name], numbers[key] = true, true
 		if err := checkTarget(at, p.TargetPort, spec); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkContainerPorts refuses names of containers' ports that Kubernetes does not take: kro would be told alone.
+func (r *rendering) checkContainerPorts(*corev1.PodTemplateSpec) error {
+	for _, list := range []struct {
+		field string
+		of    []corev1.Container
+	}{{"initContainers", r.template.Spec.InitContainers}, {"containers", r.template.Spec.Containers}} {
+		for i := range list.of {
+			for j, p := range list.of[i].Ports {
+				if p.Name != "" && len(validation.IsValidPortName(p.Name)) > 0 {
+					return refuse(InvalidSpec, "spec.%s[%d].ports[%d].name: %q is not a name of a port; use at most 15 of a-z, 0-9 and single -, with a letter among them", list.field, i, j, p.Name)
+				}
+			}
 		}
 	}
 	return nil

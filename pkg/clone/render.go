@@ -122,7 +122,7 @@ func Render(in Input) (*Rendered, error) {
 
 // checkAll refuses what the copy of a workload cannot have. source is the workload's own template.
 func (r *rendering) checkAll(source *corev1.PodTemplateSpec) error {
-	for _, check := range []func(*corev1.PodTemplateSpec) error{r.checkHost, r.checkFields, r.checkNodes, r.checkVolumes, r.checkImages, r.checkTemplateMetadata} {
+	for _, check := range []func(*corev1.PodTemplateSpec) error{r.checkHost, r.checkFields, r.checkContainerPorts, r.checkNodes, r.checkVolumes, r.checkImages, r.checkTemplateMetadata} {
 		if err := check(source); err != nil {
 			return err
 		}

@@ -21,6 +21,12 @@ func SpecSchema() *apiextensionsv1.JSONSchemaProps { return schemaOf("spec") }
 // StatusSchema is that of SandboxGroupStatus.
 func StatusSchema() *apiextensionsv1.JSONSchemaProps { return schemaOf("status") }
 
+// WorkloadsSchema is that of SandboxWorkloadsSpec.
+func WorkloadsSchema() *apiextensionsv1.JSONSchemaProps { return schemaOf("workloads") }
+
+// WorkloadsStatusSchema is that of SandboxWorkloadsStatus.
+func WorkloadsStatusSchema() *apiextensionsv1.JSONSchemaProps { return schemaOf("workloadsStatus") }
+
 func schemaOf(field string) *apiextensionsv1.JSONSchemaProps {
 	schema := parsed().Properties[field]
 	return schema.DeepCopy()

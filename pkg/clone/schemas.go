@@ -11,11 +11,14 @@ import (
 
 // +groupName=sandbar.dev
 
-// Schemas makes controller-gen write the schemas of SandboxGroupSpec and SandboxGroupStatus, see SpecSchema.
+// Schemas makes controller-gen write the schemas of SandboxGroups and of Sandboxes with workloads, see SpecSchema.
 type Schemas struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec   sandbarv1alpha1.SandboxGroupSpec   `json:"spec"`
 	Status sandbarv1alpha1.SandboxGroupStatus `json:"status"`
+
+	Workloads       sandbarv1alpha1.SandboxWorkloadsSpec   `json:"workloads"`
+	WorkloadsStatus sandbarv1alpha1.SandboxWorkloadsStatus `json:"workloadsStatus"`
 }

@@ -128,6 +128,7 @@ func Check(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	problems = append(problems, checkDevelopment(spec, schema)...)
 	problems = append(problems, checkPodTemplate(spec, schema)...)
 	problems = append(problems, checkClones(spec, schema)...)
+	problems = append(problems, checkCompound(spec, schema)...)
 	problems = append(problems, checkImageChoice(spec, schema)...)
 	problems = append(problems, checkConversions(spec)...)
 	problems = append(problems, checkControlAuth(spec)...)

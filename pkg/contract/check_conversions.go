@@ -20,6 +20,9 @@ func checkConversions(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	if fields := spec.Clones; fields != nil {
 		own = append(own, fields.From, fields.To, fields.Claims, BaselineRefField)
 	}
+	if fields := spec.Compound; fields != nil {
+		own = append(own, fields.From, BaselineRefField)
+	}
 	var problems []Problem
 	for i, c := range spec.Conversions {
 		at := fmt.Sprintf("spec.conversions[%d].field", i)

@@ -9,6 +9,7 @@ package contract
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -144,6 +145,15 @@ func VerbsOf(dp *sandbarv1alpha1.DataPlane, components []string) []string {
 	}
 	slices.Sort(verbs)
 	return slices.Compact(verbs)
+}
+
+// OfParts is the contract of a compound instance (Template.spec.compound): of what a kind has, that of components and what
+// needs no pod.
+func OfParts(dp *sandbarv1alpha1.DataPlane) *sandbarv1alpha1.DataPlane {
+	of := dp.DeepCopy()
+	maps.DeleteFunc(of.Endpoints, func(_ string, e sandbarv1alpha1.Endpoint) bool { return e.From != FromInstanceStatus })
+	of.Components = nil
+	return of
 }
 
 // Subresources lists the names under which verbs are authorized, sorted and without repeats:

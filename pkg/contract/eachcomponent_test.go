@@ -65,7 +65,7 @@ func TestWhatEachComponentHasIsChecked(t *testing.T) {
 		want []string
 	}{
 		"a log": {edit: with(func(*sandbarv1alpha1.Endpoint) {})},
-		"no verb at all": {
+		"an empty list of verbs": {
 			edit: func(s *sandbarv1alpha1.TemplateSpec) { s.DataPlane.EachComponent.Endpoints = nil },
 			want: []string{at + ".endpoints: must have at least one verb"},
 		},

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -48,6 +49,6 @@ func tenantMatters(before, after any) bool {
 		return true
 	}
 	return old.GetUID() != now.GetUID() || old.GetGeneration() != now.GetGeneration() ||
-		!old.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) || !slices.Equal(old.GetFinalizers(), now.GetFinalizers()) ||
+		!old.GetDeletionTimestamp().Equal(now.GetDeletionTimestamp()) || !equality.Semantic.DeepEqual(old.GetOwnerReferences(), now.GetOwnerReferences()) || !slices.Equal(old.GetFinalizers(), now.GetFinalizers()) ||
 		!maps.Equal(old.GetLabels(), now.GetLabels()) || !maps.Equal(old.GetAnnotations(), now.GetAnnotations())
 }

@@ -21,6 +21,7 @@ func TestOnlyWhatATenantChangesWakesItsInstance(t *testing.T) {
 		"a spec":                    {change: func(o *metav1.PartialObjectMetadata) { o.Generation++ }, want: true},
 		"a label":                   {change: func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "b"} }, want: true},
 		"an annotation":             {change: func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"a": "b"} }, want: true},
+		"an owner":                  {change: func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = []metav1.OwnerReference{{UID: "o"}} }, want: true},
 		"a finalizer taken away":    {change: func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil }, want: true},
 		"a deletion":                {change: func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} }, want: true},
 		"another object in between": {change: func(o *metav1.PartialObjectMetadata) { o.UID = "another" }, want: true},

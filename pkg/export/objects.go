@@ -275,9 +275,10 @@ func (o *Objects) WorkspacePath(ctx context.Context, cluster string) string {
 		}
 		list, err := client.List(ctx, metav1.ListOptions{Limit: 1})
 		if err == nil && len(list.Items) > 0 {
-			path := list.Items[0].GetAnnotations()[core.LogicalClusterPathAnnotationKey]
-			o.paths.Add(cluster, path)
-			return path
+			if path := list.Items[0].GetAnnotations()[core.LogicalClusterPathAnnotationKey]; path != "" {
+				o.paths.Add(cluster, path)
+				return path
+			}
 		}
 	}
 	return ""

@@ -100,6 +100,14 @@ const (
 	LabelClaim         = "sandbar.dev/claim"
 	AnnotationClaimUID = "sandbar.dev/claim-uid"
 
+	// AnnotationCompoundUID is on the part of a compound instance (Template.spec.compound), such as the SandboxGroup of a
+	// Sandbox, and holds the UID of that instance: also a part whose owner reference somebody has removed says whose it is.
+	AnnotationCompoundUID = "sandbar.dev/compound-uid"
+
+	// AnnotationBaseline is on the Namespace of a placement of copies, and holds the name of the Baseline that they are of. It
+	// is written once: the Namespace has the pod security level and the network of that Baseline.
+	AnnotationBaseline = "sandbar.dev/baseline"
+
 	// AnnotationIdempotencyKey is on a SandboxClaim, or on a Sandbox that the verb claim has made, and holds the key
 	// with which it was asked for; LabelIdempotencyKey holds the key's hash (package idempotency) and finds it.
 	// AnnotationClaimRequest, on such a Sandbox, holds a hash of what else was asked for.

@@ -6,7 +6,6 @@ package catalogue
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -197,23 +196,13 @@ func portsOf(ports []client.BaselinePort) string {
 	return strings.Join(words, ", ")
 }
 
-// completeBaseline completes NAME. A data plane that is not trusted is not asked, as for every command.
+// completeBaseline completes NAME.
 func (s *target) completeBaseline(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cli.NoFiles
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompletionTimeout)
-	defer cancel()
-	w, err := s.Open()
-	if err != nil {
-		return nil, cli.NoFiles // a shell has nowhere to show it
-	}
-	all, err := w.Baselines(ctx, "")
-	if err != nil {
-		return nil, cli.NoFiles
-	}
 	var found []cobra.Completion
-	for _, b := range all {
+	for _, b := range s.OfferedBaselines(cmd) {
 		if strings.HasPrefix(b.Name, word) {
 			found = append(found, termsafe.Line(b.Name))
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sandbar-dev/sandbar/client"
 	"github.com/sandbar-dev/sandbar/client/object"
 )
 
@@ -223,4 +224,20 @@ func (s *Target) completeContext(_ *cobra.Command, _ []string, word string) ([]c
 	}
 	slices.Sort(found)
 	return found, NoFiles
+}
+
+// OfferedBaselines are those that the workspace is offered, for the words after the tab key; none if they cannot be had now. A data
+// plane that is not trusted is not asked, as for every command.
+func (s *Target) OfferedBaselines(cmd *cobra.Command) []client.Baseline {
+	ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
+	defer cancel()
+	w, err := s.Open()
+	if err != nil {
+		return nil // a shell has nowhere to show it
+	}
+	all, err := w.Baselines(ctx, "")
+	if err != nil {
+		return nil
+	}
+	return all
 }

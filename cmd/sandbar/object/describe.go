@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/client/object"
 	"github.com/sandbar-dev/sandbar/cmd/sandbar/cli"
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
@@ -107,6 +108,7 @@ func Describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 	_ = lines.Flush() // into memory
 	describeSteps(out, d)
 	describeComponents(out, d.Object)
+	describeWorkloads(out, d.Object)
 	describeConditions(out, d, now)
 	describeEvents(out, d, now)
 }
@@ -118,9 +120,10 @@ func describeInstance(field func(string, ...string), d *object.Description, now 
 	}
 	field("State", strings.Split(strings.TrimRight(object.StateOf(d.Object), "\n"), "\n")...)
 	field("Template", termsafe.Line(TemplateOf(d.Object)))
-	if id := copiesOf(d.Object).SandboxID; id != "" {
+	if id := statusAs[sandbarv1alpha1.SandboxGroupStatus](d.Object).SandboxID; id != "" {
 		field("Sandbox ID", id)
 	}
+	describeRouting(field, d.Object)
 	field("Idle", idleFor(d.Object, now))
 	field("Expires", expiryOf(d.Object, now))
 	if suspension := d.Status.Suspension; suspension != nil {

@@ -19,18 +19,18 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/termsafe"
 )
 
-// copiesOf is what the status of an instance says of its copies; the zero value for one of another kind.
-func copiesOf(obj *unstructured.Unstructured) (copies sandbarv1alpha1.SandboxGroupStatus) {
+// statusAs is what the status of an object says in the words of a kind; the zero value for one of another kind.
+func statusAs[T any](obj *unstructured.Unstructured) (said T) {
 	status, _ := obj.Object["status"].(map[string]any)
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(status, &copies) != nil {
-		return sandbarv1alpha1.SandboxGroupStatus{} // a kind of somebody else's has a field of that name
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(status, &said) != nil {
+		return *new(T) // a kind of somebody else's has a field of that name
 	}
-	return copies
+	return said
 }
 
 // describeComponents prints the copies of an instance that has some, each with what is wrong with it.
 func describeComponents(out io.Writer, obj *unstructured.Unstructured) {
-	copies := copiesOf(obj)
+	copies := statusAs[sandbarv1alpha1.SandboxGroupStatus](obj)
 	if copies.SandboxID == "" || len(copies.Components) == 0 {
 		return
 	}

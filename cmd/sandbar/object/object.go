@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object has the commands about the objects of a workspace, such as get, create, label, suspend and claim: flags and
+// Package object has the commands about the objects of a workspace, such as get, create, label, suspend, claim and clone: flags and
 // printing on client/object.
 package object
 
@@ -20,6 +20,6 @@ func Commands(t *cli.Target) []*cobra.Command {
 	return append(s.Diagnosed([]*cobra.Command{
 		newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
 		newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
-		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s),
+		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s), newCloneCommand(s),
 	}), newClaimCommand(s))
 }

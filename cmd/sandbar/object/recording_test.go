@@ -59,7 +59,7 @@ func TestTheRecordingsOfTheDocumentation(t *testing.T) {
 
 // threeDaysLater is the sandbox of the recording with what the provider has written of it.
 func threeDaysLater(obj map[string]any) map[string]any {
-	created := time.Now().Add(-84 * time.Hour).UTC()
+	created := time.Now().Add(-84 * time.Hour).UTC().Truncate(time.Second) // so that all of its first second is one second
 	micro := func(after time.Duration) string { return created.Add(after).Format("2006-01-02T15:04:05.000000Z") }
 	metadata := obj["metadata"].(map[string]any)
 	metadata["uid"], metadata["creationTimestamp"] = "uid-of-shop", created.Format(time.RFC3339)

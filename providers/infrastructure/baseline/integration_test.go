@@ -131,7 +131,7 @@ func (i *installed) run(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Register(mgr, cluster); err != nil {
+	if err := Register(mgr, cluster, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

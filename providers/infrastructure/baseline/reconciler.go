@@ -21,12 +21,19 @@ type reconciler struct {
 	// kcp reads and writes the provider workspace.
 	kcp     client.Client
 	sources *sources
+	specs   *specs
 }
 
 // Reconcile looks at one Baseline. It never waits: a watch wakes it when there is more to know.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &sandbarv1alpha1.Baseline{}
 	err := r.kcp.Get(ctx, req.NamespacedName, b)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.specs.look(req.Name, nil)
+	case err == nil:
+		r.specs.look(req.Name, b)
+	}
 	if apierrors.IsNotFound(err) || err == nil && !b.DeletionTimestamp.IsZero() {
 		r.sources.want(req.Name, nil)
 		return ctrl.Result{}, nil

@@ -33,7 +33,8 @@ func TestABaselineAtRestIsNotWritten(t *testing.T) {
 		},
 	}).Build()
 	c := newCluster(t, namespaceObject, frontend)
-	r := &reconciler{kcp: kcp, sources: c.sources}
+	told := 0
+	r := &reconciler{kcp: kcp, sources: c.sources, specs: newSpecs(func() { told++ })}
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)}
 	reconcile := func() *sandbarv1alpha1.Baseline {
 		t.Helper()
@@ -58,6 +59,18 @@ func TestABaselineAtRestIsNotWritten(t *testing.T) {
 	if writes != before || writes == 0 {
 		t.Errorf("%d writes, and %d more at rest", before, writes-before)
 	}
+	if told != 1 {
+		t.Errorf("the one spec was told of %d times", told)
+	}
+	found := reconcile()
+	found.Generation++
+	if err := kcp.Update(t.Context(), found); err != nil {
+		t.Fatal(err)
+	}
+	reconcile()
+	if told != 2 {
+		t.Errorf("a change of the spec was told of %d times", told-1)
+	}
 	if err := kcp.Delete(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -66,5 +79,8 @@ func TestABaselineAtRestIsNotWritten(t *testing.T) {
 	}
 	if views, _ := c.sources.look([]string{"storefront"}); len(views) > 0 {
 		t.Error("the namespace of a Baseline that is gone is still followed")
+	}
+	if told != 3 {
+		t.Errorf("its end was told of %d times", told-2)
 	}
 }

@@ -54,8 +54,8 @@ func (w *wakes) tell(baselines []string) {
 }
 
 // Register adds the controller to a manager of the provider workspace, whose scheme must know sandbar.dev. It begins once
-// the workspace serves Baselines to the controllers.
-func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster) error {
+// the workspace serves Baselines to the controllers. changed is called then, and whenever a spec has come, changed or gone.
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, changed func()) error {
 	dyn, err := dynamic.NewForConfig(runtime.GetConfig())
 	if err != nil {
 		return fmt.Errorf("connecting to the runtime cluster: %w", err)
@@ -67,13 +67,14 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster) error {
 			Named(controllerName).
 			For(&sandbarv1alpha1.Baseline{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			WatchesRawSource(source.Func(w.start)).
-			Complete(&reconciler{kcp: mgr.GetClient(), sources: s})
+			Complete(&reconciler{kcp: mgr.GetClient(), sources: s, specs: newSpecs(changed)})
 	}
 	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		if served(ctx, mgr.GetAPIReader(), tryAgain) {
 			if err := begin(); err != nil {
 				return err
 			}
+			changed()
 		}
 		return s.Start(ctx)
 	}))

@@ -26,6 +26,7 @@ const (
 	keyID     = "sandbox.id"
 	keyTimes  = "sandbox.times"
 	keyAsked  = "sandbox.asked"
+	keyLabels = "sandbox.labels"
 	keyCopied = "sandbox.copied"
 )
 
@@ -50,6 +51,9 @@ type Component struct {
 	Time time.Time
 	// Asked is what the tenant had asked for by then (sandbarv1alpha1.AnnotationResnapshot); zero for nothing.
 	Asked time.Time
+	// Labels are those that the source had, by which the Baseline chooses it. They are nil, and not empty, if they are not known:
+	// earlier versions did not keep them.
+	Labels map[string]string
 }
 
 // New returns the beginning of a placement that has nothing yet: an ID, made from a source of random bytes.
@@ -73,7 +77,7 @@ func (f *Frozen) Of(component string, source clone.Source, asked time.Time) *Com
 
 // write puts all into a ConfigMap. The error is a *clone.RefusedError if it is too large.
 func (f *Frozen) write(into *corev1.ConfigMap) error {
-	times, asked, size := map[string]time.Time{}, map[string]time.Time{}, 0
+	times, asked, labels, size := map[string]time.Time{}, map[string]time.Time{}, map[string]map[string]string{}, 0
 	into.BinaryData = map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(f.Components)) {
 		c := f.Components[name]
@@ -86,18 +90,22 @@ func (f *Frozen) write(into *corev1.ConfigMap) error {
 		if !c.Asked.IsZero() {
 			asked[name] = c.Asked.UTC()
 		}
-	}
-	if size > MaxBytes {
-		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
-			"the frozen pod templates of all components have %d bytes together, compressed, and %d is the most; have fewer components in a group", size, MaxBytes)}
+		if c.Labels != nil {
+			labels[name] = c.Labels
+		}
 	}
 	into.Data = map[string]string{keyID: f.ID}
-	for key, value := range map[string]any{keyTimes: times, keyAsked: asked, keyCopied: f.Copied} {
+	for key, value := range map[string]any{keyTimes: times, keyAsked: asked, keyLabels: labels, keyCopied: f.Copied} {
 		raw, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("encoding %s: %w", key, err)
 		}
 		into.Data[key] = string(raw)
+	}
+	size += len(into.Data[keyLabels])
+	if size > MaxBytes {
+		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
+			"the frozen pod templates and labels of all components have %d bytes together, compressed, and %d is the most; have fewer components in a group", size, MaxBytes)}
 	}
 	return nil
 }
@@ -108,8 +116,8 @@ func read(from *corev1.ConfigMap) (*Frozen, error) {
 	if f.ID == "" {
 		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: delete the instance and create it again", from.Namespace, from.Name, keyID)
 	}
-	times, asked := map[string]time.Time{}, map[string]time.Time{}
-	for key, value := range map[string]any{keyTimes: &times, keyAsked: &asked, keyCopied: &f.Copied} {
+	times, asked, labels := map[string]time.Time{}, map[string]time.Time{}, map[string]map[string]string{}
+	for key, value := range map[string]any{keyTimes: &times, keyAsked: &asked, keyLabels: &labels, keyCopied: &f.Copied} {
 		if err := json.Unmarshal([]byte(cmp.Or(from.Data[key], "{}")), value); err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, key, err)
 		}
@@ -119,7 +127,7 @@ func read(from *corev1.ConfigMap) (*Frozen, error) {
 		if err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s: component %s: %w", from.Namespace, from.Name, name, err)
 		}
-		f.Components[name] = Component{Snapshot: snapshot, Time: times[name], Asked: asked[name]}
+		f.Components[name] = Component{Snapshot: snapshot, Time: times[name], Asked: asked[name], Labels: labels[name]}
 	}
 	return f, nil
 }

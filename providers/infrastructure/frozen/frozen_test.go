@@ -56,8 +56,11 @@ func TestWhatWasFrozenIsReadAgain(t *testing.T) {
 	}
 	f.Components["web"], f.Components["api"] = component("frontend", "a"), component("backend", "b")
 	asked := f.Components["web"]
-	asked.Asked = asked.Time.Add(time.Minute)
+	asked.Asked, asked.Labels = asked.Time.Add(time.Minute), map[string]string{"tier": "web"}
 	f.Components["web"], f.Copied["Secret/db"] = asked, "shop"
+	unlabelled := component("mail", "c")
+	unlabelled.Labels = map[string]string{}
+	f.Components["mail"] = unlabelled
 	if err := s.Write(t.Context(), metadata, f); err != nil {
 		t.Fatal(err)
 	}
@@ -68,11 +71,14 @@ func TestWhatWasFrozenIsReadAgain(t *testing.T) {
 	if diff := cmp.Diff(f, again, cmpopts.IgnoreUnexported(Frozen{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Error(diff)
 	}
+	if again.Components["api"].Labels != nil || again.Components["mail"].Labels == nil {
+		t.Errorf("labels that are not known and none at all are not told apart: %v, %v", again.Components["api"].Labels, again.Components["mail"].Labels)
+	}
 	delete(again.Components, "web")
 	if err := s.Write(t.Context(), metadata, again); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := s.Read(t.Context(), "sb-web"); err != nil || len(now.Components) != 1 || now.ID != f.ID {
+	if now, err := s.Read(t.Context(), "sb-web"); err != nil || len(now.Components) != 2 || now.ID != f.ID {
 		t.Errorf("%+v, %v", now, err)
 	}
 	stored := &corev1.ConfigMap{}
@@ -152,6 +158,7 @@ func TestAConfigMapThatIsDamagedIsAnError(t *testing.T) {
 	for name, damage := range map[string]func(*corev1.ConfigMap){
 		"without an ID":         func(m *corev1.ConfigMap) { delete(m.Data, keyID) },
 		"with other times":      func(m *corev1.ConfigMap) { m.Data[keyTimes] = "x" },
+		"with other labels":     func(m *corev1.ConfigMap) { m.Data[keyLabels] = "x" },
 		"with other copies":     func(m *corev1.ConfigMap) { m.Data[keyCopied] = "x" },
 		"with a damaged source": func(m *corev1.ConfigMap) { m.BinaryData["web"] = []byte("x") },
 	} {

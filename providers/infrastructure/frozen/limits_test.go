@@ -26,5 +26,7 @@ func TestTheTableOfLimitsHasTheNumbersOfCopies(t *testing.T) {
 		limitstable.Limit{Name: "replicas of a copy, by default", Number: strconv.Itoa(sandbarv1alpha1.DefaultBaselineReplicas)},
 		limitstable.Limit{Name: "what is frozen of a workload", Number: fmt.Sprintf("%s, %s compressed", limitstable.Bytes(clone.MaxSnapshotBytes), limitstable.Bytes(clone.MaxEncodedBytes))},
 		limitstable.Limit{Name: "what is frozen for a group, compressed", Number: limitstable.Bytes(MaxBytes)},
+		limitstable.Limit{Name: "all copies of a group, as JSON", Number: limitstable.Bytes(clone.MaxCopiesBytes)},
+		limitstable.Limit{Name: "whole pod templates in a status, together", Number: limitstable.Bytes(clone.MaxDisclosedBytes)},
 	)
 }

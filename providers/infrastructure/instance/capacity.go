@@ -55,7 +55,7 @@ type capacity struct {
 	// ghosts are instances that are gone for certain although a watch still shows them: kcp's informers
 	// can miss a deletion (kcp#4364).
 	ghosts map[placement.Owner]bool
-	// apart are instances that start with a member or not at all. They want no place of their own, and must not
+	// apart are instances that start with a member or not at all, and compound ones. They want no place of their own, and must not
 	// keep one from others, least of all from the member that they wait for.
 	apart map[placement.Owner]bool
 	// kinds list the instances of a logical cluster, by Template.
@@ -237,6 +237,17 @@ func (c *capacity) standAside(owner placement.Owner, aside bool) {
 		c.apart[owner] = true
 	} else {
 		delete(c.apart, owner)
+	}
+}
+
+// never notes that an instance has no place in all its life, and wakes those that have waited behind it.
+func (c *capacity) never(owner placement.Owner) {
+	c.mu.Lock()
+	noted := c.apart[owner]
+	c.apart[owner] = true
+	c.mu.Unlock()
+	if !noted {
+		c.freed(owner.Cluster)
 	}
 }
 

@@ -5,24 +5,23 @@ package instance
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/baseline"
 	"github.com/sandbar-dev/sandbar/pkg/clone"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/frozen"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
-	"github.com/sandbar-dev/sandbar/providers/infrastructure/workload"
 )
 
 // errPathUnknown: kcp does not tell the path of the workspace now, without which nobody knows which Baselines are for it. Nothing
@@ -33,51 +32,92 @@ var errPathUnknown = errors.New("the path of the workspace is not known yet")
 // refer to into the placement. It is nil for an instance of another kind.
 //
 // What is wrong with one component is told of that one, and the others go on. What is wrong with all of them is in the
-// result, too; an error is one that a retry mends.
-func (r *reconciler) copies(ctx context.Context, s *scope.Scope) (*outcome.Copies, error) {
+// result, too, and so is an error that a retry mends: with either, what runs can still be suspended. current is the kro instance
+// that there is, or nil. The error is errChanged, one that says that the placement is on its way out, or a loss: there are copies of
+// which nothing is frozen.
+func (r *reconciler) copies(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured) (*outcome.Copies, error) {
 	if s.Clones() == nil {
 		return nil, nil
 	}
-	b, components, err := cloneSpec(s)
-	var kept *frozen.Frozen
-	made := &outcome.Copies{}
-	if err == nil {
-		kept, made, err = r.freeze(ctx, s, b, components)
-	}
+	made, err := r.makeCopies(ctx, s, current)
 	var refused *outcome.RefusalError
 	switch {
 	case errors.As(err, &refused):
 		return &outcome.Copies{Refused: refused}, nil
+	case errors.Is(err, errChanged), errors.Is(err, outcome.ErrTerminating), outcome.LossOf(err) != nil:
+		return nil, err
 	case err != nil:
+		return &outcome.Copies{Err: err}, nil //nolint:nilerr // it is in the result
+	}
+	return made, nil
+}
+
+func (r *reconciler) makeCopies(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured) (*outcome.Copies, error) {
+	b, components, err := cloneSpec(s)
+	if err != nil {
 		return nil, err
 	}
-	copied := len(kept.Copied)
+	kept, made, err := r.freeze(ctx, s, current, b, components)
+	if err != nil {
+		return nil, err
+	}
+	copied, size := len(kept.Copied), 0
 	for i := range made.Components {
 		one := &made.Components[i]
 		if one.Refused != nil {
 			continue
 		}
 		if one.Rendered, err = clone.Render(renderInput(s, b, &components[i], one, kept.ID)); err == nil {
-			err = r.copyReferences(ctx, s, b, one, kept.Copied)
+			err = r.keepReferences(ctx, s, b, one, kept.Copied, &size)
 		}
 		if one.Refused, err = refusedOf(err); err != nil {
-			return nil, err
+			break
 		}
 	}
-	if len(kept.Copied) == copied {
-		return made, nil
+	if len(kept.Copied) > copied { // also of what was copied before an error
+		err = errors.Join(err, frozenError(r.runtime.frozen.Write(ctx, s.ObjectMeta(""), kept)))
 	}
-	return made, frozenError(r.runtime.frozen.Write(ctx, s.ObjectMeta(""), kept))
+	return made, err
+}
+
+// keepReferences is copyReferences for a copy that fits beside the ones before it; size is theirs together, and then with it.
+func (r *reconciler) keepReferences(ctx context.Context, s *scope.Scope, b *sandbarv1alpha1.Baseline, one *outcome.Copy, copied map[string]string, size *int) error {
+	bytes, err := place.CopyBytes(one.Rendered)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what it is about
+	}
+	if *size+bytes > clone.MaxCopiesBytes {
+		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
+			"the copies of the instance have more than %d bytes together with this one, which has %d; have a smaller patch, or fewer components in an instance", clone.MaxCopiesBytes, bytes)}
+	}
+	*size += bytes
+	return r.copyReferences(ctx, s, b, one, copied)
+}
+
+// madeFor is the scope with what the Namespace of a placement of copies says of it, asked from the API server: a cache may not
+// have heard yet which Baseline it was made for, and another one would be written over that.
+func (r *reconciler) madeFor(ctx context.Context, s *scope.Scope) (*scope.Scope, error) {
+	if s.Clones() == nil {
+		return s, nil
+	}
+	ns := &corev1.Namespace{}
+	if err := r.runtime.live.Get(ctx, types.NamespacedName{Name: s.Placement().Namespace()}, ns); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading the placement: %w", err)
+	}
+	return s.MadeFor(place.MadeFor(ns)), nil
 }
 
 // cloneSpec reads what the tenant says of the copies, and finds the Baseline.
 func cloneSpec(s *scope.Scope) (*sandbarv1alpha1.Baseline, []sandbarv1alpha1.SandboxGroupComponent, error) {
 	b, err := s.Baseline()
 	var missing *baseline.NotFoundError
-	if errors.As(err, &missing) {
+	var changed *scope.BaselineChangedError
+	switch {
+	case errors.As(err, &missing):
 		return nil, nil, &outcome.RefusalError{Reason: outcome.ReasonBaselineNotFound, Message: missing.Message}
-	}
-	if err != nil {
+	case errors.As(err, &changed):
+		return nil, nil, &outcome.RefusalError{Reason: outcome.ReasonBaselineChanged, Message: changed.Error()}
+	case err != nil:
 		return nil, nil, err
 	}
 	spec, _, _ := unstructured.NestedMap(s.Object().Object, "spec")
@@ -89,88 +129,6 @@ func cloneSpec(s *scope.Scope) (*sandbarv1alpha1.Baseline, []sandbarv1alpha1.San
 		return nil, nil, &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: fmt.Sprintf("correct spec.%s: %v", s.Clones().Fields.From, err)}
 	}
 	return b, read.Components, nil
-}
-
-// freeze returns what is frozen of each component's workload: what was frozen before, as long as the component is of the same
-// workload, or the workload as it is now. It is written before anything is made of it, so that a restart in between changes
-// nothing.
-func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, b *sandbarv1alpha1.Baseline, components []sandbarv1alpha1.SandboxGroupComponent) (*frozen.Frozen, *outcome.Copies, error) {
-	asked, err := askedAgain(s)
-	if err != nil {
-		return nil, nil, err
-	}
-	before, err := r.runtime.frozen.Read(ctx, s.Placement().Namespace())
-	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // it says what it is about
-	}
-	kept := before
-	if kept == nil {
-		if kept, err = frozen.New(rand.Reader); err != nil {
-			return nil, nil, err //nolint:wrapcheck // it says what it is about
-		}
-	}
-	was := *kept
-	kept.Components = map[string]frozen.Component{}
-	made := &outcome.Copies{SandboxID: kept.ID, Discloses: b.Spec.Disclosure == sandbarv1alpha1.BaselineDisclosureTemplate}
-	changed := before == nil
-	for i := range components {
-		one := outcome.Copy{Name: components[i].Name}
-		source, err := workload.SourceOf(b, &components[i].SourceRef, s.Object().GetNamespace())
-		if err == nil {
-			one.Source, one.Frozen = source, was.Of(one.Name, source, asked)
-			if one.Frozen == nil {
-				one.Frozen, err = r.freezeNow(ctx, b, source, asked)
-				changed = changed || one.Frozen != nil
-			}
-		}
-		if one.Refused, err = refusedOf(err); err != nil {
-			return nil, nil, err
-		}
-		if one.Frozen != nil {
-			kept.Components[one.Name] = *one.Frozen
-		} else if former, ok := was.Components[one.Name]; ok {
-			kept.Components[one.Name] = former // until there is another: what is refused now may be admitted again
-		}
-		made.Components = append(made.Components, one)
-	}
-	if changed || len(kept.Components) != len(was.Components) {
-		err = r.runtime.frozen.Write(ctx, s.ObjectMeta(""), kept)
-	}
-	return kept, made, frozenError(err)
-}
-
-// askedAgain is the time by which the tenant asks to have the workloads frozen again; zero if it does not.
-func askedAgain(s *scope.Scope) (time.Time, error) {
-	text := s.Object().GetAnnotations()[sandbarv1alpha1.AnnotationResnapshot]
-	if text == "" {
-		return time.Time{}, nil
-	}
-	asked, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return asked, &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: fmt.Sprintf(
-			"the annotation %s must be a time such as 2026-11-28T17:00:00Z", sandbarv1alpha1.AnnotationResnapshot)}
-	}
-	return asked, nil
-}
-
-func (r *reconciler) freezeNow(ctx context.Context, b *sandbarv1alpha1.Baseline, source clone.Source, asked time.Time) (*frozen.Component, error) {
-	snapshot, err := r.runtime.workloads.Freeze(ctx, b, source)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what to do
-	}
-	return &frozen.Component{Snapshot: snapshot, Time: r.now(), Asked: asked}, nil
-}
-
-// frozenError has a look repeated that another one has overtaken, and tells a refusal as one of the instance.
-func frozenError(err error) error {
-	var refused *clone.RefusedError
-	switch {
-	case errors.Is(err, frozen.ErrChanged):
-		return errChanged
-	case errors.As(err, &refused):
-		return &outcome.RefusalError{Reason: outcome.ReasonSpecRefused, Message: refused.Message}
-	}
-	return terminating(err)
 }
 
 // terminating tells that nothing can be made in a placement that is on its way out.
@@ -236,11 +194,21 @@ func (r *reconciler) copyReferences(ctx context.Context, s *scope.Scope, b *sand
 			continue // the pod starts without it
 		}
 		if err != nil {
-			return terminating(err)
+			return uncopied(ref, err)
 		}
 		copied[name] = one.Source.Namespace
 	}
 	return nil
+}
+
+// uncopied is an error of copying what a copy refers to. A quota that is used up is the component's: a retry alone mends nothing.
+func uncopied(ref clone.Reference, err error) error {
+	if apierrors.IsForbidden(err) {
+		if why := outcome.WhyRefused(err); outcome.ExceedsQuota(why) {
+			return &clone.RefusedError{Reason: outcome.ReasonQuota, Message: ref.Path + ": " + outcome.OutOfQuota(why).Message}
+		}
+	}
+	return terminating(err)
 }
 
 // neededBy lists what a copy needs beside it, each with the first field that refers to it.

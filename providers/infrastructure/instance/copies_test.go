@@ -156,13 +156,8 @@ func TestAComponentIsACopyOfAWorkloadAsItWasFirst(t *testing.T) {
 		t.Errorf("its Secret is not beside it: %+v, %v", copied, err)
 	}
 
-	for _, name := range []string{"a", "b"} {
-		pod := fixture.PodOf(name, fixture.Running(time.Hour, true, 0))
-		pod.Namespace, pod.Labels = w.id().Namespace(), map[string]string{placement.LabelComponent: "web"}
-		if err := w.runtime.Create(t.Context(), &pod); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.readyPods("web", "a", "b")
+	w.kroSays(fixture.KroReady(w.kroInstance().GetGeneration()))
 	w.settle()
 	w.conditionIs("web", sandbarv1alpha1.ComponentReady, "Ready", "2 of 2 pods are ready")
 	if !w.component("web").Ready {
@@ -379,6 +374,25 @@ func TestCopiesOfAPlacementThatIsOnItsWayOutWait(t *testing.T) {
 	}
 }
 
+// Callers of a Sandbox are led to the pods of the group that the Namespace says is its part.
+func TestAGroupThatBelongsToNoSandboxAnyMoreIsNotReachedThroughIt(t *testing.T) {
+	w := newCopiesWorld(t)
+	partOf := func() string { return w.namespace().Annotations[placement.AnnotationCompoundUID] }
+	w.inKCP.SetAnnotations(map[string]string{placement.AnnotationCompoundUID: "the-sandbox"})
+	w.inKCP.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "sandbar.dev/v1alpha1", Kind: "Sandbox", Name: "web", UID: "the-sandbox", Controller: new(true)}})
+	w.settle()
+	w.inKCP.SetOwnerReferences(nil)
+	w.settle()
+	if got := partOf(); got != "the-sandbox" {
+		t.Errorf("without its controller it is the part of %q", got)
+	}
+	w.inKCP.SetAnnotations(nil)
+	w.settle()
+	if got := partOf(); got != "" {
+		t.Errorf("it is the part of %q still", got)
+	}
+}
+
 // The network to the Baseline, and the pod security level, follow from the path.
 func TestWhileKcpDoesNotTellThePathNothingChanges(t *testing.T) {
 	w := newCopiesWorld(t)
@@ -416,5 +430,73 @@ func TestWhatIsRefusedForATimeStaysFrozen(t *testing.T) {
 	w.settle()
 	if err := w.runtime.Get(t.Context(), key, stored); err != nil || stored.ResourceVersion != before {
 		t.Errorf("what is frozen is written at each look at a component that is refused: %v", err)
+	}
+}
+
+// The quota of a placement counts what is copied into it. One component that is over it is told of that, and the others go on.
+func TestAReferenceOverTheQuotaIsToldOfItsComponent(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.failWrites = func(_ string, obj runtime.Object) error {
+		if secret, ok := obj.(*corev1.Secret); ok && secret.Name == "db" {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), "db", errors.New("exceeded quota: sandbar, requested: count/secrets=1, used: count/secrets=50, limited: count/secrets=50"))
+		}
+		return nil
+	}
+	plain := `, podTemplatePatch: [{op: remove, path: /spec/containers/0/envFrom}]`
+	w.copiesOf(componentOf("web", "frontend", plain), componentOf("api", "api", ""))
+	for range 3 { // each look tries it again, ever more rarely
+		if err := w.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("api", sandbarv1alpha1.ComponentRendered, "QuotaExceeded", "spec.containers")
+	if got := w.composed(); !strings.HasPrefix(got, "QuotaExceeded: component api: ") {
+		t.Errorf("Composed is %s", got)
+	}
+}
+
+// What stands in the way of a change, also for long, does not keep pods running that are to be suspended.
+func TestAnErrorThatLastsKeepsNoCopyFromBeingSuspended(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.failWrites = func(_ string, obj runtime.Object) error {
+		if config, ok := obj.(*corev1.ConfigMap); ok && config.Name == placement.SnapshotsConfigMap {
+			return apierrors.NewInternalError(errors.New("the disk is full"))
+		}
+		return nil
+	}
+	w.copiesOf(componentOf("web", "api", ""))
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = true
+	if err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+		t.Errorf("it is not tried again: %v", err)
+	}
+	w.wantCopies("web-web-sbx 0 ghcr.io/acme/shop:1")
+	w.failWrites = nil
+	w.inKCP.Object["spec"].(map[string]any)["suspended"] = false
+	w.inKCP.SetGeneration(w.inKCP.GetGeneration() + 1)
+	w.settle()
+	w.wantCopies("web-web-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("web", sandbarv1alpha1.ComponentSourceResolved, "Snapshot", "Deployment api is frozen")
+}
+
+func TestCopiesThatDoNotFitIntoAnObjectAreRefused(t *testing.T) {
+	w := newCopiesWorld(t)
+	large := `, podTemplatePatch: [{op: add, path: /spec/containers/0/args, value: [` + strings.Repeat("x", 60<<10) + `]},
+		{op: copy, from: /spec/containers/0/args/0, path: /spec/containers/0/args/1}, {op: copy, from: /spec/containers/0/args/0, path: /spec/containers/0/args/2}]`
+	w.copiesOf(componentOf("a", "frontend", large), componentOf("b", "frontend", large), componentOf("c", "frontend", large), componentOf("d", "frontend", large), componentOf("e", "frontend", ""))
+	w.settle()
+	w.wantCopies("web-a-sbx 2 ghcr.io/acme/shop:1", "web-b-sbx 2 ghcr.io/acme/shop:1", "web-c-sbx 2 ghcr.io/acme/shop:1", "web-e-sbx 2 ghcr.io/acme/shop:1")
+	w.conditionIs("d", sandbarv1alpha1.ComponentRendered, "NotCloneable", "have more than 655360 bytes together with this one")
+}
+
+func TestATimeThatJSONDoesNotHaveIsRefused(t *testing.T) {
+	w := newCopiesWorld(t)
+	w.settle()
+	w.inKCP.SetAnnotations(map[string]string{sandbarv1alpha1.AnnotationResnapshot: "9999-12-31T23:59:59-01:00"})
+	w.settle()
+	if got := w.composed(); !strings.Contains(got, "must be a time such as") {
+		t.Errorf("Composed is %s", got)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
@@ -92,8 +93,13 @@ type world struct {
 	turn func(rollout.Request) bool
 	// templates are the tenant's SandboxTemplates, by name.
 	templates map[string]*sandbarv1alpha1.SandboxTemplate
-	asked     []rollout.Request
-	observed  []rollout.Observation
+	// parts are those of compound instances; nil: nobody follows them. partsTold is how often somebody was told of a change of
+	// the object, which may be a part.
+	parts       compound.Parts
+	corrections *corrections
+	partsTold   int
+	asked       []rollout.Request
+	observed    []rollout.Observation
 }
 
 func (w *world) podLogs(_ context.Context, _ string, from outcome.Speaker, _ logEnd) ([]byte, error) {
@@ -151,7 +157,7 @@ func newWorld(t *testing.T, onRuntime ...client.Object) *world {
 	}
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(fixture.Thing.GVK.GroupVersion().WithKind("ThingList"), &unstructured.UnstructuredList{})
-	w := &world{t: t, path: "root:team-a", inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases(), deliveries: newDeliveries()}
+	w := &world{t: t, path: "root:team-a", inKCP: fixture.NewInstance(), settings: fixture.NewSettings(), now: time.Now, words: newWords(), capacity: newCapacity(), patched: newPatchedBases(), deliveries: newDeliveries(), corrections: newCorrections()}
 	w.runtime = fake.NewClientBuilder().WithScheme(scheme).WithObjects(onRuntime...).
 		WithTypeConverters(managedfields.NewDeducedTypeConverter()).
 		WithIndex(&corev1.Namespace{}, ownerIndex, indexOwner).WithIndex(&corev1.Namespace{}, members.Index, members.Indexed).
@@ -207,6 +213,12 @@ func (w *world) interceptors() interceptor.Funcs {
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return write("create", obj, func() error { return c.Create(ctx, obj, opts...) })
 		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if _, ok := obj.(*corev1.ConfigMap); !ok {
+				return c.Update(ctx, obj, opts...) // the reconciler updates nothing else, and tests do so while it writes
+			}
+			return write("update", obj, func() error { return c.Update(ctx, obj, opts...) })
+		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			return write("apply", obj.(runtime.Object), func() error { return c.Apply(ctx, obj, opts...) })
 		},
@@ -235,6 +247,8 @@ func (w *world) reconciler() *reconciler {
 		rollouts: w, wake: func(request) {},
 		patched: w.patched, sandboxes: &Sandboxes{changed: func(claim export.Key) { w.claims = append(w.claims, claim) }},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },
+		parts: func(string) (compound.Parts, bool) { return w.parts, w.parts != nil }, corrections: w.corrections,
+		partChanged: func(request) { w.partsTold++ },
 	}
 	if w.liveRuntime != nil {
 		r.runtime.live = w.liveRuntime

@@ -43,7 +43,11 @@ func (r *reconciler) finalize(ctx context.Context, req request, s *scope.Scope) 
 		return reconcile.Result{}, err
 	}
 	if left == "" {
-		return reconcile.Result{}, ignoreGone(r.removeFinalizer(ctx, req, obj))
+		err := r.removeFinalizer(ctx, req, obj)
+		if err == nil {
+			r.partChanged(req) // also if no watch shows that it is gone (kcp#4364)
+		}
+		return reconcile.Result{}, ignoreGone(err)
 	}
 	_, err = r.report(ctx, req, s, outcome.Outcome{Deleting: left})
 	return reconcile.Result{RequeueAfter: recheck}, err

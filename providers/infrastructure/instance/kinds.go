@@ -7,9 +7,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kcp-dev/logicalcluster/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +42,10 @@ type Kinds struct {
 	exportName string
 	config     runnerConfig
 	restart    chan event.TypedGenericEvent[*sandbarv1alpha1.Template]
+	// baselines has an event while Baselines are to be read again.
+	baselines chan event.GenericEvent
+	// hasBaselines: the provider workspace serves Baselines.
+	hasBaselines atomic.Bool
 
 	started chan struct{} // closed when base is set
 	base    context.Context
@@ -56,11 +62,22 @@ type Kinds struct {
 // claimChanged is told of each SandboxClaim one of whose Sandboxes comes, changes or goes.
 func NewKinds(memberKind string, claimChanged func(claim export.Key)) *Kinds {
 	k := &Kinds{
-		restart: make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
-		started: make(chan struct{}), running: map[string]*runner{}, memberKind: memberKind,
+		restart:   make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
+		baselines: make(chan event.GenericEvent, 1),
+		started:   make(chan struct{}), running: map[string]*runner{}, memberKind: memberKind,
 	}
 	k.sandboxes = &Sandboxes{runner: k.podRunner, changed: claimChanged}
 	return k
+}
+
+// BaselinesChanged has the kinds of copies read the Baselines again. Before it is called they read none: a watch of a kind that
+// the provider workspace does not serve, as after an upgrade until init is run again, would end the process.
+func (k *Kinds) BaselinesChanged() {
+	k.hasBaselines.Store(true)
+	select {
+	case k.baselines <- event.GenericEvent{Object: &sandbarv1alpha1.Baseline{}}:
+	default: // another one waits there
+	}
 }
 
 // Sandboxes are the objects of the kind whose placements sets keep.
@@ -89,10 +106,11 @@ func (k *Kinds) Start(ctx context.Context) error {
 	close(k.started)
 	<-ctx.Done()
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, r := range k.running {
+	running := maps.Clone(k.running)
+	clear(k.running) // no other comes: base is done
+	k.mu.Unlock()
+	for _, r := range running { // without the lock: a reconcile that is waited for may ask for the instances of another kind
 		r.close(ctx)
-		delete(k.running, name)
 	}
 	return nil
 }
@@ -125,7 +143,11 @@ func (k *Kinds) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		return reconcile.Result{}, err
 	}
 	r.configure(s)
-	if err := r.Objects.Follow(endpoints.URLs); err != nil || !fresh {
+	err = r.Objects.Follow(endpoints.URLs)
+	if fresh {
+		k.partsFollowed(req.Name)
+	}
+	if err != nil || !fresh {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, r.wakePlaced(ctx)
@@ -265,6 +287,11 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 			return s, err
 		}
 	}
+	if fields := template.Spec.Compound; fields != nil {
+		if s.Compound, err = k.compoundWords(ctx, *fields); err != nil {
+			return s, err
+		}
+	}
 	infrastructure := &sandbarv1alpha1.InfrastructureProvider{}
 	err = k.client.Get(ctx, types.NamespacedName{Name: sandbarv1alpha1.InfrastructureProviderName}, infrastructure)
 	if err == nil {
@@ -281,11 +308,14 @@ func (k *Kinds) settingsOf(ctx context.Context, template *sandbarv1alpha1.Templa
 
 // cloneWords are what the operator says of copies. The status of a Baseline says nothing about them, and changes often.
 func (k *Kinds) cloneWords(ctx context.Context, fields sandbarv1alpha1.CloneFields) (*scope.CloneWords, error) {
+	words := &scope.CloneWords{Fields: fields}
+	if !k.hasBaselines.Load() {
+		return words, nil
+	}
 	var list sandbarv1alpha1.BaselineList
 	if err := k.client.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing the Baselines: %w", err)
 	}
-	words := &scope.CloneWords{Fields: fields}
 	for i := range list.Items {
 		b := sandbarv1alpha1.Baseline{Spec: list.Items[i].Spec}
 		b.Name, b.DeletionTimestamp = list.Items[i].Name, list.Items[i].DeletionTimestamp

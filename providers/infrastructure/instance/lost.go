@@ -86,6 +86,22 @@ func (r *reconciler) resourcesLost(ctx context.Context, s *scope.Scope, current 
 	return outcome.LostResources(true)
 }
 
+// snapshotsLost returns a loss if a placement keeps nothing of the workloads, though the kro instance, as current, has copies of
+// them: what is kept is written first. A loss that the status tells is none any more.
+func (r *reconciler) snapshotsLost(ctx context.Context, s *scope.Scope, current *unstructured.Unstructured) error {
+	if current == nil || outcome.ConditionReason(s.Status(), sandbarv1alpha1.InstanceComposed) == outcome.ReasonSnapshotsLost {
+		return nil
+	}
+	there, err := r.namespaceThere(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return outcome.LostPlacement() // the cache has not heard of it yet
+	}
+	return outcome.LostSnapshots()
+}
+
 // tellLoss writes a loss into the status before anything is created again, and tells of it. In this
 // order a loss is never forgotten: after a failure before the write, what was deleted is still missing.
 func (r *reconciler) tellLoss(ctx context.Context, req request, s *scope.Scope, used inuse.Record, err error) (reconcile.Result, error) {
@@ -103,7 +119,7 @@ func (r *reconciler) tellLoss(ctx context.Context, req request, s *scope.Scope, 
 		return reconcile.Result{}, err
 	}
 	lostTotal.WithLabelValues(lost.Reason).Inc()
-	log.FromContext(ctx).Info("somebody deleted what an instance had on the runtime cluster; it is created again, with empty volumes",
+	log.FromContext(ctx).Info("somebody deleted what an instance had on the runtime cluster; it is created again, with empty volumes, or of its workloads as they are now",
 		"reason", lost.Reason, "placement", s.Placement().Namespace())
 	r.tell(ctx, req, s, lost.Reason, lost.Message)
 	return reconcile.Result{RequeueAfter: time.Millisecond}, nil

@@ -70,7 +70,7 @@ var (
 	}, []string{"template", "change"})
 	lostTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_lost_total",
-		Help: "How often what an instance had on the runtime cluster was deleted under the provider, by reason (PlacementLost, ResourcesLost).",
+		Help: "How often what an instance had on the runtime cluster was deleted under the provider, by reason (PlacementLost, ResourcesLost, SnapshotsLost).",
 	}, []string{"reason"})
 	logsKeptTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sandbar_instance_logs_kept_total",

@@ -165,7 +165,10 @@ func (r *reconciler) compose(ctx context.Context, s *scope.Scope, current *unstr
 		return nil, t, refused
 	}
 	t = r.revise(s, t, current, desired)
-	if refused != nil {
+	switch {
+	case made != nil && made.Err != nil: // which a retry mends, and nothing is known of what was refused before
+		keepRefusedMark(current, desired)
+	case refused != nil:
 		markRefused(s, desired)
 	}
 	switch {

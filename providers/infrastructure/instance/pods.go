@@ -44,14 +44,17 @@ func (r *reconciler) observe(ctx context.Context, s *scope.Scope, o outcome.Outc
 	seen.Pods = outcome.Summarize(pods.Items, now)
 	seen.Pods.Cause = outcome.ProviderImage(s, seen.Pods.Cause)
 	seen.Recheck = seen.Pods.Recheck
+	var why *outcome.RefusalError
+	refused := errors.As(o.Composing, &why)
+	if refused {
+		seen.Recheck = outcome.Sooner(seen.Recheck, triedLater(s, why, now))
+	}
 	if _, suspended := o.Intent(s); suspended {
 		volumes, err := r.observeVolumes(ctx, s)
 		seen.Volumes = volumes
 		return seen, err
 	}
-	var refused *outcome.RefusalError
-	if errors.As(o.Composing, &refused) {
-		seen.Recheck = outcome.Sooner(seen.Recheck, triedLater(s, refused, now))
+	if refused {
 		return seen, nil
 	}
 	return r.observeCause(ctx, s, o, seen, now)

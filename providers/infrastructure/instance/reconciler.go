@@ -25,6 +25,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
@@ -85,6 +86,12 @@ type reconciler struct {
 	rollouts   rollouts
 	// wake has an instance reconciled.
 	wake func(request)
+	// parts are the instances of a Template, of which compound instances of this kind are made, and false while it has none
+	// that are followed; partChanged has the compound instance looked at whose part an instance of this kind is.
+	parts       func(template string) (compound.Parts, bool)
+	partChanged func(request)
+	// corrections are those of parts of compound instances.
+	corrections *corrections
 	// words are the last words of instances that fail.
 	words    *lru.Cache[types.UID, spoken]
 	replicas *serving.Replicas
@@ -153,6 +160,9 @@ func (r *reconciler) reconcile(ctx context.Context, req request) (result reconci
 	if err := r.removeFormer(ctx, placements, &found{obj, status}); err != nil {
 		return result, err
 	}
+	if r.settings().Compound.Has(obj) {
+		return r.compound(ctx, req, live, status)
+	}
 	s, err := r.scopeOf(ctx, req, found{obj, status}, placements)
 	if err != nil {
 		return result, err
@@ -192,12 +202,12 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if s, err = r.protect(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
+	if s, err = r.madeFor(ctx, s); err != nil {
+		return reconcile.Result{}, err
+	}
 	o, current := outcome.Outcome{Start: cmp.Or(start, startUntold(s)), Deadline: startDeadline(s)}, (*unstructured.Unstructured)(nil)
 	if o.Plan.Used, o.Placing = r.place(ctx, s); o.Placing == nil {
 		current, o.Composing = r.look(ctx, s)
-	}
-	if lost := outcome.LossOf(o.Composing); lost != nil && lost.First {
-		return r.tellLoss(ctx, req, s, o.Plan.Used, lost)
 	}
 	if o.GoesOn() {
 		o.Plan, o.Composing = r.schedule(ctx, s, current, o.Plan.Used)
@@ -209,9 +219,12 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 		o.Composing = r.ensureBinding(ctx, s)
 	}
 	if o.GoesOn() {
-		if o.Copies, o.Composing = r.copies(ctx, s); errors.Is(o.Composing, errChanged) {
+		if o.Copies, o.Composing = r.copies(ctx, s, current); errors.Is(o.Composing, errChanged) {
 			return reconcile.Result{}, o.Composing
 		}
+	}
+	if lost := outcome.LossOf(o.Composing); lost != nil && lost.First {
+		return r.tellLoss(ctx, req, s, o.Plan.Used, lost)
 	}
 	if o.GoesOn() {
 		r.keepLogs(ctx, s, current, o.Plan.Decision)
@@ -352,6 +365,7 @@ func (r *reconciler) writeStatus(ctx context.Context, req request, s *scope.Scop
 	log.FromContext(ctx).V(1).Info("wrote the status", "phase", written.Phase)
 	logGraphFailure(ctx, o, old, written)
 	r.sandboxes.seen(req.Cluster, s.Object())
+	r.partChanged(req)
 	r.tellStart(ctx, req, s, old, written)
 	r.tellPhase(ctx, req, s, old, written)
 	return nil

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -154,6 +153,9 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		patched:     newPatchedBases(),
 		env:         env,
 		deliveries:  newDeliveries(),
+		parts:       k.partsOf,
+		partChanged: k.partChanged,
+		corrections: newCorrections(),
 		failed:      k.failed,
 	}
 	if err := mgr.Add(k); err != nil {
@@ -167,8 +169,10 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		For(&sandbarv1alpha1.Template{}).
 		// A kind with a pod template follows the Templates that offer one.
 		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(k.everyPodKind)).
+		// A compound kind follows the Template of its parts.
+		Watches(&sandbarv1alpha1.Template{}, handler.EnqueueRequestsFromMapFunc(k.everyCompoundKind)).
 		// A kind of copies follows the Baselines, but for what is found of them on the runtime cluster.
-		Watches(&sandbarv1alpha1.Baseline{}, handler.EnqueueRequestsFromMapFunc(k.everyCloneKind), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(k.baselines, handler.EnqueueRequestsFromMapFunc(k.everyCloneKind))).
 		// Its address, isolation and quota are part of every placement.
 		Watches(&sandbarv1alpha1.InfrastructureProvider{}, handler.EnqueueRequestsFromMapFunc(k.everyTemplate)).
 		// Those of its settings that count are in a ConfigMap on the runtime cluster.
@@ -193,6 +197,13 @@ func (k *Kinds) everyPodKind(ctx context.Context, obj client.Object) []reconcile
 		return nil
 	}
 	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool { return t.Spec.PodTemplate != nil })
+}
+
+// everyCompoundKind wakes the kinds whose compound instances are made of a Template's.
+func (k *Kinds) everyCompoundKind(ctx context.Context, obj client.Object) []reconcile.Request {
+	return k.templates(ctx, func(t *sandbarv1alpha1.Template) bool {
+		return t.Spec.Compound != nil && t.Spec.Compound.Template == obj.GetName()
+	})
 }
 
 // everyCloneKind wakes the kinds of copies.

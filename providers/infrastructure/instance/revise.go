@@ -126,6 +126,18 @@ func markRefused(s *scope.Scope, desired *unstructured.Unstructured) {
 	desired.SetAnnotations(annotations)
 }
 
+// keepRefusedMark has a note of markRefused stay as it is.
+func keepRefusedMark(current, desired *unstructured.Unstructured) {
+	if current == nil {
+		return
+	}
+	if mark, ok := current.GetAnnotations()[place.AnnotationRefused]; ok {
+		annotations := desired.GetAnnotations()
+		annotations[place.AnnotationRefused] = mark
+		desired.SetAnnotations(annotations)
+	}
+}
+
 // toldRefused reads the note of markRefused, which goes with the next pod that is not refused.
 func toldRefused(s *scope.Scope, current *unstructured.Unstructured) bool {
 	return seenAs(s, current.GetAnnotations()[place.AnnotationRefused])

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
@@ -69,6 +70,10 @@ type runnerConfig struct {
 	// env gives variables to pods, and deliveries are those of this process.
 	env        deliverer
 	deliveries *deliveries
+	// parts are the instances of a Template, and partChanged is told of each that comes, changes or goes, or whose status does.
+	parts       func(template string) (compound.Parts, bool)
+	partChanged func(template string, part request)
+	corrections *corrections
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -89,7 +94,12 @@ func startRunner(ctx context.Context, config runnerConfig, k scope.Kind, s scope
 		Name: "instance-" + k.Resource, Concurrency: config.concurrency, Config: config.kcp, FieldManager: fieldOwner, Log: r.log,
 		Retried: func() { endpointRetriesTotal.WithLabelValues(k.Template).Inc() },
 		Failed:  func() { config.failed(k.Template) },
-		Changed: func(obj metav1.Object) { config.sandboxes.seen(logicalcluster.From(obj).String(), obj) },
+		Changed: func(obj metav1.Object) {
+			config.sandboxes.seen(logicalcluster.From(obj).String(), obj)
+			if req, ok := export.KeyOf(obj); ok {
+				config.partChanged(k.Template, req)
+			}
+		},
 	}, func(c *export.Controller) reconcile.TypedReconciler[request] { return r.reconciler(config, c) })
 	if err != nil {
 		return nil, err
@@ -138,6 +148,8 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		sandboxes:  config.sandboxes,
 		patched:    config.patched,
 		deliveries: config.deliveries,
+		parts:      config.parts, partChanged: func(req request) { config.partChanged(r.kind.Template, req) },
+		corrections: config.corrections,
 	}
 	return r.instances
 }

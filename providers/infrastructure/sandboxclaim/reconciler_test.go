@@ -573,3 +573,26 @@ func TestSandboxesOfAClaimHaveTheClaimsCreator(t *testing.T) {
 		})
 	}
 }
+
+// The attack: who may create Sandboxes writes label and UID of another's claim on one with workloads. It would count as a
+// sandbox of the template that was claimed.
+func TestASandboxWithWorkloadsIsNoClaims(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	box := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "sandbar.dev/v1alpha1", "kind": "Sandbox", "spec": map[string]any{"workloads": []any{}}}}
+	box.SetName("batch")
+	box.SetUID("theirs")
+	box.SetLabels(map[string]string{placement.LabelClaim: "batch"})
+	box.SetAnnotations(map[string]string{placement.AnnotationClaimUID: "uid-batch"})
+	w.boxes.put(box)
+	w.is("batch", sandbarv1alpha1.InstanceReady)
+	w.look()
+	status := w.status()
+	if c := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.ClaimClaimedCondition); status.ClaimedReplicas != 0 || c == nil || c.Reason != reasonNameTaken {
+		t.Errorf("%d are claimed: %+v", status.ClaimedReplicas, c)
+	}
+	w.deleteClaim()
+	w.look()
+	if w.boxes.objects["batch"] == nil || w.boxes.objects["batch"].GetDeletionTimestamp() != nil {
+		t.Error("it goes with the claim")
+	}
+}

@@ -48,10 +48,21 @@ func (r *reconciler) owned(ctx context.Context, key export.Key, claim *sandbarv1
 	if err != nil {
 		return nil, fmt.Errorf("listing the Sandboxes of SandboxClaim %s: %w", key.Name, err)
 	}
+	_, field, err := r.sandboxes.New()
+	if err != nil {
+		return nil, err
+	}
 	wanted := names(claim)
 	return slices.DeleteFunc(list, func(obj unstructured.Unstructured) bool {
-		return obj.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID) || !slices.Contains(wanted, obj.GetName())
+		return !isOf(claim, &obj, field) || !slices.Contains(wanted, obj.GetName())
 	}), nil
+}
+
+// isOf reports whether a Sandbox says that a claim has made it, and has a template as all of those have. One with workloads is
+// never a claim's, also if its annotation says so.
+func isOf(claim *sandbarv1alpha1.SandboxClaim, obj *unstructured.Unstructured, templateField string) bool {
+	_, hasTemplate, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", templateField)
+	return hasTemplate && obj.GetAnnotations()[placement.AnnotationClaimUID] == string(claim.UID)
 }
 
 func sandboxOf(obj *unstructured.Unstructured) (sandbox, error) {
@@ -126,7 +137,8 @@ func (r *reconciler) create(ctx context.Context, key export.Key, claim *sandbarv
 	case err != nil:
 		return false, fmt.Errorf("reading Sandbox %s: %w", name, err)
 	}
-	return there.GetAnnotations()[placement.AnnotationClaimUID] != string(claim.UID), nil
+	_, field, err := r.sandboxes.New()
+	return !isOf(claim, there, field), err
 }
 
 // release takes from a Sandbox what says that it is the claim's.

@@ -157,7 +157,7 @@ func newPlan(tmpl *sandbarv1alpha1.Template) (*plan, error) {
 	if p.spec, err = openAPIOf(spec.Schema); err != nil {
 		return nil, err
 	}
-	p.spec = withClones(withPodTemplate(p.spec, tmpl.Spec.PodTemplate), tmpl.Spec.Clones)
+	p.spec = withWorkloads(withClones(withPodTemplate(p.spec, tmpl.Spec.PodTemplate), tmpl.Spec.Clones), &tmpl.Spec)
 	p.conversions, err = conversion.Compile(tmpl.Spec.Conversions)
 	return p, err
 }

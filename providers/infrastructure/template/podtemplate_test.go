@@ -20,7 +20,7 @@ func hooked(t *testing.T, tmpl *sandbarv1alpha1.Template) (*plan, *kcpapisv1alph
 		t.Fatal(err)
 	}
 	plain := *tmpl
-	plain.Spec.PodTemplate, plain.Spec.Clones = nil, nil
+	plain.Spec.PodTemplate, plain.Spec.Clones, plain.Spec.Compound = nil, nil, nil
 	ofKro, err := newPlan(&plain)
 	if err != nil {
 		t.Fatal(err)

@@ -105,9 +105,9 @@ func buildSchema(tmpl *sandbarv1alpha1.Template, p *plan, crd *apiextensionsv1.C
 	// Not kro's: that has the field for the revision, and those of former revisions.
 	root.Properties["spec"] = *withLifecycle(p.spec)
 	nameRules(root)
-	root.Properties["status"] = withCopies(publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane)), tmpl.Spec.Clones)
+	root.Properties["status"] = withRolledUp(withCopies(publicStatus(root.Properties["status"], contract.RefPaths(p.dataPlane)), tmpl.Spec.Clones), tmpl.Spec.Compound)
 	explain(root, crd.Spec.Names.Kind)
-	demandSpec(root)
+	demandSpec(root, tmpl.Spec.Compound != nil)
 	boundName(root)
 	version.Served, version.Storage = true, true
 	version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
@@ -141,10 +141,11 @@ func nameRules(schema *apiextensionsv1.JSONSchemaProps) {
 }
 
 // demandSpec closes a gap: an object without a spec would be admitted, without the defaults and
-// without the required fields of a spec.
-func demandSpec(root *apiextensionsv1.JSONSchemaProps) {
+// without the required fields of a spec. oneOfTwo: one of two fields is required, as a rule of the spec
+// says; an empty spec would break it, and cannot be the default.
+func demandSpec(root *apiextensionsv1.JSONSchemaProps, oneOfTwo bool) {
 	spec := root.Properties["spec"]
-	if len(spec.Required) > 0 {
+	if len(spec.Required) > 0 || oneOfTwo {
 		root.Required = []string{"spec"}
 		return
 	}

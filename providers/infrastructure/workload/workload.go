@@ -82,29 +82,60 @@ type Reader struct {
 	Live client.Reader
 }
 
-// Freeze reads a workload that SourceOf has found and keeps what a copy needs of it. What the Baseline does not choose
-// does not exist for tenants: the message is the same.
-func (r Reader) Freeze(ctx context.Context, b *sandbarv1alpha1.Baseline, source clone.Source) (*clone.Snapshot, error) {
-	chosen, _, err := baseline.Filters(&b.Spec)
+// Freeze reads a workload that SourceOf has found and keeps what a copy needs of it, and the labels that it has, which are not
+// nil. What the Baseline does not choose does not exist for tenants: the message is the same.
+func (r Reader) Freeze(ctx context.Context, b *sandbarv1alpha1.Baseline, source clone.Source) (*clone.Snapshot, map[string]string, error) {
+	chosen, err := chosenBy(b)
 	if err != nil {
-		return nil, refuse(clone.NotAllowed, "Baseline %s chooses no workloads, since its selector is wrong; ask the operator to correct it", b.Name)
+		return nil, nil, err
 	}
 	workload, err := r.get(ctx, b, source, source.Kind, source.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !chosen.Admits(workload.GetName(), workload.GetLabels()) {
-		return nil, notFound(b, source)
+	labels := workload.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if !chosen.Admits(workload.GetName(), labels) {
+		return nil, nil, notFound(b, source)
 	}
 	referred, err := r.referred(ctx, b, source, workload)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	snapshot, err := clone.Freeze(workload, referred)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says what to do
+		return nil, nil, err //nolint:wrapcheck // it says what to do
 	}
-	return snapshot, r.addClaims(ctx, b, source, snapshot)
+	return snapshot, labels, r.addClaims(ctx, b, source, snapshot)
+}
+
+// Admit refuses a workload that was frozen and that the Baseline, as it is now, does not choose by the labels that it had.
+// SourceOf has asked about its kind and its namespace.
+//
+// The attack: a tenant who has had a workload frozen goes on giving its copies images, commands and references, and gets what
+// those refer to, after the operator has taken the workload out of the Baseline.
+func Admit(b *sandbarv1alpha1.Baseline, source clone.Source, labels map[string]string) error {
+	chosen, err := chosenBy(b)
+	if err != nil {
+		return err
+	}
+	if !chosen.Admits(source.Name, labels) {
+		return refuse(clone.NotAllowed, "sourceRef: Baseline %s does not offer %s any more, so its copy stays as it is; choose another workload (sandbar baselines %s), or ask the operator", b.Name, source, b.Name)
+	}
+	return nil
+}
+
+// NeedsLabels reports whether a Baseline chooses workloads by their labels.
+func NeedsLabels(b *sandbarv1alpha1.Baseline) bool { return b.Spec.Workloads.Selector != nil }
+
+func chosenBy(b *sandbarv1alpha1.Baseline) (baseline.Filter, error) {
+	chosen, _, err := baseline.Filters(&b.Spec)
+	if err != nil {
+		return chosen, refuse(clone.NotAllowed, "Baseline %s chooses no workloads, since its selector is wrong; ask the operator to correct it", b.Name)
+	}
+	return chosen, nil
 }
 
 // referred reads the Deployment that has the pod template of a Rollout; nil if the workload has its own.

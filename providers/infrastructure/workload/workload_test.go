@@ -148,12 +148,12 @@ func TestAWorkloadIsFrozenIfTheBaselineHasIt(t *testing.T) {
 				c.spec(&b.Spec)
 			}
 			source := clone.Source{Group: versionOf(sandbarv1alpha1.BaselineWorkloadKind(c.kind)).Group, Kind: c.kind, Namespace: "prod-shop", Name: c.name}
-			snapshot, err := Reader{cluster}.Freeze(t.Context(), b, source)
+			snapshot, labels, err := Reader{cluster}.Freeze(t.Context(), b, source)
 			if c.reason != "" {
 				wantRefused(t, err, c.reason, c.says)
 				return
 			}
-			if err != nil || snapshot.Source != source || snapshot.Replicas != c.replicas || snapshot.Template.Spec.Containers[0].Image != "ghcr.io/acme/shop:1" {
+			if err != nil || labels == nil || snapshot.Source != source || snapshot.Replicas != c.replicas || snapshot.Template.Spec.Containers[0].Image != "ghcr.io/acme/shop:1" {
 				t.Errorf("%+v, %v", snapshot, err)
 			}
 		})
@@ -167,7 +167,7 @@ func TestTheVolumesOfAWorkloadAreFrozenByTheirSizes(t *testing.T) {
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
 	cluster := fake.NewClientBuilder().WithObjects(workloadOf(t, "Deployment", "web", pod), claim).Build()
 	b, source := baselineOf(), clone.Source{Group: "apps", Kind: "Deployment", Namespace: "prod-shop", Name: "web"}
-	snapshot, err := Reader{cluster}.Freeze(t.Context(), b, source)
+	snapshot, _, err := Reader{cluster}.Freeze(t.Context(), b, source)
 	if err != nil || len(snapshot.Claims) != 1 {
 		t.Fatalf("%+v, %v", snapshot, err)
 	}
@@ -175,7 +175,7 @@ func TestTheVolumesOfAWorkloadAreFrozenByTheirSizes(t *testing.T) {
 		t.Errorf("%+v", kept)
 	}
 	b.Spec.References.Volumes = sandbarv1alpha1.BaselineVolumesRefuse
-	if snapshot, err := (Reader{cluster}).Freeze(t.Context(), b, source); err != nil || len(snapshot.Claims) != 0 {
+	if snapshot, _, err := (Reader{cluster}).Freeze(t.Context(), b, source); err != nil || len(snapshot.Claims) != 0 {
 		t.Errorf("claims are read though the Baseline shares no volumes: %+v, %v", snapshot, err)
 	}
 }

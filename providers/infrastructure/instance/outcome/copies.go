@@ -4,11 +4,15 @@
 package outcome
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	krov1alpha1 "github.com/kubernetes-sigs/kro/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,12 +20,16 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/clone"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/frozen"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // ReasonBaselineNotFound is a reason of Composed: the workspace has no Baseline that is meant.
 const ReasonBaselineNotFound = "BaselineNotFound"
+
+// ReasonBaselineChanged is a reason of Composed: the instance means another Baseline than the one that its copies are of.
+const ReasonBaselineChanged = "BaselineChanged"
 
 // Fields of the status of an instance that has copies.
 const (
@@ -55,6 +63,8 @@ type Copies struct {
 	Components []Copy
 	// Refused is the reason why no component can be copied; nil if they can.
 	Refused *RefusalError
+	// Err is why none could be copied in this look, which a retry mends; nil if they could.
+	Err error
 }
 
 // Copy is one component.
@@ -69,13 +79,15 @@ type Copy struct {
 	Refused *clone.RefusedError
 }
 
-// Refusal is what is wrong with the copies as an error of composing: that of the first component with one. It is nil if nothing
-// is wrong.
+// Refusal is what is wrong with the copies as an error of composing: that of all, or of the first component with one. It is nil if
+// nothing is wrong.
 func (c *Copies) Refusal() error {
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
-	}
-	if c.Refused != nil {
+	case c.Err != nil:
+		return c.Err
+	case c.Refused != nil:
 		return c.Refused
 	}
 	for i := range c.Components {
@@ -91,7 +103,7 @@ func withCopies(own map[string]any, s *scope.Scope, o Outcome) (map[string]any, 
 	if s.Clones() == nil {
 		return own, nil
 	}
-	if o.Copies == nil || o.Copies.Refused != nil {
+	if o.Copies == nil || o.Copies.Refused != nil || o.Copies.Err != nil {
 		old, _ := s.Object().Object["status"].(map[string]any)
 		for _, name := range []string{fieldSandboxID, fieldComponents} {
 			if value, ok := old[name]; ok {
@@ -100,7 +112,7 @@ func withCopies(own map[string]any, s *scope.Scope, o Outcome) (map[string]any, 
 		}
 		return own, nil
 	}
-	before, rows := toldComponents(s), []any{}
+	before, rows, disclosed := toldComponents(s), []any{}, 0
 	for i := range o.Copies.Components {
 		one := &o.Copies.Components[i]
 		row, err := componentStatus(s, o, one, before[one.Name])
@@ -111,10 +123,32 @@ func withCopies(own map[string]any, s *scope.Scope, o Outcome) (map[string]any, 
 		if err != nil {
 			return nil, fmt.Errorf("encoding the status of component %s: %w", one.Name, err)
 		}
+		if disclosed += disclosedBytes(fields); disclosed > clone.MaxDisclosedBytes {
+			unstructured.RemoveNestedField(fields, "snapshot", "template")
+		}
 		rows = append(rows, fields)
 	}
 	own[fieldSandboxID], own[fieldComponents] = o.Copies.SandboxID, rows
 	return own, nil
+}
+
+// disclosedBytes is how large the whole pod template is that a row shows, as JSON.
+func disclosedBytes(row map[string]any) int {
+	template, ok, _ := unstructured.NestedFieldNoCopy(row, "snapshot", "template")
+	if !ok {
+		return 0
+	}
+	data, err := json.Marshal(template)
+	if err != nil {
+		return clone.MaxDisclosedBytes + 1 // it cannot be written anyway
+	}
+	return len(data)
+}
+
+// SandboxIDOf is the ID that the status of an instance tells; empty if it tells none. No tenant can write it.
+func SandboxIDOf(obj *unstructured.Unstructured) string {
+	id, _, _ := unstructured.NestedString(obj.Object, "status", fieldSandboxID)
+	return id
 }
 
 // toldComponents are the rows that the status has, by their names. Of them only the times of conditions count.
@@ -145,18 +179,61 @@ func componentStatus(s *scope.Scope, o Outcome, one *Copy, before *sandbarv1alph
 			return nil, err
 		}
 	}
-	if one.Rendered != nil {
-		row.DeploymentName, row.ServiceName = one.Rendered.Deployment.Name, one.Rendered.Service.Name
-		for _, port := range one.Rendered.Service.Spec.Ports {
-			row.ServicePorts = append(row.ServicePorts, port.Port)
-		}
-	}
-	for _, c := range componentConditions(o, one) {
+	tellCopy(row, s, o, one)
+	for _, c := range componentConditions(s, o, one) {
 		c.ObservedGeneration, c.LastTransitionTime = s.Object().GetGeneration(), metav1.NewTime(o.Now.Truncate(time.Second))
 		meta.SetStatusCondition(&row.Conditions, c)
 	}
 	row.Ready = meta.IsStatusConditionTrue(row.Conditions, sandbarv1alpha1.ComponentReady)
 	return row, nil
+}
+
+// tellCopy tells what there is of a component: what has been rendered or, of one that is refused, the copy that the kro instance
+// has still. What was refused may have been rendered, and runs nowhere.
+func tellCopy(row *sandbarv1alpha1.SandboxGroupComponentStatus, s *scope.Scope, o Outcome, one *Copy) {
+	made := one.Rendered
+	if one.Refused != nil {
+		made = formerCopy(s, o, one.Name)
+	}
+	if made == nil {
+		return
+	}
+	row.DeploymentName, row.ServiceName = made.Deployment.Name, made.Service.Name
+	row.Replicas, row.Image = made.Deployment.Spec.Replicas, made.Deployment.Spec.Template.Spec.Containers[0].Image
+	for _, port := range made.Service.Spec.Ports {
+		row.ServicePorts = append(row.ServicePorts, port.Port)
+	}
+}
+
+// formerCopy is what the kro instance has of a component; nil if it has none. Package place writes it.
+func formerCopy(s *scope.Scope, o Outcome, component string) *clone.Rendered {
+	if o.Instance == nil {
+		return nil
+	}
+	list, _, _ := unstructured.NestedSlice(o.Instance.Object, "spec", s.Clones().Fields.To)
+	for _, item := range list {
+		var has struct {
+			Name     string                `json:"name"`
+			Labels   map[string]string     `json:"labels"`
+			Replicas *int32                `json:"replicas"` // its spec has none while the instance is suspended
+			Spec     appsv1.DeploymentSpec `json:"spec"`
+			Service  struct {
+				Name string             `json:"name"`
+				Spec corev1.ServiceSpec `json:"spec"`
+			} `json:"service"`
+		}
+		fields, _ := item.(map[string]any)
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &has) != nil ||
+			has.Labels[placement.LabelComponent] != component || len(has.Spec.Template.Spec.Containers) == 0 {
+			continue
+		}
+		has.Spec.Replicas = has.Replicas
+		return &clone.Rendered{
+			Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: has.Name}, Spec: has.Spec},
+			Service:    &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: has.Service.Name}, Spec: has.Service.Spec},
+		}
+	}
+	return nil
 }
 
 // snapshotOf is what tenants see of what was frozen.
@@ -182,7 +259,7 @@ func snapshotOf(of *frozen.Component, discloses bool) (*sandbarv1alpha1.Workload
 }
 
 // componentConditions are those of one component, each false because of the one before it or for a reason of its own.
-func componentConditions(o Outcome, one *Copy) []metav1.Condition {
+func componentConditions(s *scope.Scope, o Outcome, one *Copy) []metav1.Condition {
 	const resolved, rendered, applied, ready = sandbarv1alpha1.ComponentSourceResolved, sandbarv1alpha1.ComponentRendered, sandbarv1alpha1.ComponentApplied, sandbarv1alpha1.ComponentReady
 	no := func(name, reason, message string) metav1.Condition {
 		return Verdict{Reason: reason, message: message}.condition(name)
@@ -201,16 +278,29 @@ func componentConditions(o Outcome, one *Copy) []metav1.Condition {
 			yes(resolved, reasonSnapshot, frozenMessage(one)), no(rendered, string(one.Refused.Reason), one.Refused.Message),
 			no(applied, reasonNotRendered, "the copy is as it was before, if there was one"), no(ready, reasonNotRendered, "the copy is as it was before, if there was one"),
 		}
-	case o.Instance == nil:
-		return []metav1.Condition{
-			yes(resolved, reasonSnapshot, frozenMessage(one)), yes(rendered, reasonRendered, renderedMessage(one)),
-			no(applied, reasonNotApplied, "the runtime cluster has not taken the copy yet"), no(ready, reasonNotApplied, "the runtime cluster has not taken the copy yet"),
+	}
+	taken := componentApplied(s, o)
+	serves := taken
+	if o.Instance != nil {
+		if pods := componentReady(o, one); !pods.OK || taken.OK { // those that are ready may be of the copy of before
+			serves = pods
 		}
 	}
 	return []metav1.Condition{
 		yes(resolved, reasonSnapshot, frozenMessage(one)), yes(rendered, reasonRendered, renderedMessage(one)),
-		yes(applied, reasonApplied, "the runtime cluster has the copy"), componentReady(o, one).condition(ready),
+		taken.condition(applied), serves.condition(ready),
 	}
+}
+
+// componentApplied reports whether the runtime cluster has the copies. kro tells it of all of them together.
+func componentApplied(s *scope.Scope, o Outcome) Verdict {
+	switch {
+	case o.Instance == nil, !observed(o.Instance):
+		return Verdict{Reason: reasonNotApplied, message: "the runtime cluster has not taken the copy yet"}
+	case graphState(o.Instance) == krov1alpha1.InstanceStateError:
+		return graphFailed(s, o.Instance)
+	}
+	return Verdict{OK: true, Reason: reasonApplied, message: "the runtime cluster has the copy"}
 }
 
 func frozenMessage(one *Copy) string {

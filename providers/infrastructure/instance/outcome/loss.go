@@ -18,13 +18,14 @@ import (
 const (
 	ReasonPlacementLost = "PlacementLost"
 	ReasonResourcesLost = "ResourcesLost"
+	ReasonSnapshotsLost = "SnapshotsLost"
 )
 
 // LossReasons are the reasons of a loss.
-var LossReasons = []string{ReasonPlacementLost, ReasonResourcesLost}
+var LossReasons = []string{ReasonPlacementLost, ReasonResourcesLost, ReasonSnapshotsLost}
 
 // LossError is the error of placing or composing when somebody has deleted, on the runtime cluster, what an
-// instance had there. The provider creates it again, with empty volumes; without these words the tenant
+// instance had there. The provider creates it again, with empty volumes or of other versions of workloads; without these words the tenant
 // would see an instance that is Ready and has forgotten everything.
 type LossError struct {
 	Reason, Message string
@@ -46,6 +47,14 @@ func LostPlacement() error { return newLoss(ReasonPlacementLost, "namespace was"
 // LostResources is the loss of the kro instance.
 func LostResources(first bool) error { return newLoss(ReasonResourcesLost, "resources were", first) }
 
+// LostSnapshots is the loss of what an instance keeps of the workloads that its copies are of. The copies are there: they are
+// made of the workloads as they are now.
+func LostSnapshots() error {
+	return &LossError{Reason: ReasonSnapshotsLost, First: true, Message: "what the instance keeps of its workloads was deleted on the runtime cluster, " +
+		"neither by you nor by the provider. The provider freezes the workloads again, as they are now, so that copies may change to another version; " +
+		"the operator can see in the audit log of that cluster who deleted it"}
+}
+
 // LossOf is the loss in an error; nil if there is none.
 func LossOf(err error) *LossError {
 	var lost *LossError
@@ -57,9 +66,9 @@ func LossOf(err error) *LossError {
 // A reason that it can have without one, as it was refused before, is not here: nobody may be accused of
 // having deleted what never was.
 var ReasonsOfComposed = []string{
-	reasonComposed, reasonComposing, ReasonNotComposing, ReasonGraphFailed, ReasonBeingDeleted,
+	reasonComposed, ReasonComposing, ReasonNotComposing, ReasonGraphFailed, ReasonBeingDeleted,
 	ReasonImage, ReasonProviderImage, reasonNotStartable, ReasonCrashLoop, reasonUnready, reasonPodFailed, reasonNoRoom,
-	ReasonVolume, reasonNoSandbox, reasonNode, reasonStorageClass,
+	ReasonVolume, reasonNoSandbox, reasonNode, reasonStorageClass, ReasonSnapshotsLost,
 }
 
 // WasComposed reports whether the status tells that there was a kro instance.

@@ -25,7 +25,7 @@ func forOperators(s *scope.Scope, o Outcome, v verdicts) verdicts {
 		return v
 	case o.Turn.updates():
 		return whileUpdating(o, v)
-	case v.composed.Reason == reasonComposing && !s.Revisions().NotComposing.IsZero():
+	case v.composed.Reason == ReasonComposing && !s.Revisions().NotComposing.IsZero():
 		message := fmt.Sprintf("the provider has not composed anything since %s; its operator was told, and nothing is to be done: this goes on by itself",
 			s.Revisions().NotComposing.UTC().Format(time.RFC3339))
 		v.composed.Reason, v.composed.message = ReasonNotComposing, message

@@ -28,7 +28,7 @@ func phase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus, v verd
 		return sandbarv1alpha1.InstanceFailed
 	case !v.placed.OK:
 		return sandbarv1alpha1.InstancePending
-	case o.Composing != nil && v.composed.Reason != ReasonRuntimeError && v.composed.Reason != ReasonResourcesLost:
+	case o.Composing != nil && v.composed.Reason != ReasonRuntimeError && LossOf(o.Composing) == nil:
 		if o.Pods.Ready > 0 && !v.suspended.OK {
 			return sandbarv1alpha1.InstanceDegraded // what it was before the refused edit serves
 		}
@@ -74,7 +74,7 @@ func refusedPhase(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 func suspendedPhase(s *scope.Scope, o Outcome, v verdicts) sandbarv1alpha1.InstancePhase {
 	cause, _ := o.Intent(s)
 	switch {
-	case v.ready.Reason == reasonPodScalingDown:
+	case v.ready.Reason == ReasonPodScalingDown:
 		return sandbarv1alpha1.InstanceSuspending
 	case cause == sandbarv1alpha1.SuspendedUnused:
 		return sandbarv1alpha1.InstanceSleeping
@@ -140,7 +140,7 @@ func KeepsVolumes(old sandbarv1alpha1.InstanceStatus) bool {
 func suspendedVerdict(s *scope.Scope, o Outcome) Verdict {
 	cause, suspended := o.Intent(s)
 	if !suspended {
-		return Verdict{Reason: reasonNotSuspended, message: "the instance is meant to run"}
+		return Verdict{Reason: ReasonNotSuspended, message: "the instance is meant to run"}
 	}
 	return Verdict{OK: true, Reason: string(cause), message: SuspensionMessages[cause]}
 }

@@ -83,7 +83,7 @@ func BuildStatus(s *scope.Scope, o Outcome) (map[string]any, error) {
 	status := sandbarv1alpha1.InstanceStatus{
 		ObservedGeneration: generation,
 		Phase:              phase(s, o, old, v),
-		DataPlane:          dataPlaneOf(s),
+		DataPlane:          DataPlaneOf(s, s.DataPlane(), s.Components()),
 		Activity:           activity(old.Activity, s, o.Plan.Used),
 		Suspension:         suspensionOf(s, o, old),
 		Start:              startOf(o, old, v.ready.OK),
@@ -152,9 +152,10 @@ func activity(old *sandbarv1alpha1.InstanceActivity, s *scope.Scope, last inuse.
 	return &sandbarv1alpha1.InstanceActivity{LastActiveTime: &used}
 }
 
-// dataPlaneOf says where the verbs are served; nil when there are none or no address is set.
-func dataPlaneOf(s *scope.Scope) *sandbarv1alpha1.InstanceDataPlane {
-	verbs := contract.VerbsOf(s.DataPlane(), s.Components())
+// DataPlaneOf says where the verbs of an instance are served, whose contract and whose components these are; nil when there are
+// none or no address is set.
+func DataPlaneOf(s *scope.Scope, dp *sandbarv1alpha1.DataPlane, components []string) *sandbarv1alpha1.InstanceDataPlane {
+	verbs := contract.VerbsOf(dp, components)
 	if len(verbs) == 0 || s.Infrastructure() == nil || s.Infrastructure().DataPlane.URL == "" {
 		return nil
 	}

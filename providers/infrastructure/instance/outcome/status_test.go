@@ -31,11 +31,11 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 	}{
 		"not placed": {
 			outcome: Outcome{Placing: errors.New("connection refused")},
-			phase:   "Pending", placed: ReasonRuntimeError, composed: reasonWaiting, ready: reasonNotComposed,
+			phase:   "Pending", placed: ReasonRuntimeError, composed: ReasonWaiting, ready: reasonNotComposed,
 		},
 		"waiting for a former placement": {
 			outcome: Outcome{Placing: ErrTerminating},
-			phase:   "Pending", placed: reasonTerminating, composed: reasonWaiting, ready: reasonNotComposed,
+			phase:   "Pending", placed: reasonTerminating, composed: ReasonWaiting, ready: reasonNotComposed,
 		},
 		"spec refused by the runtime cluster": {
 			outcome: Outcome{Composing: invalid},
@@ -43,17 +43,17 @@ func TestTheStatusSaysHowFarAnInstanceIs(t *testing.T) {
 		},
 		"kro has not looked yet": {
 			outcome: Outcome{Instance: fixture.KroInstance(nil)},
-			phase:   "Materializing", placed: ReasonPlaced, composed: reasonComposing, ready: reasonNotComposed,
+			phase:   "Materializing", placed: ReasonPlaced, composed: ReasonComposing, ready: reasonNotComposed,
 		},
 		"kro speaks of the former spec": {
 			outcome: Outcome{Instance: fixture.KroInstance(fixture.KroReady(0))},
-			phase:   "Materializing", placed: ReasonPlaced, composed: reasonComposing, ready: reasonNotComposed,
+			phase:   "Materializing", placed: ReasonPlaced, composed: ReasonComposing, ready: reasonNotComposed,
 		},
 		"kro is at work": {
 			outcome: Outcome{Instance: fixture.KroInstance(map[string]any{
 				"state": "IN_PROGRESS", "conditions": []any{fixture.KroCondition("Ready", "Unknown", 1, "awaiting")},
 			})},
-			phase: "Materializing", placed: ReasonPlaced, composed: reasonComposing, ready: reasonNotComposed,
+			phase: "Materializing", placed: ReasonPlaced, composed: ReasonComposing, ready: reasonNotComposed,
 		},
 		"kro meets a quota": {
 			outcome: Outcome{Instance: fixture.KroInstance(map[string]any{

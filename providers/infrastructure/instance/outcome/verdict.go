@@ -25,10 +25,10 @@ const (
 	ReasonMisconfigured = "ProviderMisconfigured"
 	reasonTerminating   = "FormerPlacementTerminating"
 	ReasonRuntimeError  = "RuntimeClusterError"
-	reasonWaiting       = "WaitingForPlacement"
+	ReasonWaiting       = "WaitingForPlacement"
 	ReasonSpecRefused   = "SpecRefused"
 	reasonComposed      = "Composed"
-	reasonComposing     = "Composing"
+	ReasonComposing     = "Composing"
 	ReasonGraphFailed   = "GraphFailed"
 	ReasonDeleting      = "Deleting"
 )
@@ -37,7 +37,7 @@ const (
 // docs/lifecycle.md tells; the others are for what those do not speak of.
 const (
 	reasonPodReady        = "SandboxPodReady"
-	reasonPodScalingDown  = "SandboxPodScalingDown"
+	ReasonPodScalingDown  = "SandboxPodScalingDown"
 	reasonPodDeleted      = "SandboxPodDeleted"
 	ReasonPodInitializing = "SandboxPodInitializing"
 	ReasonPodNotReady     = "SandboxPodNotReady"
@@ -47,8 +47,8 @@ const (
 	reasonAwaitingOutputs = "AwaitingOutputs"
 )
 
-// reasonNotSuspended is the reason of Suspended while that is false.
-const reasonNotSuspended = "NotSuspended"
+// ReasonNotSuspended is the reason of Suspended while that is false.
+const ReasonNotSuspended = "NotSuspended"
 
 // Verdict is what a condition says.
 type Verdict struct {
@@ -107,11 +107,11 @@ func ComposedVerdict(s *scope.Scope, placed Verdict, o Outcome) Verdict {
 	case o.Deleting != "":
 		return Verdict{Reason: ReasonDeleting, message: o.Deleting}
 	case placed.Reason == ReasonPlacementLost:
-		return Verdict{Reason: reasonWaiting, message: placed.message}
+		return Verdict{Reason: ReasonWaiting, message: placed.message}
 	case !placed.OK:
-		return Verdict{Reason: reasonWaiting, message: "the placement is not there yet"}
+		return Verdict{Reason: ReasonWaiting, message: "the placement is not there yet"}
 	case LossOf(o.Composing) != nil:
-		return Verdict{Reason: ReasonResourcesLost, message: LossOf(o.Composing).Message}
+		return Verdict{Reason: LossOf(o.Composing).Reason, message: LossOf(o.Composing).Message}
 	case errors.As(o.Composing, &refused):
 		return Verdict{Reason: refused.Reason, message: refused.Message}
 	case apierrors.IsInvalid(o.Composing):
@@ -119,24 +119,36 @@ func ComposedVerdict(s *scope.Scope, placed Verdict, o Outcome) Verdict {
 	case o.Composing != nil:
 		return Verdict{Reason: ReasonRuntimeError, message: "the runtime cluster did not take the instance; the provider tries again"}
 	}
-	state, _, _ := unstructured.NestedString(o.Instance.Object, "status", "state")
+	state := graphState(o.Instance)
 	current := observed(o.Instance)
 	cause := o.Cause()
 	switch {
-	case current && state == string(krov1alpha1.InstanceStateActive) && !restarts(cause):
+	case current && state == krov1alpha1.InstanceStateActive && !restarts(cause):
 		return Verdict{OK: true, Reason: reasonComposed, message: "all resources are there and ready"}
 	case cause != nil:
 		return Verdict{Reason: cause.Reason, message: cause.Message}
 	case !current:
-		return Verdict{Reason: reasonComposing, message: "the resources are being made"}
-	case state == string(krov1alpha1.InstanceStateError):
-		if message := GraphMessage(o.Instance); ExceedsQuota(message) {
-			return Verdict{Reason: ReasonQuota, message: OutOfQuota(message).Message}
-		}
-		return Verdict{Reason: ReasonGraphFailed, message: graphFailure(s.Template(), GraphMessage(o.Instance))}
+		return Verdict{Reason: ReasonComposing, message: "the resources are being made"}
+	case state == krov1alpha1.InstanceStateError:
+		return graphFailed(s, o.Instance)
 	default:
-		return Verdict{Reason: reasonComposing, message: graphProgress(GraphMessage(o.Instance))}
+		return Verdict{Reason: ReasonComposing, message: graphProgress(GraphMessage(o.Instance))}
 	}
+}
+
+// graphState is kro's word for how far it is.
+func graphState(instance *unstructured.Unstructured) krov1alpha1.InstanceState {
+	state, _, _ := unstructured.NestedString(instance.Object, "status", "state")
+	return krov1alpha1.InstanceState(state)
+}
+
+// graphFailed is the verdict on an instance whose resources the runtime cluster does not take.
+func graphFailed(s *scope.Scope, instance *unstructured.Unstructured) Verdict {
+	message := GraphMessage(instance)
+	if ExceedsQuota(message) {
+		return Verdict{Reason: ReasonQuota, message: OutOfQuota(message).Message}
+	}
+	return Verdict{Reason: ReasonGraphFailed, message: graphFailure(s.Template(), message)}
 }
 
 // specRefused says what the runtime cluster refuses of a spec. The error names the object there, which says nothing
@@ -159,7 +171,7 @@ func readyVerdict(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 	if cause != nil && cause.job && v.composed.OK {
 		cause = nil
 	}
-	if cause != nil && v.composed.Reason != ReasonResourcesLost {
+	if cause != nil && LossOf(o.Composing) == nil {
 		why = cause.Message
 	}
 	switch {
@@ -168,7 +180,7 @@ func readyVerdict(s *scope.Scope, o Outcome, old sandbarv1alpha1.InstanceStatus,
 	case startOfPlacing(o) != nil:
 		return v.placed
 	case v.suspended.OK && releasing(o, old):
-		return Verdict{Reason: reasonPodScalingDown, message: releaseMessage(o)}
+		return Verdict{Reason: ReasonPodScalingDown, message: releaseMessage(o)}
 	case v.suspended.OK:
 		return Verdict{Reason: reasonPodDeleted, message: v.suspended.message}
 	case !v.placed.OK, o.Composing != nil:

@@ -4,6 +4,7 @@
 package place
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,15 +21,31 @@ import (
 // fieldReplicas of a copy is how many pods it has while nothing makes it rest. Its spec has those that it has now.
 const fieldReplicas = "replicas"
 
+// CopyBytes is how large a copy is in the kro instance, as JSON.
+func CopyBytes(rendered *clone.Rendered) (bytes int, err error) {
+	item, err := copyItem(rendered)
+	if err != nil {
+		return 0, err
+	}
+	for _, part := range []any{item, rendered.Claims} {
+		data, err := json.Marshal(part)
+		if err != nil {
+			return 0, fmt.Errorf("encoding a copy: %w", err)
+		}
+		bytes += len(data)
+	}
+	return bytes, nil
+}
+
 // PutCopies puts the copies into the desired kro instance, in the place of the tenant's words. A component that is refused
-// leaves the copy that the instance has, and an instance that is refused all of them; current is the kro instance that
+// leaves the copy that the instance has, and an instance that is refused, or of which no copy could be made, all of them; current is the kro instance that
 // there is, or nil. complete is false if there is nothing to compose, and nothing of before to take away.
 func PutCopies(s *scope.Scope, current, desired *unstructured.Unstructured, made *outcome.Copies, d lifecycle.Decision) (complete bool, err error) {
 	fields, spec := s.Clones().Fields, desired.Object["spec"].(map[string]any)
 	delete(spec, fields.From)
 	delete(spec, contract.BaselineRefField)
 	copies, claims := itemsOf(current, fields.To), itemsOf(current, fields.Claims)
-	if made.Refused == nil {
+	if made.Refused == nil && made.Err == nil {
 		if copies, claims, err = madeOf(made, copies, claims); err != nil {
 			return false, err
 		}

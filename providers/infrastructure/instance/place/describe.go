@@ -53,6 +53,35 @@ func describe(obj *unstructured.Unstructured, labels, annotations map[string]str
 	}
 }
 
+// Described returns what an object says of itself, as labels and as annotations. The part of a compound instance has them, so
+// that what is made for the part describes the instance (inheritDescription).
+func Described(obj *unstructured.Unstructured) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	describe(obj, labels, annotations)
+	return labels, annotations
+}
+
+// DescriptiveLabels are the names of the labels that Described returns, sorted.
+func DescriptiveLabels() []string { return slices.Sorted(maps.Keys(descriptiveLabels)) }
+
+// DescriptiveAnnotations are the names of the annotations that Described returns, sorted.
+func DescriptiveAnnotations() []string { return slices.Sorted(maps.Keys(descriptiveAnnotations)) }
+
+// inheritDescription adds to labels and annotations what the object's own labels and annotations of these names say, where its
+// spec says nothing.
+func inheritDescription(obj *unstructured.Unstructured, labels, annotations map[string]string) {
+	for label := range descriptiveLabels {
+		if value := obj.GetLabels()[label]; value != "" && labels[label] == "" {
+			labels[label] = value
+		}
+	}
+	for annotation := range descriptiveAnnotations {
+		if value := obj.GetAnnotations()[annotation]; value != "" && len(value) <= MaxDescription && annotations[annotation] == "" {
+			annotations[annotation] = value
+		}
+	}
+}
+
 func textOf(value any) string {
 	text, _ := value.(string)
 	return text

@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/fixture"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
@@ -74,6 +76,38 @@ func TestANamespaceSaysHowItsTenantDescribesIt(t *testing.T) {
 				t.Errorf("a description that came, or went, is seen: %v and %v, want %v", Differs(ns, plain), Differs(plain, ns), described)
 			}
 		})
+	}
+}
+
+// The part of a compound instance says how that one is described, but where it has words of its own.
+func TestANamespaceOfCopiesSaysHowTheInstanceAboveDescribesIt(t *testing.T) {
+	for name, clones := range map[string]*scope.CloneWords{"copies": {}, "another kind": nil} {
+		settings := fixture.NewSettings()
+		settings.Clones = clones
+		s := scope.New(fixture.Thing, settings, fixture.NewInstance(), sandbarv1alpha1.InstanceStatus{}, fixture.Placed)
+		s.Object().SetLabels(map[string]string{placement.LabelProject: "shop", "team": "web"})
+		s.Object().SetAnnotations(map[string]string{
+			placement.AnnotationDisplayName: "Preview", placement.AnnotationTags: "a=b", "example.com/note": "x", placement.AnnotationOwner: strings.Repeat("o", MaxDescription+1),
+		})
+		s.Object().Object["spec"] = map[string]any{"displayName": "Its own"}
+		got := map[string]string{}
+		ns := BuildNamespace(s)
+		for _, key := range append(DescriptiveLabels(), "team") {
+			got[key] = ns.Labels[key]
+		}
+		for _, key := range append(DescriptiveAnnotations(), "example.com/note") {
+			got[key] = ns.Annotations[key]
+		}
+		want := map[string]string{
+			placement.LabelProject: "", placement.LabelVisibility: "", "team": "", "example.com/note": "", placement.AnnotationOwner: "", placement.AnnotationTags: "",
+			placement.AnnotationDisplayName: "Its own",
+		}
+		if clones != nil {
+			want[placement.LabelProject], want[placement.AnnotationTags] = "shop", "a=b"
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

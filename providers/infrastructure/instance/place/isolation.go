@@ -77,7 +77,7 @@ func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	if p := spec.Preview; p != nil && p.GatewayRef != nil {
 		from = append(from, inNamespace(p.GatewayRef.Namespace, nil))
 	}
-	if b, err := s.Baseline(); b != nil && err == nil && b.Spec.Network.IsReachableFromBaseline() {
+	if b := s.PlacementBaseline(); b != nil && b.Spec.Network.IsReachableFromBaseline() {
 		from = append(from, inBaseline(b)...)
 	}
 	return policy(s, IngressPolicy, networkingv1.NetworkPolicySpec{
@@ -93,7 +93,7 @@ func BuildEgress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b, err := s.Baseline(); b != nil && err == nil && b.Spec.Network.ReachesBaseline() {
+	if b := s.PlacementBaseline(); b != nil && b.Spec.Network.ReachesBaseline() {
 		spec.Egress = append(spec.Egress, networkingv1.NetworkPolicyEgressRule{To: inBaseline(b)})
 	}
 	return policy(s, EgressPolicy, spec), nil

@@ -35,7 +35,7 @@ func Differs(desired, current client.Object) bool {
 	}
 	switch d := desired.(type) {
 	case *corev1.Namespace:
-		return describesOtherwise(d, current) // what a tenant has taken back goes, too
+		return describesOtherwise(d, current) || isPartOfAnother(d, current) // what a tenant has taken back goes, too
 	case *corev1.ResourceQuota:
 		return !equality.Semantic.DeepEqual(d.Spec, current.(*corev1.ResourceQuota).Spec)
 	case *corev1.LimitRange:

@@ -57,6 +57,8 @@ type Settings struct {
 	Pod *PodWords
 	// Clones is nil unless instances of the kind are copies of workloads.
 	Clones *CloneWords
+	// Compound is nil unless instances of the kind may have workloads in the place of a pod template.
+	Compound *CompoundWords
 	Revisions
 	// Infrastructure is nil until the operator has created the InfrastructureProvider.
 	Infrastructure *sandbarv1alpha1.InfrastructureProviderSpec
@@ -73,7 +75,7 @@ type Settings struct {
 func (s Settings) Equal(other Settings) bool {
 	return s.Provider == other.Provider && s.Names == other.Names && s.WantsPassword == other.WantsPassword && s.RunsPods == other.RunsPods && s.Revisions == other.Revisions &&
 		equality.Semantic.DeepEqual(s.DataPlane, other.DataPlane) && equality.Semantic.DeepEqual(s.Pod, other.Pod) &&
-		equality.Semantic.DeepEqual(s.Clones, other.Clones) &&
+		equality.Semantic.DeepEqual(s.Clones, other.Clones) && equality.Semantic.DeepEqual(s.Compound, other.Compound) &&
 		equality.Semantic.DeepEqual(s.Choice, other.Choice) && s.Conversions.Equal(other.Conversions) &&
 		equality.Semantic.DeepEqual(s.Infrastructure, other.Infrastructure)
 }
@@ -88,6 +90,7 @@ type Scope struct {
 	object        *unstructured.Unstructured
 	status        sandbarv1alpha1.InstanceStatus
 	workspacePath string
+	madeFor       MadeFor
 	// converted is the generation that the provider has converted in this reconcile; zero if it has converted none.
 	converted int64
 }
@@ -212,11 +215,15 @@ func (s *Scope) OwnerAnnotations() map[string]string {
 	return annotations
 }
 
-// PodSecurity is the pod security level of the placement: that of the Baseline whose copies it has, or of all placements.
+// PodSecurity is the pod security level of the placement: that of the Baseline whose copies it has, or of all placements. While
+// that Baseline is not there, it is what it was: copies that run have to be admitted again after an eviction.
 func (s *Scope) PodSecurity() string {
 	level := cmp.Or(s.settings.Infrastructure.Isolation.PodSecurity, defaultPodSecurity)
-	if b, err := s.Baseline(); b != nil && err == nil {
-		level = cmp.Or(b.Spec.PodSecurity, level)
+	switch b := s.PlacementBaseline(); {
+	case b != nil:
+		return cmp.Or(b.Spec.PodSecurity, level)
+	case s.settings.Clones != nil:
+		return cmp.Or(s.madeFor.PodSecurity, level)
 	}
 	return level
 }

@@ -29,6 +29,31 @@ type Baseline struct {
 	ServicesFound  int                `json:"servicesFound"`
 	Workloads      []BaselineWorkload `json:"workloads,omitempty"`
 	Services       []BaselineService  `json:"services,omitempty"`
+	// Routing says where requests may be led to copies; nil: nowhere.
+	Routing *BaselineRouting `json:"routing,omitempty"`
+}
+
+// BaselineRouting says where requests may be led to copies of a Baseline's workloads.
+type BaselineRouting struct {
+	// Gateways of the runtime cluster, or listeners of them.
+	Gateways []BaselineGateway `json:"gateways,omitempty"`
+	// Hostnames that tenants may name. *.example.com admits all names below example.com.
+	Hostnames []string `json:"hostnames,omitempty"`
+}
+
+// BaselineGateway is a Gateway, or one of its listeners.
+type BaselineGateway struct {
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	SectionName string `json:"sectionName,omitempty"`
+}
+
+// String writes NAMESPACE/NAME, or NAMESPACE/NAME/LISTENER.
+func (g BaselineGateway) String() string {
+	if g.SectionName == "" {
+		return g.Namespace + "/" + g.Name
+	}
+	return g.Namespace + "/" + g.Name + "/" + g.SectionName
 }
 
 // BaselineWorkload is a Deployment, a StatefulSet or a Rollout of a Baseline.

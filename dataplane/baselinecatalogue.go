@@ -40,6 +40,14 @@ type baselineItem struct {
 	ServicesFound  int32                             `json:"servicesFound"`
 	Workloads      []baselineWorkload                `json:"workloads,omitempty"`
 	Services       []sandbarv1alpha1.BaselineService `json:"services,omitempty"`
+	// Routing is what tenants have to name for requests to be led to copies; nil for none.
+	Routing *baselineRouting `json:"routing,omitempty"`
+}
+
+// baselineRouting has Gateways by their names on the runtime cluster, since tenants write these.
+type baselineRouting struct {
+	Gateways  []sandbarv1alpha1.BaselineParent `json:"gateways"`
+	Hostnames []string                         `json:"hostnames"`
 }
 
 type baselineWorkload struct {
@@ -71,6 +79,9 @@ func baselineItemOf(b *sandbarv1alpha1.Baseline) baselineItem {
 	for _, namespace := range b.Spec.Namespaces {
 		aliases[namespace.Name] = namespace.Alias()
 		item.Aliases = append(item.Aliases, namespace.Alias())
+	}
+	if admitted := b.Spec.Routing.Gateway; len(admitted.ParentRefs) > 0 && len(admitted.Hostnames) > 0 { // of one without the other nothing is admitted
+		item.Routing = &baselineRouting{Gateways: admitted.ParentRefs, Hostnames: admitted.Hostnames}
 	}
 	if b.Status.ObservedGeneration != b.Generation {
 		return item

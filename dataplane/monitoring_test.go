@@ -34,6 +34,8 @@ var foreignMetrics = map[string][]string{
 	"controller_runtime_reconcile_total":           {"controller", "result"},
 	"sandbar_canary_age_seconds":                   {},
 	"sandbar_canary_composing":                     {},
+	"sandbar_routes":                               {"reason"},
+	"sandbar_route_events_total":                   {"outcome"},
 	"sandbar_claim_keys_total":                     {"result"},
 	"sandbar_clock_ahead_seconds":                  {"of"},
 	"sandbar_control_keys":                         {},

@@ -58,6 +58,7 @@ func TestPreviewsThroughAGateway(t *testing.T) {
 // gateway is a stack's Gateway, and a sandbox behind it.
 type gateway struct {
 	address, ca string
+	name        string // namespace/name
 	tn          *tenant
 	box         *instance
 	alice       *caller
@@ -65,25 +66,31 @@ type gateway struct {
 	browser     browser
 }
 
-func newGateway(t *testing.T) *gateway {
+// startGateway builds and starts the Gateway's controller, if need be.
+func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	out, err := world.Stack.Run(t.Context(), "gateway", gatewayDomain)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &gateway{runtime: dynamic.NewForConfigOrDie(world.Stack.Runtime())}
-	var name string
 	for line := range strings.Lines(string(out)) {
 		switch fields := strings.Fields(line); fields[0] {
 		case "gateway":
-			name = fields[1]
+			g.name = fields[1]
 		case "address":
 			g.address = fields[1]
 		case "ca":
 			g.ca = fields[1]
 		}
 	}
-	namespace, name, _ := strings.Cut(name, "/")
+	return g
+}
+
+func newGateway(t *testing.T) *gateway {
+	t.Helper()
+	g := startGateway(t)
+	namespace, name, _ := strings.Cut(g.name, "/")
 	g.set(t, fmt.Sprintf(`{"preview":{"baseDomain":%q,"gatewayRef":{"namespace":%q,"name":%q}}}`, gatewayDomain, namespace, name))
 	g.tn = newTenant(t, "alice")
 	g.alice = callAs(t, g.tn.token)
@@ -344,6 +351,12 @@ func (g *gateway) nodeSide(t *testing.T) string {
 // get asks for an address as a browser without a session does, through the Gateway.
 func (g *gateway) get(t *testing.T, url string) (code int, body string, err error) {
 	t.Helper()
+	return g.request(t, url, http.Header{"Accept": {"text/html"}})
+}
+
+// request asks for an address with these headers, through the Gateway.
+func (g *gateway) request(t *testing.T, url string, header http.Header) (code int, body string, err error) {
+	t.Helper()
 	pem, err := os.ReadFile(g.ca)
 	if err != nil {
 		t.Fatal(err)
@@ -363,7 +376,9 @@ func (g *gateway) get(t *testing.T, url string) (code int, body string, err erro
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Accept", "text/html")
+	if header != nil {
+		req.Header = header
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

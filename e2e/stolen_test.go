@@ -215,6 +215,19 @@ func (s thief) networkPolicy(namespace string) attempt {
 	}
 }
 
+// route makes a route for the requests that have a header.
+func (s thief) route(namespace, header, value string) attempt {
+	return func(ctx context.Context) error {
+		obj := &unstructured.Unstructured{}
+		err := yaml.Unmarshal(fmt.Appendf(nil, `{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: stolen}, spec: {
+			parentRefs: [{name: public, namespace: edge}], rules: [{matches: [{headers: [{name: %q, value: %q}]}]}]}}`, header, value), &obj.Object)
+		if err == nil {
+			_, err = s.dyn.Resource(httpRoutes).Namespace(namespace).Create(ctx, obj, metav1.CreateOptions{DryRun: inDryRun})
+		}
+		return err
+	}
+}
+
 func (s thief) configMap(namespace, name string) attempt {
 	return func(ctx context.Context) error {
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
@@ -444,6 +457,7 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 				return errors.Join(s.namespace(valid, restricted)(ctx), s.deleteNamespace(at)(ctx))
 			},
 			"open a placement's network":   s.networkPolicy(at),
+			"lead requests to a sandbox":   s.route(at, "x-sandbox", "sbx-ab12cd34"),
 			"try pods in placements":       s.pod(at, false, true),
 			"resize pods in placements":    s.resize(at, pod),
 			"ask a runner who it is":       s.proxied(at, pod+":7070", "challenge"),
@@ -487,6 +501,10 @@ func TestAStolenCredentialIsWorthNoMoreThanItsWork(t *testing.T) {
 			"delete a placement of another provider":                     s.deleteNamespace(theirs),
 			"take it over":                                               s.patchNamespace(theirs, `{"metadata":{"annotations":{"`+placement.AnnotationProvider+`":"`+s.provider+`"}}}`),
 			"open its network":                                           s.networkPolicy(theirs),
+			"lead everybody's requests to a sandbox":                     s.route(at, "accept", "text/html"),
+			"lead the requests for a host to a sandbox":                  s.route(at, "host", "sbx-ab12cd34"),
+			"lead requests from elsewhere":                               s.route("kube-system", "x-sandbox", "sbx-ab12cd34"),
+			"lead requests to another provider's sandbox":                s.route(theirs, "x-sandbox", "sbx-ab12cd34"),
 			"make its control token":                                     s.secret(theirs, placement.ControlSecret),
 			"make a placement in another's name":                         thief{kube: s.kube, dyn: s.dyn, provider: "another"}.namespace(valid, restricted),
 			"open another network":                                       s.networkPolicy("kube-system"),

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sandbar-dev/sandbar/apis/builtin"
 	"github.com/sandbar-dev/sandbar/hack/local"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -220,7 +222,7 @@ func (tn *tenant) bindTo(provider *local.Provider, claims ...any) {
 func (tn *tenant) waitRight(gvr schema.GroupVersionResource) {
 	tn.t.Helper()
 	verb := "renew" // which all instances have
-	if gvr == sandboxTemplates || gvr == sandboxSets || gvr == sandboxClaims {
+	if slices.ContainsFunc(builtin.Kinds, func(kind builtin.Kind) bool { return kind.GVR() == gvr }) {
 		verb = ""
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{

@@ -100,6 +100,14 @@ func TestASchemaRefusesABaselineThatCannotBe(t *testing.T) {
 		"an identity on the runtime cluster":      {"{namespaces: [{name: a}], references: {serviceAccount: Same}}", "Unsupported value"},
 		"a level that there is not":               {"{namespaces: [{name: a}], podSecurity: none}", "Unsupported value"},
 		"copies without replicas":                 {"{namespaces: [{name: a}], limits: {replicas: 0}}", "greater than or equal to 1"},
+		"where requests may be routed":            {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: [{namespace: infra, name: public}, {namespace: infra, name: public, sectionName: https}], hostnames: [shop.example.com, '*.example.com']}}}", "<nil>"},
+		"16 Gateways and 64 hostnames":            {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: " + many(16, "{namespace: infra, name: a%d}") + ", hostnames: " + many(64, "a%d.example.com") + "}}}", "<nil>"},
+		"17 Gateways":                             {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: " + many(17, "{namespace: infra, name: a%d}") + "}}}", "must have at most 16 items"},
+		"65 hostnames":                            {"{namespaces: [{name: a}], routing: {gateway: {hostnames: " + many(65, "a%d.example.com") + "}}}", "must have at most 64 items"},
+		"all hostnames":                           {"{namespaces: [{name: a}], routing: {gateway: {hostnames: ['*']}}}", "spec.routing.gateway.hostnames[0]"},
+		"a hostname in capitals":                  {"{namespaces: [{name: a}], routing: {gateway: {hostnames: [Shop.example.com]}}}", "spec.routing.gateway.hostnames[0]"},
+		"a hostname twice":                        {"{namespaces: [{name: a}], routing: {gateway: {hostnames: [a.example.com, a.example.com]}}}", "Duplicate value"},
+		"a Gateway without its namespace":         {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: [{name: public}]}}}", "spec.routing.gateway.parentRefs[0].namespace"},
 		"a name that is too long for a DNS label": {"namespaces: [{name: " + strings.Repeat("a", 64) + "}]", "spec.namespaces[0].name"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -78,12 +78,10 @@ func CheckHealth(ctx context.Context, url string) error {
 	return nil
 }
 
-// WaitHealthy returns when a runner answers at url. A Template's postStart hook runs it: the
+// WaitHealthy returns when a runner answers at url, or ctx ends. A Template's postStart hook runs it: the
 // kubelet then probes for the first time when the probe succeeds, instead of a moment too early
 // and once more a whole second later, which is the shortest period that it knows.
 func WaitHealthy(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	tick := time.NewTicker(startPoll)
 	defer tick.Stop()
 	for {
@@ -100,8 +98,8 @@ func WaitHealthy(ctx context.Context, url string) error {
 }
 
 const (
-	// startTimeout is how long a runner may take to answer for the first time.
-	startTimeout = 10 * time.Second
+	// StartTimeout is how long a runner may take in a pod to answer for the first time.
+	StartTimeout = 10 * time.Second
 	// startPoll is a fraction of what a runner takes to start.
 	startPoll = 5 * time.Millisecond
 )

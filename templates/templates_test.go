@@ -266,7 +266,7 @@ func TestEveryKindHasASample(t *testing.T) {
 			added := field == "lifecycle" || field == "mode" && tmpl.Spec.Development != nil ||
 				tmpl.Spec.PodTemplate != nil && field == tmpl.Spec.PodTemplate.From ||
 				tmpl.Spec.Clones != nil && (field == tmpl.Spec.Clones.From || field == contract.BaselineRefField) ||
-				tmpl.Spec.Compound != nil && (field == tmpl.Spec.Compound.From || field == contract.BaselineRefField)
+				tmpl.Spec.Compound != nil && slices.Contains([]string{tmpl.Spec.Compound.From, tmpl.Spec.Compound.RoutingFrom, contract.BaselineRefField}, field)
 			if _, has := graph.Schema.Spec[field]; !has && !added {
 				t.Errorf("a sample of %s has the field spec.%s, which the kind does not have", graph.Schema.Kind, field)
 			}

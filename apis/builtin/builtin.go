@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package builtin is the register of the kinds that tenants get with the APIExport without a Template: SandboxTemplate,
-// SandboxSet, SandboxClaim. All that differs from one of these kinds to the next, and is not part of its Go type or its
+// SandboxSet, SandboxClaim, SandboxRoute. All that differs from one of these kinds to the next, and is not part of its Go type or its
 // controller, stands here: the schema that is published, the rules of the export's permission policy, the ready-made
 // roles, the policy on fields that do not change, the census of a sweep, benchmarks and tests read it.
 //
@@ -20,6 +20,12 @@ import (
 // Sandbox is the kind whose instances the built-in kinds are about. A Template defines it, and not this register.
 const Sandbox = "Sandbox"
 
+// SandboxGroup is the kind to whose copies SandboxRoutes lead. A Template defines it, too.
+const SandboxGroup = "SandboxGroup"
+
+// SandboxRoute is the kind of the objects that lead requests to copies.
+const SandboxRoute = "SandboxRoute"
+
 // Kinds are all built-in kinds, in the order in which roles list them.
 var Kinds = []Kind{
 	{
@@ -30,6 +36,7 @@ var Kinds = []Kind{
 	},
 	{Name: "SandboxSet", Resource: "sandboxsets", PodField: "template", Subresources: []string{"scale"}, KeepsPlacements: true},
 	{Name: "SandboxClaim", Resource: "sandboxclaims"},
+	{Name: SandboxRoute, Resource: "sandboxroutes"},
 }
 
 // Kind is a built-in kind. It is namespaced, has the subresource status, and is of version v1alpha1.

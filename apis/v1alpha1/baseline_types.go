@@ -103,6 +103,11 @@ type BaselineSpec struct {
 	// +optional
 	PodSecurity string `json:"podSecurity,omitempty"`
 
+	// Routing says where tenants may have requests routed to their copies. Defaults to nowhere.
+	//
+	// +optional
+	Routing BaselineRouting `json:"routing,omitempty"`
+
 	// Limits bounds what a workspace may have of the Baseline.
 	//
 	// +kubebuilder:default={}

@@ -20,8 +20,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 // AddToScheme adds the types of this package to a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
-// builtInTypes are the types of the kinds that package builtin lists, and of their lists. Each file with such a type adds
-// its own.
+// builtInTypes are the types of the kinds that package builtin lists or will list, and of their lists. Each file with such a
+// type adds its own.
 var builtInTypes []runtime.Object
 
 func addKnownTypes(s *runtime.Scheme) error {

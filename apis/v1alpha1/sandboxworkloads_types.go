@@ -20,6 +20,11 @@ type SandboxWorkloadsSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Workloads []SandboxWorkload `json:"workloads"`
+
+	// Routing says which requests are led to the workloads. Defaults to none: they are reached by their Services.
+	//
+	// +optional
+	Routing *SandboxRouting `json:"routing,omitempty"`
 }
 
 // Types of a SandboxWorkload.
@@ -75,11 +80,12 @@ type InheritedWorkload struct {
 // Conditions of a Sandbox with workloads, in the order in which they come true; Suspended and Ready are those of every
 // instance.
 const (
-	// SandboxApplied is true when the SandboxGroup says what the spec says.
+	// SandboxApplied is true when the SandboxGroup, and the SandboxRoute if there is routing, say what the spec says.
 	SandboxApplied = "Applied"
 	// SandboxRendered is true when all workloads are rendered and ready, or rendered and suspended.
 	SandboxRendered = "Rendered"
-	// SandboxAttached is true when requests are routed as the spec says.
+	// SandboxAttached is true when requests are routed as the spec says, or when it asks for no routing. Its reasons are
+	// those of RouteAttachedCondition of the SandboxRoute.
 	SandboxAttached = "Attached"
 )
 
@@ -89,6 +95,14 @@ type SandboxWorkloadsStatus struct {
 	//
 	// +optional
 	RoutingKey *RoutingKey `json:"routingKey,omitempty"`
+
+	// Endpoints are the addresses at which requests that carry the routing key reach the workloads, in the order of the
+	// interceptions.
+	//
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Endpoints []SandboxEndpoint `json:"endpoints,omitempty"`
 
 	// UnderlyingRefs name the objects of the same namespace that the provider has made for the Sandbox.
 	//
@@ -108,7 +122,8 @@ const DefaultRoutingHeader = "baggage"
 
 // RoutingKey is what a request has to carry to be routed to a Sandbox.
 type RoutingKey struct {
-	// HeaderName is the name of the header. In baggage, the value is that of the entry sandbox.
+	// HeaderName is the name of the header, in lower case. In baggage, the value is that of the entry sandbox, in another
+	// header it is the whole value.
 	HeaderName string `json:"headerName"`
 
 	// Value is the ID of the SandboxGroup.
@@ -121,6 +136,11 @@ type SandboxUnderlyingRefs struct {
 	//
 	// +optional
 	SandboxGroupName string `json:"sandboxGroupName,omitempty"`
+
+	// SandboxRouteName is the name of the SandboxRoute.
+	//
+	// +optional
+	SandboxRouteName string `json:"sandboxRouteName,omitempty"`
 }
 
 // SandboxWorkloadStatus is what there is of one workload.

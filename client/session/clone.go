@@ -27,6 +27,8 @@ type CloneTexts struct {
 	Images, Env []string
 	// Replicas are NAME=NUMBER.
 	Replicas []string
+	// Route says which requests are led to the copies.
+	Route CloneRoute
 }
 
 // Clone is what CloneTexts say.
@@ -38,6 +40,7 @@ type Clone struct {
 	images    []containerSetting
 	env       []containerSetting
 	replicas  map[string]int32
+	route     *clonedRoute // nil for no routing
 }
 
 type clonedWorkload struct{ name, namespace, source string }
@@ -50,6 +53,15 @@ const maxWorkloadName = 30
 
 // Parse reads the words. Its errors say which one is wrong, and how it is written.
 func (t CloneTexts) Parse() (*Clone, error) {
+	c, err := t.parseCopies()
+	if err != nil {
+		return nil, err
+	}
+	c.route, err = t.Route.parse(c)
+	return c, err
+}
+
+func (t CloneTexts) parseCopies() (*Clone, error) {
 	c := &Clone{replicas: map[string]int32{}}
 	if len(t.Workloads) == 0 {
 		return nil, errors.New("name the workloads to copy as BASELINE/WORKLOAD; sandbar baselines lists them")
@@ -168,6 +180,12 @@ func (c *Clone) Spec(b client.Baseline) (*sandbarv1alpha1.SandboxWorkloadsSpec, 
 		}
 		container.Env = append(container.Env, corev1.EnvVar{Name: setting.name, Value: setting.value})
 	}
+	if c.route != nil {
+		var err error
+		if spec.Routing, err = c.route.in(b); err != nil {
+			return nil, err
+		}
+	}
 	return spec, nil
 }
 
@@ -185,6 +203,8 @@ func (w clonedWorkload) in(b client.Baseline) (found client.BaselineWorkload, er
 		names = append(names, fmt.Sprintf("%s %s/%s", one.Kind, one.Namespace, one.Name))
 	}
 	switch {
+	case n == 0 && len(all) == 0:
+		return found, fmt.Errorf("the Baseline %s shows no workloads now; try again in a minute, and ask the operator if sandbar baselines %[1]s says that it is not ready", b.Name)
 	case n == 0 && w.namespace != "":
 		return found, fmt.Errorf("the Baseline %s has no workload %s in the namespace %s; sandbar baselines %[1]s lists what it has", b.Name, w.source, w.namespace)
 	case n == 0:

@@ -22,11 +22,16 @@ func catalogueOf() client.Baseline {
 		}
 		return w
 	}
-	return client.Baseline{Name: "shop", Workloads: []client.BaselineWorkload{
+	workloads := []client.BaselineWorkload{
 		of("Deployment", "shop", "web", "app", "proxy"), of("StatefulSet", "shop", "api", "app", "db"), of("Deployment", "pay", "api", "app"),
 		of("Deployment", "shop", "twice", "app"), of("StatefulSet", "shop", "twice", "app"), of("Deployment", "shop", "unknown"),
 		of("Deployment", "shop", "a-name-that-is-longer-than-thirty", "app"),
-	}}
+	}
+	return client.Baseline{
+		Name: "shop", Workloads: workloads, ServicesFound: 3,
+		Services: []client.BaselineService{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "api"}, {Namespace: "pay", Name: "api"}},
+		Routing:  &client.BaselineRouting{Gateways: []client.BaselineGateway{{Namespace: "edge", Name: "public", SectionName: "tls"}}, Hostnames: []string{"*.example.com"}},
+	}
 }
 
 func TestACloneIsASandboxOfWhatTheBaselineHas(t *testing.T) {
@@ -69,6 +74,17 @@ func TestACloneIsASandboxOfWhatTheBaselineHas(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestACloneOfABaselineThatShowsNothingSaysWhomToAsk(t *testing.T) {
+	clone, err := CloneTexts{Workloads: []string{"shop/web"}}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = clone.Spec(client.Baseline{Name: "shop"})
+	if want := "the Baseline shop shows no workloads now; try again in a minute, and ask the operator if sandbar baselines shop says"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it says %v, want %q", err, want)
 	}
 }
 

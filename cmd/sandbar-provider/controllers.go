@@ -32,6 +32,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/relist"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/baseline"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
@@ -41,6 +42,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxclaim"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxroute"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxset"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/sandboxtemplate"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/serving"
@@ -139,9 +141,13 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
-	wakes, sets := &export.Wakes{}, &sandboxset.Sets{}
-	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false))
-	if err := baseline.Register(mgr, cluster, kinds.BaselinesChanged); err != nil {
+	wakes, sets, routes := &export.Wakes{}, &sandboxset.Sets{}, &sandboxroute.Routes{}
+	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false), routes.GroupChanged)
+	baselinesChanged := func() {
+		kinds.BaselinesChanged()
+		routes.BaselinesChanged()
+	}
+	if err := baseline.Register(mgr, cluster, baselinesChanged); err != nil {
 		return fmt.Errorf("registering the controller of Baselines: %w", err)
 	}
 	templates, err := sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{
@@ -160,8 +166,13 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
+	if err := sandboxroute.Register(mgr, cluster, routes, sandboxroute.Options{
+		Offers: offers, Groups: kinds.Groups(), Changed: kinds.BuiltInPartChanged(builtin.SandboxRoute),
+	}); err != nil {
+		return fmt.Errorf("registering the controller of SandboxRoutes: %w", err)
+	}
 	if err := instance.Register(mgr, cluster, instance.Options{
-		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Kinds: kinds, Members: kept,
+		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Kinds: kinds, Members: kept, BuiltIn: partsOf(routes),
 	}); err != nil {
 		return fmt.Errorf("registering the instance controllers: %w", err)
 	}
@@ -169,6 +180,17 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// partsOf returns the objects of built-in kinds of which compound instances have parts.
+func partsOf(routes *sandboxroute.Routes) func(kind string) (compound.Parts, bool) {
+	return func(kind string) (compound.Parts, bool) {
+		if kind != sandboxroute.Kind.Name {
+			return nil, false
+		}
+		objects, followed := routes.Objects()
+		return objects, followed
+	}
 }
 
 // schemaInterval is how often the few objects of the provider workspace are listed again: the schemas

@@ -81,7 +81,9 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return runner.WaitHealthy(context.Background(), url)
+		ctx, cancel := context.WithTimeout(context.Background(), runner.StartTimeout)
+		defer cancel()
+		return runner.WaitHealthy(ctx, url)
 	case args[0] == "version" && len(args) == 1:
 		fmt.Println(version)
 		return nil

@@ -40,3 +40,31 @@ func (e *examination) checkBaselines(ctx context.Context) []Finding {
 	}
 	return findings
 }
+
+// checkBaselineGateways looks at the Gateways by which requests come to copies of workloads. Sandboxes work without them, so
+// these are warnings.
+func (e *examination) checkBaselineGateways(ctx context.Context) []Finding {
+	var list sandbarv1alpha1.BaselineList
+	if err := e.kcp.List(ctx, &list); err != nil {
+		return one(failure("sandbar-provider init", "listing the Baselines: %v", err))
+	}
+	var findings []Finding
+	seen := map[string]bool{}
+	for i := range list.Items {
+		for _, ref := range list.Items[i].Spec.Routing.Gateway.ParentRefs {
+			name := ref.Namespace + "/" + ref.Name
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			findings = append(findings, e.gatewayProblems(ctx, warning, "make it, or take it out of spec.routing of the Baseline "+list.Items[i].Name, ref.Namespace, ref.Name)...)
+		}
+	}
+	switch {
+	case len(seen) == 0:
+		return one(skipped("no Baseline has Gateways (spec.routing.gateway)"))
+	case len(findings) == 0:
+		return one(passed("%d Gateways of Baselines are programmed, and take routes of placements", len(seen)))
+	}
+	return findings
+}

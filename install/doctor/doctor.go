@@ -105,6 +105,7 @@ var checks = []check{
 	{"data plane", []string{"provider"}, (*examination).checkDataPlane},
 	{"previews", []string{"provider", "data plane"}, (*examination).checkPreviews},
 	{"gateway", []string{"provider", "runtime"}, (*examination).checkGateway},
+	{"routes", []string{"provider", "runtime"}, (*examination).checkBaselineGateways},
 	{"storage", []string{"runtime"}, (*examination).checkStorage},
 	{"images", []string{"provider", "runtime"}, (*examination).checkImages},
 }
@@ -203,8 +204,8 @@ func passed(format string, args ...any) Finding {
 	return Finding{State: OK, Detail: fmt.Sprintf(format, args...)}
 }
 
-func skipped(format string, args ...any) Finding {
-	return Finding{State: Skipped, Detail: fmt.Sprintf(format, args...)}
+func skipped(detail string) Finding {
+	return Finding{State: Skipped, Detail: detail}
 }
 
 func warning(remedy, format string, args ...any) Finding {

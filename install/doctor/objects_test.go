@@ -178,4 +178,14 @@ func TestTheGateway(t *testing.T) {
 	expect(t, look(of("Same", is("Accepted", "True"), is("Programmed", "True"))), "failed: no listener")
 	expect(t, look(of("All", is("Accepted", "True"), is("Programmed", "False"))), "failed: Programmed is False: AReason: a message")
 	expect(t, look(of("All")), "failed: Accepted is not known", "failed: Programmed is not known")
+
+	routes := func(objects ...client.Object) []Finding {
+		b := &sandbarv1alpha1.Baseline{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+		b.Spec.Routing.Gateway.ParentRefs = []sandbarv1alpha1.BaselineParent{{Namespace: "infra", Name: "web"}, {Namespace: "infra", Name: "web", SectionName: "https"}}
+		return having(t, append(objects, b)...).checkBaselineGateways(t.Context())
+	}
+	expect(t, having(t).checkBaselineGateways(t.Context()), "skipped: no Baseline has Gateways")
+	expect(t, routes(), "warning: cannot be read")
+	expect(t, routes(of("Selector", is("Accepted", "True"), is("Programmed", "True"))), "ok: 1 Gateways of Baselines")
+	expect(t, routes(of("Same", is("Accepted", "True"), is("Programmed", "True"))), "warning: no listener")
 }

@@ -164,25 +164,29 @@ func (e *examination) checkGateway(ctx context.Context) []Finding {
 		return one(skipped("there is no Gateway for previews (init --gateway and --base-domain)"))
 	}
 	ref := preview.GatewayRef
-	gateway := &unstructured.Unstructured{}
-	gateway.SetGroupVersionKind(gatewayKind)
-	if err := e.runtime.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, gateway); err != nil {
-		return one(failure("make it, or run init with another --gateway", "the Gateway %s/%s cannot be read: %v", ref.Namespace, ref.Name, err))
-	}
-	var found []Finding
-	for _, name := range []string{"Accepted", "Programmed"} {
-		if problem := conditionProblem(gateway, name); problem != "" {
-			found = append(found, failure("kubectl describe gateway -n "+ref.Namespace+" "+ref.Name+", on the runtime cluster", "the Gateway %s/%s: %s", ref.Namespace, ref.Name, problem))
-		}
-	}
-	if len(found) == 0 && !admitsPlacements(gateway) {
-		found = append(found, failure("set allowedRoutes.namespaces.from of a listener to All, or to a Selector of app.kubernetes.io/managed-by=sandbar",
-			"no listener of the Gateway %s/%s allows routes from the namespaces of placements", ref.Namespace, ref.Name))
-	}
-	if len(found) > 0 {
+	if found := e.gatewayProblems(ctx, failure, "make it, or run init with another --gateway", ref.Namespace, ref.Name); len(found) > 0 {
 		return found
 	}
 	return one(passed("the Gateway %s/%s is programmed, and takes routes of placements", ref.Namespace, ref.Name))
+}
+
+// gatewayProblems says why a Gateway leads no requests to placements. absent is what to do if it is not there.
+func (e *examination) gatewayProblems(ctx context.Context, told func(fix, format string, args ...any) Finding, absent, namespace, name string) (found []Finding) {
+	gateway := &unstructured.Unstructured{}
+	gateway.SetGroupVersionKind(gatewayKind)
+	if err := e.runtime.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, gateway); err != nil {
+		return one(told(absent, "the Gateway %s/%s cannot be read: %v", namespace, name, err))
+	}
+	for _, condition := range []string{"Accepted", "Programmed"} {
+		if problem := conditionProblem(gateway, condition); problem != "" {
+			found = append(found, told("kubectl describe gateway -n "+namespace+" "+name+", on the runtime cluster", "the Gateway %s/%s: %s", namespace, name, problem))
+		}
+	}
+	if len(found) == 0 && !admitsPlacements(gateway) {
+		found = append(found, told("set allowedRoutes.namespaces.from of a listener to All, or to a Selector of app.kubernetes.io/managed-by=sandbar",
+			"no listener of the Gateway %s/%s allows routes from the namespaces of placements", namespace, name))
+	}
+	return found
 }
 
 // conditionProblem says why a condition of an object is not true; empty if it is.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 const (
@@ -37,4 +38,10 @@ func NewID(random io.Reader) (string, error) {
 		}
 	}
 	return "", errors.New("the random bytes for the ID of a sandbox are not random: check the source of randomness")
+}
+
+// IsID reports whether a text has the form of an ID of a sandbox, from its first byte to its last.
+func IsID(text string) bool {
+	random, ok := strings.CutPrefix(text, idPrefix)
+	return ok && len(random) == idLength && strings.Trim(random, idAlphabet) == ""
 }

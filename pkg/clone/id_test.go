@@ -63,3 +63,15 @@ func TestAnIDWithoutRandomBytes(t *testing.T) {
 		t.Error("there is no error for a source that is not random")
 	}
 }
+
+func TestTheFormOfAnID(t *testing.T) {
+	for text, want := range map[string]bool{
+		"sbx-abcd1234": true, "sbx-zzzzzzzz": true, "sbx-00000000": true,
+		"": false, "sbx-": false, "sbx-abcd123": false, "sbx-abcd12345": false, "abcd1234": false, "SBX-abcd1234": false,
+		"sbx-ABCD1234": false, "sbx-abc.1234": false, "sbx-abcd1234\n": false, " sbx-abcd1234": false, "sbx-.*......": false, "sbx-abcd123é": false,
+	} {
+		if got := IsID(text); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+}

@@ -27,6 +27,9 @@ func checkCompound(spec *sandbarv1alpha1.TemplateSpec, schema *graphSchema) []Pr
 	if _, ok := schema.Spec[fields.From]; ok {
 		add("compound.from", "the graph's spec has the field %q already; Sandbar adds it to what tenants see, so remove it there or name another", fields.From)
 	}
+	if _, ok := schema.Spec[fields.RoutingFrom]; ok && fields.RoutingFrom != "" {
+		add("compound.routingFrom", "the graph's spec has the field %q already; Sandbar adds it to what tenants see, so remove it there or name another", fields.RoutingFrom)
+	}
 	own := []string{"suspended", "mode", BaselineRefField, LifecycleField, PrewarmField, ResizeField, StartTimeoutField, RevisionField, EnvField, EnvFromField}
 	if spec.PodTemplate != nil {
 		own = append(own, spec.PodTemplate.From)
@@ -34,10 +37,13 @@ func checkCompound(spec *sandbarv1alpha1.TemplateSpec, schema *graphSchema) []Pr
 	if slices.Contains(own, fields.From) {
 		add("compound.from", "%q means something else; name another field", fields.From)
 	}
+	if slices.Contains(append(own, fields.From), fields.RoutingFrom) {
+		add("compound.routingFrom", "%q means something else; name another field", fields.RoutingFrom)
+	}
 	if _, ok := schema.Spec[BaselineRefField]; ok {
 		add("graph.schema.spec."+BaselineRefField, "is Sandbar's, for compound instances; give the field another name")
 	}
-	for _, name := range []string{"routingKey", "underlyingRefs", "workloads"} {
+	for _, name := range []string{"routingKey", "endpoints", "underlyingRefs", "workloads"} {
 		if _, ok := schema.Status[name]; ok {
 			add("graph.schema.status."+name, "is Sandbar's, for compound instances; give the field another name")
 		}

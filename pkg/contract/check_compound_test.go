@@ -18,15 +18,23 @@ func TestWorkloadsStandInThePlaceOfAPodTemplate(t *testing.T) {
 		more         func(*sandbarv1alpha1.TemplateSpec)
 		field        string // of the problem; empty for none
 	}{
-		"all fields are as they should be":       {},
-		"there is no pod template":               {field: "spec.compound", more: func(s *sandbarv1alpha1.TemplateSpec) { s.PodTemplate = nil }},
-		"the graph has the field already":        {spec: map[string]any{"workloads": "string"}, field: "spec.compound.from"},
-		"it is the field of the pod template":    {from: "template", field: "spec.compound.from"},
-		"it is a field of Sandbar's":             {from: "prewarm", field: "spec.compound.from"},
-		"the graph has a field baselineRef":      {spec: map[string]any{"baselineRef": "string"}, field: "spec.graph.schema.spec.baselineRef"},
-		"the graph's status has workloads":       {status: map[string]any{"workloads": "${a.b}"}, field: "spec.graph.schema.status.workloads"},
-		"the graph's status has a routing key":   {status: map[string]any{"routingKey": "${a.b}"}, field: "spec.graph.schema.status.routingKey"},
-		"the graph's status has underlying refs": {status: map[string]any{"underlyingRefs": "${a.b}"}, field: "spec.graph.schema.status.underlyingRefs"},
+		"all fields are as they should be":                           {},
+		"there is no pod template":                                   {field: "spec.compound", more: func(s *sandbarv1alpha1.TemplateSpec) { s.PodTemplate = nil }},
+		"the graph has the field already":                            {spec: map[string]any{"workloads": "string"}, field: "spec.compound.from"},
+		"it is the field of the pod template":                        {from: "template", field: "spec.compound.from"},
+		"it is a field of Sandbar's":                                 {from: "prewarm", field: "spec.compound.from"},
+		"the graph has a field baselineRef":                          {spec: map[string]any{"baselineRef": "string"}, field: "spec.graph.schema.spec.baselineRef"},
+		"the graph's status has workloads":                           {status: map[string]any{"workloads": "${a.b}"}, field: "spec.graph.schema.status.workloads"},
+		"the graph's status has a routing key":                       {status: map[string]any{"routingKey": "${a.b}"}, field: "spec.graph.schema.status.routingKey"},
+		"the graph's status has underlying refs":                     {status: map[string]any{"underlyingRefs": "${a.b}"}, field: "spec.graph.schema.status.underlyingRefs"},
+		"the graph's status has endpoints":                           {status: map[string]any{"endpoints": "${a.b}"}, field: "spec.graph.schema.status.endpoints"},
+		"the graph has a field routing":                              {spec: map[string]any{"routing": "string"}, field: "spec.compound.routingFrom"},
+		"the routing is in the workloads' field":                     {field: "spec.compound.routingFrom", more: func(s *sandbarv1alpha1.TemplateSpec) { s.Compound.RoutingFrom = "workloads" }},
+		"the routing is in a field of Sandbar's":                     {field: "spec.compound.routingFrom", more: func(s *sandbarv1alpha1.TemplateSpec) { s.Compound.RoutingFrom = "lifecycle" }},
+		"there is no routing, and the graph has a field of the name": {spec: map[string]any{"routing": "string"}, more: func(s *sandbarv1alpha1.TemplateSpec) { s.Compound.RoutingFrom = "" }},
+		"a conversion of the routing": {field: "spec.conversions[0].field", more: func(s *sandbarv1alpha1.TemplateSpec) {
+			s.Conversions = []sandbarv1alpha1.Conversion{{Field: "routing", Expression: "self"}}
+		}},
 		"a conversion of the workloads": {field: "spec.conversions[0].field", more: func(s *sandbarv1alpha1.TemplateSpec) {
 			s.Conversions = []sandbarv1alpha1.Conversion{{Field: "workloads", Expression: "self"}}
 		}},
@@ -41,7 +49,7 @@ func TestWorkloadsStandInThePlaceOfAPodTemplate(t *testing.T) {
 			schemaField("spec", graph)(spec)
 			schemaField("status", status)(spec)
 			spec.PodTemplate = &sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}
-			spec.Compound = &sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group"}
+			spec.Compound = &sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group", RoutingFrom: "routing"}
 			if row.from != "" {
 				spec.Compound.From = row.from
 			}

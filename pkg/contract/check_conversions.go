@@ -22,6 +22,9 @@ func checkConversions(spec *sandbarv1alpha1.TemplateSpec) []Problem {
 	}
 	if fields := spec.Compound; fields != nil {
 		own = append(own, fields.From, BaselineRefField)
+		if fields.RoutingFrom != "" {
+			own = append(own, fields.RoutingFrom)
+		}
 	}
 	var problems []Problem
 	for i, c := range spec.Conversions {

@@ -107,6 +107,9 @@ func (o *Objects) all() []*follower {
 	return slices.Collect(maps.Values(o.followers))
 }
 
+// Followed reports whether a shard is followed: before, no object can be read or written.
+func (o *Objects) Followed() bool { return len(o.all()) > 0 }
+
 // Known reports whether the watch has shown the object.
 func (o *Objects) Known(key Key) bool {
 	return slices.ContainsFunc(o.all(), func(e *follower) bool { return e.knows(key) })

@@ -108,6 +108,13 @@ const (
 	// is written once: the Namespace has the pod security level and the network of that Baseline.
 	AnnotationBaseline = "sandbar.dev/baseline"
 
+	// LabelRouteUID is on an HTTPRoute that is made of a tenant's SandboxRoute, and holds its UID; AnnotationRouteCluster,
+	// AnnotationRouteNamespace and AnnotationRouteName tell where that is.
+	LabelRouteUID            = "sandbar.dev/route-uid"
+	AnnotationRouteCluster   = "sandbar.dev/route-cluster"
+	AnnotationRouteNamespace = "sandbar.dev/route-namespace"
+	AnnotationRouteName      = "sandbar.dev/route-name"
+
 	// AnnotationIdempotencyKey is on a SandboxClaim, or on a Sandbox that the verb claim has made, and holds the key
 	// with which it was asked for; LabelIdempotencyKey holds the key's hash (package idempotency) and finds it.
 	// AnnotationClaimRequest, on such a Sandbox, holds a hash of what else was asked for.

@@ -21,7 +21,9 @@ func TestCloneMakesASandboxOfABaselinesWorkloads(t *testing.T) {
 	w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 		const shop = `{"name": "shop", "aliases": ["shop"], "ready": true, "workloads": [
 			{"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "frontend", "replicas": 2, "containers": [{"name": "app"}, {"name": "side\u001b[2Jcar"}]},
-			{"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": "shop", "name": "api", "replicas": 1, "containers": [{"name": "app"}]}]}`
+			{"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": "shop", "name": "api", "replicas": 1, "containers": [{"name": "app"}]}],
+			"servicesFound": 1, "services": [{"namespace": "shop", "name": "frontend"}],
+			"routing": {"gateways": [{"namespace": "edge", "name": "public"}], "hostnames": ["*.example.com"]}}`
 		items := shop
 		if name := r.URL.Query().Get("name"); name != "" && name != "shop" {
 			items = ""
@@ -33,6 +35,9 @@ func TestCloneMakesASandboxOfABaselinesWorkloads(t *testing.T) {
 		{Name: "as it is now", Args: "get sandbox plain -o yaml"},
 		{Name: "two, with all flags, printed", Args: "clone web=shop/frontend shop/api --name both --image web/app=ghcr.io/acme/shop:2 --env web/app:LEVEL=debug --replicas api=1 --label env=test -n other -o yaml"},
 		{Name: "which made nothing", Args: "get sandbox both -n other"},
+		{Name: "with routing, printed", Args: "clone web=shop/frontend shop/api --name led --route gateway --host shop.example.com --intercept frontend=web:http --intercept frontend/api=api:8080 -o yaml"},
+		{Name: "routing to a workload that there is not", Args: "clone shop/frontend --name led --route gateway --host a.example.com --intercept frontend=api:80"},
+		{Name: "routing of a Service that there is not", Args: "clone shop/frontend --name led --route gateway --host a.example.com --intercept api=frontend:80"},
 		{Name: "a name that is there", Args: "clone shop/api --name plain"},
 		{Name: "without a name", Args: "clone shop/api"},
 		{Name: "without a workload", Args: "clone --name x"},

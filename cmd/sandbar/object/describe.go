@@ -109,6 +109,7 @@ func Describe(out *bytes.Buffer, k object.Kind, d *object.Description, now time.
 	describeSteps(out, d)
 	describeComponents(out, d.Object)
 	describeWorkloads(out, d.Object)
+	describeEndpoints(out, d.Object)
 	describeConditions(out, d, now)
 	describeEvents(out, d, now)
 }

@@ -22,10 +22,37 @@ func describeRouting(field func(string, ...string), obj *unstructured.Unstructur
 	s := statusAs[sandbarv1alpha1.SandboxWorkloadsStatus](obj)
 	if s.UnderlyingRefs != nil {
 		field("Sandbox group", termsafe.Line(s.UnderlyingRefs.SandboxGroupName))
+		if name := s.UnderlyingRefs.SandboxRouteName; name != "" {
+			field("Sandbox route", termsafe.Line(name))
+		}
 	}
 	if key := s.RoutingKey; key != nil {
-		field("Routing key", termsafe.Line(fmt.Sprintf("%s: sandbox=%s", key.HeaderName, key.Value)))
+		field("Routing key", termsafe.Line(headerOf(key)))
 	}
+}
+
+// headerOf is the header of a request that is led to the workloads.
+func headerOf(key *sandbarv1alpha1.RoutingKey) string {
+	if key.HeaderName == sandbarv1alpha1.DefaultRoutingHeader {
+		return key.HeaderName + ": sandbox=" + key.Value
+	}
+	return key.HeaderName + ": " + key.Value
+}
+
+// describeEndpoints prints the addresses at which requests with the routing key reach the workloads of a Sandbox.
+func describeEndpoints(out io.Writer, obj *unstructured.Unstructured) {
+	endpoints := statusAs[sandbarv1alpha1.SandboxWorkloadsStatus](obj).Endpoints
+	if len(endpoints) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nEndpoints, for requests with the routing key:")
+	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(lines, "  NAME\tINTERCEPTION\tHOSTNAME\tPATH\tURL")
+	for _, e := range endpoints {
+		fmt.Fprintf(lines, "  %s\t%s\t%s\t%s\t%s\n", termsafe.Line(e.Name), termsafe.Line(e.Interception), termsafe.Line(e.Hostname),
+			termsafe.Line(cmp.Or(e.Path, "by an expression")), termsafe.Line(cmp.Or(e.URL, cli.None)))
+	}
+	_ = lines.Flush() // into memory
 }
 
 // describeWorkloads prints the workloads of a Sandbox that has some. What is wrong with one, its conditions say.

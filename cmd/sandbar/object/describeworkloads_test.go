@@ -25,6 +25,22 @@ Workloads:
   api   false  <none>    <none>
 `,
 		},
+		"a workload to which requests are led": {
+			`{routingKey: {headerName: x-sandbox-id, value: sbx-abcd1234}, underlyingRefs: {sandboxGroupName: preview, sandboxRouteName: preview}, workloads: [{name: web}],
+			endpoints: [{name: web, url: "https://shop.example.com/", hostname: shop.example.com, path: /, interception: web},
+				{name: web-2, hostname: "*.example.com", path: "/\u001b[2J", interception: web}, {name: api, url: "https://shop.example.com", hostname: shop.example.com, interception: api}]}`,
+			"Sandbox group: preview\nSandbox route: preview\nRouting key: x-sandbox-id: sbx-abcd1234\n", `
+Workloads:
+  NAME  READY  REPLICAS  IMAGE
+  web   false  <none>    <none>
+
+Endpoints, for requests with the routing key:
+  NAME   INTERCEPTION  HOSTNAME          PATH              URL
+  web    web           shop.example.com  /                 https://shop.example.com/
+  web-2  web           *.example.com     /\x1b[2J          <none>
+  api    api           shop.example.com  by an expression  https://shop.example.com
+`,
+		},
 		"a Sandbox with a pod":                  {`{phase: Ready}`, "", ""},
 		"another kind with a field of the name": {`{workloads: 1}`, "", ""},
 	} {
@@ -35,6 +51,7 @@ Workloads:
 			}
 			var out bytes.Buffer
 			describeWorkloads(&out, obj)
+			describeEndpoints(&out, obj)
 			if diff := cmp.Diff(c.want, out.String()); diff != "" {
 				t.Error(diff)
 			}

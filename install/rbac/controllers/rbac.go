@@ -39,6 +39,14 @@ package controllers
 // +kubebuilder:rbac:groups=core,resources=resourcequotas;limitranges,verbs=get;list;watch;create;update;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;update;patch
 
+// The routes that lead requests to copies (providers/infrastructure/sandboxroute), in placements; all other routes are read, to
+// tell which of them take requests away from these, and the Gateways for whether they are there and their listeners.
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get
+
+// The ports of the Services of copies (the same package).
+// +kubebuilder:rbac:groups=core,resources=services,verbs=get
+
 // The kro instances of all kinds that Templates define (providers/infrastructure/instance/place/compose.go). Kinds come
 // and go with Templates, so none is named.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch;create;update;patch;delete

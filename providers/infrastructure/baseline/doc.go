@@ -11,7 +11,6 @@
 //	reconciler.go  one Baseline: from the spec to the status
 //	sources.go     which namespaces are followed, for which Baselines
 //	namespace.go   one namespace: its watches, and what is known of it
-//	follower.go    one watch of one kind in one namespace, and whether it is allowed
 //	keep.go        what is kept of a workload and of a Service
 //	choose.go      pure: what of the namespaces belongs to a Baseline, within its bounds
 //	conditions.go  pure: what is wrong, and what to do about it

@@ -33,12 +33,8 @@ func (i *item) same(other *item) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// keep is the transform of the informers.
-func keep(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil // a tombstone, or kept before
-	}
+// keep makes of an object what is kept of it.
+func keep(u *unstructured.Unstructured) *item {
 	kept := &item{ObjectMeta: metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), Labels: u.GetLabels(), ResourceVersion: u.GetResourceVersion(),
 	}}
@@ -48,7 +44,7 @@ func keep(obj any) (any, error) {
 	} else {
 		kept.readWorkload(spec)
 	}
-	return kept, nil
+	return kept
 }
 
 // podOwner is what matters of the spec of a Deployment, a StatefulSet and a Rollout.

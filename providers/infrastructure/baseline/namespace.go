@@ -7,7 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
 )
+
+// follower is one watch of one kind in one namespace.
+type follower = follow.Follower[*item]
 
 // What is followed, and install/rbac/baseline gives the rights to.
 var (
@@ -53,9 +57,9 @@ type namespace struct {
 // adjust starts and stops followers: there is nothing to ask about in a namespace that is not there, and nothing to ask
 // of a kind that is not served. Asking for either would be refused or unknown, again and again.
 func (n *namespace) adjust(s *sources, rolloutsServed bool) {
-	here, state := n.exists.items()
-	if state != known || len(here) == 0 {
-		if state == known {
+	here, state := n.exists.Items()
+	if state != follow.Known || len(here) == 0 {
+		if state == follow.Known {
 			n.stopKinds()
 		}
 		return
@@ -69,7 +73,7 @@ func (n *namespace) adjust(s *sources, rolloutsServed bool) {
 		case served && n.kinds[kind] == nil:
 			n.kinds[kind] = s.followIn(n, workloads[kind])
 		case !served && n.kinds[kind] != nil:
-			n.kinds[kind].stop()
+			n.kinds[kind].Stop()
 			delete(n.kinds, kind)
 		}
 	}
@@ -77,38 +81,38 @@ func (n *namespace) adjust(s *sources, rolloutsServed bool) {
 
 func (n *namespace) stopKinds() {
 	for kind, f := range n.kinds {
-		f.stop()
+		f.Stop()
 		delete(n.kinds, kind)
 	}
 	if n.services != nil {
-		n.services.stop()
+		n.services.Stop()
 		n.services = nil
 	}
 }
 
 // view returns what is known now.
 func (n *namespace) view() view {
-	here, state := n.exists.items()
+	here, state := n.exists.Items()
 	switch {
-	case state == denied:
+	case state == follow.Denied:
 		return view{state: forbidden}
-	case state == looking || len(here) > 0 && n.services == nil:
+	case state != follow.Known || len(here) > 0 && n.services == nil:
 		return view{state: unread}
 	case len(here) == 0:
 		return view{state: missing}
 	}
 	v := view{state: read, workloads: map[sandbarv1alpha1.BaselineWorkloadKind][]*item{}}
-	states := map[knowledge]bool{}
-	list, state := n.services.items()
+	states := map[follow.Knowledge]bool{}
+	list, state := n.services.Items()
 	v.services, states[state] = list, true
 	for kind, f := range n.kinds {
-		list, state := f.items()
+		list, state := f.Items()
 		v.workloads[kind], states[state] = list, true
 	}
 	switch {
-	case states[denied]:
+	case states[follow.Denied]:
 		return view{state: forbidden}
-	case states[looking]:
+	case states[follow.Looking], states[follow.Unserved]:
 		return view{state: unread}
 	}
 	return v

@@ -31,11 +31,7 @@ func objectOf(t testing.TB, text string) *unstructured.Unstructured {
 // kept is what the informers keep of an object.
 func kept(t testing.TB, text string) *item {
 	t.Helper()
-	obj, err := keep(objectOf(t, text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return obj.(*item)
+	return keep(objectOf(t, text))
 }
 
 const (

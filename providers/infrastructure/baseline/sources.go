@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
 )
 
 // rolloutDefinition is the CustomResourceDefinition by which the runtime cluster serves Rollouts.
@@ -86,12 +87,12 @@ func (s *sources) dropLocked() {
 	for name, n := range s.followed {
 		if len(s.baselinesLocked(name)) == 0 {
 			n.stopKinds()
-			n.exists.stop()
+			n.exists.Stop()
 			delete(s.followed, name)
 		}
 	}
 	if len(s.wanted) == 0 && s.rollouts != nil {
-		s.rollouts.stop()
+		s.rollouts.Stop()
 		s.rollouts = nil
 	}
 }
@@ -120,12 +121,18 @@ func (s *sources) adjust() {
 // followIn follows a kind in a namespace. s.mu is held.
 func (s *sources) followIn(n *namespace, gvr schema.GroupVersionResource) *follower {
 	name := n.name
-	return follow(s.life, &s.wg, s.client, gvr, name, "", func() { s.changed(name) })
+	return s.start(gvr, name, "", func(...*item) { s.changed(name) })
 }
 
 // followOne follows the one object of a kind of the whole cluster that has a name. s.mu is held.
 func (s *sources) followOne(gvr schema.GroupVersionResource, name string, changed func()) *follower {
-	return follow(s.life, &s.wg, s.client, gvr, "", name, changed)
+	return s.start(gvr, "", name, func(...*item) { changed() })
+}
+
+func (s *sources) start(gvr schema.GroupVersionResource, namespace, name string, changed func(...*item)) *follower {
+	return follow.Start(s.life, &s.wg, s.client, follow.Options[*item]{
+		Resource: gvr, Namespace: namespace, Name: name, Keep: keep, Same: (*item).same, Changed: changed,
+	})
 }
 
 // rolloutsServedLocked reports whether the runtime cluster serves Rollouts, and whether that is certain.
@@ -133,8 +140,8 @@ func (s *sources) rolloutsServedLocked() (served, certain bool) {
 	if s.rollouts == nil {
 		return false, false
 	}
-	list, state := s.rollouts.items()
-	return len(list) > 0, state != looking
+	list, state := s.rollouts.Items()
+	return len(list) > 0, state != follow.Looking && state != follow.Unserved
 }
 
 // changed tells the Baselines of a namespace that something in it has changed.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
@@ -31,25 +32,37 @@ const (
 type Parts interface {
 	Live(ctx context.Context, key export.Key) (*unstructured.Unstructured, error)
 	Create(ctx context.Context, key export.Key, obj *unstructured.Unstructured) error
+	// Known reports whether the watch shows an object. It asks nobody, and may be a moment behind.
+	Known(key export.Key) bool
 	Patch(ctx context.Context, key export.Key, data []byte, subresources ...string) (*unstructured.Unstructured, error)
 	Remove(ctx context.Context, key export.Key, read *unstructured.Unstructured) error
 }
 
-// Applied is what a look has made of the part.
+// Applied is what a look has made of one part.
 type Applied struct {
-	// Part is the instance's own part as it is now; nil if it has none, or if it was created a moment ago.
+	// Part is the instance's own part of the kind as it is now; nil if it has none, or if it was created a moment ago.
 	Part *unstructured.Unstructured
 	Verdict
-	// Corrected: there was a part, and it was changed.
+	// Corrected: there was a part, and it was changed, or deleted since another one has to take its place.
 	Corrected bool
-	// Waits is after which time the part, which differs, may be corrected; zero if it does not have to be.
+	// Waits is after which time to look again, since the part, which differs, may be corrected then; zero if it does not have to be.
 	Waits time.Duration
 }
 
-// Apply makes the part of an instance as the plan says. waits is after which time one that is there may be changed; zero means
+// goes reports whether the part is being deleted.
+func (a Applied) goes() bool { return a.Part != nil && a.Part.GetDeletionTimestamp() != nil }
+
+// Apply makes a part of an instance as the plan says. waits is after which time one that is there may be changed; zero means
 // now. The error is one that a retry mends; the verdict tells of it, too.
 func Apply(ctx context.Context, parts Parts, key export.Key, obj *unstructured.Unstructured, plan Plan, waits time.Duration) (Applied, error) {
-	kind := plan.Part.GetKind()
+	kind := plan.Kind
+	if plan.Part == nil {
+		part, err := Remove(ctx, parts, key, obj)
+		if err != nil {
+			return Applied{}, err
+		}
+		return Applied{Part: part, Verdict: succeeded(kind)}, nil
+	}
 	part, err := parts.Live(ctx, key)
 	switch {
 	case export.IsGone(err) && plan.Refused.Reason != "":
@@ -63,21 +76,33 @@ func Apply(ctx context.Context, parts Parts, key export.Key, obj *unstructured.U
 		return Applied{Verdict: Verdict{Reason: ReasonNameTaken, Message: fmt.Sprintf(
 			"there is another %s %s, which this %s has not made and leaves alone; delete it, or create this %[3]s under another name", kind, key.Name, obj.GetKind())}}, nil
 	case part.GetDeletionTimestamp() != nil:
-		return Applied{Part: part, Verdict: Verdict{Reason: ReasonApplyFailed, Message: fmt.Sprintf("%s %s is being deleted; another one is made when it is gone", kind, key.Name)}}, nil
+		return Applied{Part: part, Verdict: replaced(kind, key)}, nil
 	}
-	applied := Applied{Part: part}
-	if patch := Correction(part, plan); patch != nil {
-		if waits > 0 {
-			applied.Waits, applied.Verdict = waits, Verdict{Reason: ReasonApplyFailed, Message: fmt.Sprintf(
-				"%s %s is changed again and again by somebody else; change the %s, which says what it has to be", kind, key.Name, obj.GetKind())}
-			return applied, nil
+	return bring(ctx, parts, key, obj, plan, part, waits)
+}
+
+// bring makes a part that is there as the plan says.
+func bring(ctx context.Context, parts Parts, key export.Key, obj *unstructured.Unstructured, plan Plan, part *unstructured.Unstructured, waits time.Duration) (applied Applied, err error) {
+	applied = Applied{Part: part}
+	patch := Correction(part, plan)
+	switch {
+	case patch != nil && waits > 0:
+		applied.Waits, applied.Verdict = waits, Verdict{Reason: ReasonApplyFailed, Message: fmt.Sprintf(
+			"%s %s is changed again and again by somebody else; change the %s, which says what it has to be", plan.Kind, key.Name, obj.GetKind())}
+		return applied, nil
+	case plan.replaces(part):
+		if applied.Part, err = remove(ctx, parts, key, part); err != nil {
+			return Applied{}, err
 		}
+		applied.Corrected, applied.Verdict = true, replaced(plan.Kind, key)
+		return applied, nil
+	case patch != nil:
 		if applied, err = correct(ctx, parts, key, part, patch); err != nil {
-			return written(applied, kind, err)
+			return written(applied, plan.Kind, err)
 		}
 	}
 	if applied.Verdict = plan.Refused; applied.Reason == "" {
-		applied.Verdict = succeeded(kind)
+		applied.Verdict = succeeded(plan.Kind)
 	}
 	return applied, nil
 }
@@ -92,6 +117,10 @@ func correct(ctx context.Context, parts Parts, key export.Key, part *unstructure
 		return Applied{Part: part}, err //nolint:wrapcheck // written says what it is about
 	}
 	return Applied{Part: changed, Corrected: true}, nil
+}
+
+func replaced(kind string, key export.Key) Verdict {
+	return Verdict{Reason: ReasonApplyFailed, Message: fmt.Sprintf("%s %s is being deleted; another one is made when it is gone", kind, key.Name)}
 }
 
 func succeeded(kind string) Verdict {
@@ -126,7 +155,7 @@ func NotOffered(template string) Verdict {
 	return Verdict{Reason: ReasonApplyFailed, Message: "the provider offers no copies of workloads; ask the operator to apply the Template " + template}
 }
 
-// Remove deletes the part of an instance, and returns it for as long as it is there; nil means gone. One that is not the
+// Remove deletes a part of an instance, and returns it for as long as it is there, as one that is being deleted; nil means gone. One that is not the
 // instance's own is left alone.
 func Remove(ctx context.Context, parts Parts, key export.Key, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	part, err := parts.Live(ctx, key)
@@ -135,10 +164,20 @@ func Remove(ctx context.Context, parts Parts, key export.Key, obj *unstructured.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the part of the instance: %w", err)
-	case part.GetDeletionTimestamp() == nil:
-		if err := parts.Remove(ctx, key, part); err != nil && !export.IsGone(err) {
-			return nil, fmt.Errorf("deleting the %s: %w", part.GetKind(), err)
-		}
 	}
+	return remove(ctx, parts, key, part)
+}
+
+func remove(ctx context.Context, parts Parts, key export.Key, part *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if part.GetDeletionTimestamp() != nil {
+		return part, nil
+	}
+	if err := parts.Remove(ctx, key, part); export.IsGone(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("deleting the %s: %w", part.GetKind(), err)
+	}
+	part = part.DeepCopy()
+	part.SetDeletionTimestamp(new(metav1.Now()))
 	return part, nil
 }

@@ -45,6 +45,8 @@ func (p *parts) Live(context.Context, export.Key) (*unstructured.Unstructured, e
 	return p.group.DeepCopy(), nil
 }
 
+func (p *parts) Known(export.Key) bool { return p.group != nil }
+
 func (p *parts) Create(_ context.Context, _ export.Key, obj *unstructured.Unstructured) error {
 	p.writes = append(p.writes, "create")
 	if p.refuse == nil {
@@ -130,7 +132,7 @@ func TestAGroupIsMadeAsItsSandboxSays(t *testing.T) {
 			if row.sandbox != nil {
 				row.sandbox(obj)
 			}
-			got, err := Apply(t.Context(), p, key, obj, PlanFor(obj, words(), false), row.waits)
+			got, err := Apply(t.Context(), p, key, obj, PlanCopies(obj, words(), false), row.waits)
 			if (err != nil) != row.mustFail || got.Reason != row.reason || got.OK != (row.reason == "ApplySucceeded") || !strings.Contains(got.Message, row.says) {
 				t.Errorf("%+v, error %v", got.Verdict, err)
 			}
@@ -142,7 +144,7 @@ func TestAGroupIsMadeAsItsSandboxSays(t *testing.T) {
 			}
 			if !row.mustFail && row.waits == 0 && got.Reason == "ApplySucceeded" {
 				p.writes = nil
-				if again, err := Apply(t.Context(), p, key, obj, PlanFor(obj, words(), false), 0); err != nil || !again.OK || len(p.writes) > 0 {
+				if again, err := Apply(t.Context(), p, key, obj, PlanCopies(obj, words(), false), 0); err != nil || !again.OK || len(p.writes) > 0 {
 					t.Errorf("the second time it writes %v: %+v, %v", p.writes, again.Verdict, err)
 				}
 			}
@@ -156,7 +158,7 @@ func TestNullInAPatchOfAPodTemplateIsWrittenOnce(t *testing.T) {
 	workloads := obj.Object["spec"].(map[string]any)["workloads"].([]any)
 	inherit := workloads[0].(map[string]any)["inherit"].(map[string]any)
 	inherit["podTemplatePatch"] = objectOf(t, `patch: [{op: add, path: /spec/containers/0/env, from: null, value: [{name: A, valueFrom: null}, null, {name: B, value: b}]}]`).Object["patch"]
-	withNull := PlanFor(obj, words(), false)
+	withNull := PlanCopies(obj, words(), false)
 	patchOf := func(part *unstructured.Unstructured) any {
 		return part.Object["spec"].(map[string]any)["components"].([]any)[0].(map[string]any)["podTemplatePatch"]
 	}
@@ -211,5 +213,50 @@ func TestAGroupGoesWithItsSandboxAndNoOther(t *testing.T) {
 	}
 	if _, err := Remove(t.Context(), &parts{readErr: errors.New("connection refused")}, key, sandbox(t)); err == nil {
 		t.Error("what kcp does not say is taken for gone")
+	}
+}
+
+// The provider of a SandboxRoute does not change.
+func TestARouteIsReplacedWhereItCannotBeChanged(t *testing.T) {
+	obj := routed(t)
+	p := &parts{group: routeOfSandbox(t, obj, "")}
+	set("proxy", "spec", "routing", "provider")(obj)
+	unset("spec", "routing", "gateway")(obj)
+	plan := PlanRoute(obj, words())
+	got, err := Apply(t.Context(), p, key, obj, plan, 3*time.Second)
+	if err != nil || got.Waits != 3*time.Second || len(p.writes) > 0 {
+		t.Errorf("with another writer: %+v, %v, writes %v", got, err, p.writes)
+	}
+	got, err = Apply(t.Context(), p, key, obj, plan, 0)
+	if err != nil || !got.Corrected || !got.goes() || got.Reason != ReasonApplyFailed || !slices.Equal(p.writes, []string{"remove"}) {
+		t.Errorf("%+v, %v, writes %v", got, err, p.writes)
+	}
+	p.group = nil
+	if got, err = Apply(t.Context(), p, key, obj, plan, 0); err != nil || !got.OK {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if provider, _, _ := unstructured.NestedString(p.group.Object, "spec", "provider"); provider != "proxy" {
+		t.Errorf("the provider is %s", provider)
+	}
+}
+
+func TestARouteThatIsNotWantedGoes(t *testing.T) {
+	obj := routed(t)
+	p := &parts{group: routeOfSandbox(t, obj, "")}
+	unset("spec", "routing")(obj)
+	set("1h", "spec", "lifecycle", "sleepAfterUnused")(obj) // what is refused keeps no route
+	got, err := Apply(t.Context(), p, key, obj, PlanRoute(obj, words()), 0)
+	if err != nil || !got.OK || !got.goes() || !slices.Equal(p.writes, []string{"remove"}) {
+		t.Errorf("%+v, %v, writes %v", got, err, p.writes)
+	}
+	p.group, p.writes = nil, nil
+	if got, err := Apply(t.Context(), p, key, obj, PlanRoute(obj, words()), 0); err != nil || !got.OK || got.Part != nil || len(p.writes) > 0 {
+		t.Errorf("when it is gone: %+v, %v, writes %v", got, err, p.writes)
+	}
+	p.group = routeOfSandbox(t, routed(t), "")
+	p.group.SetOwnerReferences(nil)
+	p.group.SetAnnotations(nil)
+	if got, err := Apply(t.Context(), p, key, obj, PlanRoute(obj, words()), 0); err != nil || !got.OK || got.Part != nil || len(p.writes) > 0 {
+		t.Errorf("of somebody else: %+v, %v, writes %v", got, err, p.writes)
 	}
 }

@@ -4,6 +4,7 @@
 package compound
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,8 +19,9 @@ import (
 
 func words() *scope.CompoundWords {
 	return &scope.CompoundWords{
-		Fields: sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group"}, To: "components",
-		Part: export.Kind{GVK: schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: "SandboxGroup"}, Resource: "sandboxgroups"},
+		Fields: sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group", RoutingFrom: "routing"}, To: "components",
+		Part:  export.Kind{GVK: schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: "SandboxGroup"}, Resource: "sandboxgroups"},
+		Route: export.Kind{GVK: schema.GroupVersionKind{Group: "sandbar.dev", Version: "v1alpha1", Kind: "SandboxRoute"}, Resource: "sandboxroutes"},
 	}
 }
 
@@ -79,11 +81,47 @@ spec:
 // groupOf is the SandboxGroup of a Sandbox, looked at, with a status.
 func groupOf(t *testing.T, obj *unstructured.Unstructured, status string) *unstructured.Unstructured {
 	t.Helper()
-	group := PlanFor(obj, words(), false).Part
+	group := PlanCopies(obj, words(), false).Part
 	group.SetUID("33333333-4444")
 	group.SetResourceVersion("7")
 	group.SetGeneration(2)
 	group.SetFinalizers([]string{"sandbar.dev/placement"})
 	group.Object["status"] = objectOf(t, "{observedGeneration: 2, "+status+"}").Object
 	return group
+}
+
+// routed is a Sandbox with routing, as an API server has filled it in.
+func routed(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	obj := sandbox(t)
+	obj.Object["spec"].(map[string]any)["routing"] = objectOf(t, `
+provider: gateway
+key: {headerName: X-Sandbox-Id}
+gateway: {parentRefs: [{name: edge, namespace: infra}], hostnames: [preview.example.com]}
+interceptions:
+  - name: frontend
+    targetService: {name: storefront}
+    matches: [{path: {type: PathPrefix, value: /}}]
+    routeTo: {workload: frontend, port: 8080}
+  - name: api
+    targetService: {name: storefront-api, namespace: null}
+    matches: [{path: {type: PathPrefix, value: /api}, method: null}]
+    routeTo: {workload: api, port: http}
+`).Object
+	return obj
+}
+
+// routeOfSandbox is the SandboxRoute of a Sandbox, looked at, with a status.
+func routeOfSandbox(t *testing.T, obj *unstructured.Unstructured, status string) *unstructured.Unstructured {
+	t.Helper()
+	route := PlanRoute(obj, words()).Part
+	route.SetUID("55555555-6666")
+	route.SetResourceVersion("8")
+	route.SetGeneration(1)
+	route.SetFinalizers([]string{"sandbar.dev/route"})
+	if !strings.HasPrefix(status, "observedGeneration") {
+		status = "observedGeneration: 1, " + status
+	}
+	route.Object["status"] = objectOf(t, "{"+strings.TrimSuffix(status, ", ")+"}").Object
+	return route
 }

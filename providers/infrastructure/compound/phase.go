@@ -7,14 +7,15 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 )
 
-// phase says in one word what the conditions say together. Once the part has looked at what it is, that is its phase.
-func phase(l Look, t told, v verdicts) sandbarv1alpha1.InstancePhase {
+// phase says in one word what the conditions say together. Once the part with the copies was looked at, that is its phase, unless its
+// copies are ready and requests are not led to them.
+func phase(l Look, t told, r toldOfRoute, v verdicts) sandbarv1alpha1.InstancePhase {
 	switch {
 	case l.Deleting != "":
 		return sandbarv1alpha1.InstanceDeleting
-	case l.Part != nil && l.Part.GetDeletionTimestamp() != nil:
+	case l.Copies.goes():
 		return sandbarv1alpha1.InstanceMaterializing // another one follows
-	case l.Unseen:
+	case l.Copies.Unseen:
 		return unseen(l)
 	case !v.applied.OK:
 		return unapplied(l, t, v)
@@ -22,15 +23,36 @@ func phase(l Look, t told, v verdicts) sandbarv1alpha1.InstancePhase {
 		return changing(l)
 	case t.Phase == "":
 		return sandbarv1alpha1.InstanceMaterializing
+	case t.Phase == sandbarv1alpha1.InstanceReady && !v.attached.OK:
+		return unattached(l, r, v)
 	}
 	return t.Phase
 }
 
-// unapplied is the phase of an instance whose spec its part does not have. What the part was before may serve.
+// unattached is the phase of an instance whose copies are ready, while requests are not led as the spec says.
+func unattached(l Look, r toldOfRoute, v verdicts) sandbarv1alpha1.InstancePhase {
+	switch {
+	case !r.current && !l.Route.Unseen:
+		return sandbarv1alpha1.InstanceMaterializing // a change is on its way
+	case wasReady(l):
+		return sandbarv1alpha1.InstanceDegraded
+	case v.attached.Reason == sandbarv1alpha1.RouteInvalidSpec:
+		return sandbarv1alpha1.InstanceFailed
+	}
+	return sandbarv1alpha1.InstanceMaterializing // the operator, or the controller of a Gateway, may mend it
+}
+
+func wasReady(l Look) bool {
+	return l.Old.Phase == sandbarv1alpha1.InstanceReady || l.Old.Phase == sandbarv1alpha1.InstanceDegraded
+}
+
+// unapplied is the phase of an instance whose spec its parts do not have. What they were before may serve.
 func unapplied(l Look, t told, v verdicts) sandbarv1alpha1.InstancePhase {
 	switch {
 	case l.Suspended != "" && t.current:
 		return t.Phase
+	case l.Route.goes():
+		return sandbarv1alpha1.InstanceMaterializing // another one follows
 	case serves(t):
 		return sandbarv1alpha1.InstanceDegraded
 	case v.applied.Reason == reasonNotAllowed, v.applied.Reason == ReasonApplyFailed:
@@ -42,7 +64,7 @@ func unapplied(l Look, t told, v verdicts) sandbarv1alpha1.InstancePhase {
 // unseen is the phase of an instance of whose part nothing is known. What was told of it last may serve still.
 func unseen(l Look) sandbarv1alpha1.InstancePhase {
 	switch was := l.Old.Phase; {
-	case was == sandbarv1alpha1.InstanceReady, was == sandbarv1alpha1.InstanceDegraded:
+	case wasReady(l):
 		return sandbarv1alpha1.InstanceDegraded
 	case l.Suspended != "" && (was == sandbarv1alpha1.InstanceSuspended || was == sandbarv1alpha1.InstanceSuspending):
 		return was

@@ -7,9 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -17,6 +15,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/clone"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -25,16 +24,21 @@ import (
 // fieldSuspended is the field that every kind has.
 const fieldSuspended = "suspended"
 
-// Plan is what the part of a compound instance has to be.
+// Plan is what one part of a compound instance has to be.
 type Plan struct {
-	// Part is the whole of it, as it is created.
+	// Kind is that of the part.
+	Kind string
+	// Part is the whole of it, as it is created; nil if the instance is to have none of the kind.
 	Part *unstructured.Unstructured
-	// Refused says what of the instance's spec cannot be; the zero value if all of it can. The part has its former workloads
-	// then, or is not made; whether it is suspended counts in any case.
+	// Refused says what of the instance's spec cannot be; the zero value if all of it can. The part stays as it is then, or is
+	// not made; whether it is suspended, and whether it is to be at all, counts in any case.
 	Refused Verdict
 
-	// to is the field that has the workloads.
-	to string
+	// fields are those of the part's spec that are the instance's to say, and always those that it says although its spec is
+	// refused.
+	fields, always []string
+	// fixed is the one of fields that nobody can change in a part that is there: another part takes its place. Empty for none.
+	fixed string
 }
 
 // PlanID tells a plan from others.
@@ -51,13 +55,38 @@ func (p Plan) ID() (PlanID, error) {
 
 // Verdict is what a condition says.
 type Verdict struct {
-	OK              bool
+	OK bool
+	// Unknown: it is not known yet whether it is OK, which it is not.
+	Unknown         bool
 	Reason, Message string
 }
 
-// PlanFor is the plan for a compound instance. suspended: it is to have no pods, by the tenant's word or at the end of its time.
-func PlanFor(obj *unstructured.Unstructured, words *scope.CompoundWords, suspended bool) Plan {
-	part := words.Part.NewObject()
+// PlanCopies is the plan for the part that has copies of the workloads. suspended: it is to have no pods, by the tenant's word or at
+// the end of its time.
+func PlanCopies(obj *unstructured.Unstructured, words *scope.CompoundWords, suspended bool) Plan {
+	part := newPart(obj, words.Part)
+	if asked := obj.GetAnnotations()[sandbarv1alpha1.AnnotationResnapshot]; asked != "" {
+		annotations := part.GetAnnotations()
+		annotations[sandbarv1alpha1.AnnotationResnapshot] = asked
+		part.SetAnnotations(annotations)
+	}
+	written, _ := obj.Object["spec"].(map[string]any)
+	components, _ := componentsOf(obj, words)
+	spec := map[string]any{words.To: components, fieldSuspended: suspended}
+	if ref, ok := written[contract.BaselineRefField].(map[string]any); ok {
+		spec[contract.BaselineRefField] = withoutNulls(ref)
+	}
+	part.Object["spec"] = spec
+	return Plan{
+		Kind: part.GetKind(), Part: part, Refused: refusedIn(obj, words),
+		// A part has no lifecycle of its own: it would end alone, and be made again.
+		fields: []string{words.To, contract.BaselineRefField}, always: []string{fieldSuspended, contract.LifecycleField},
+	}
+}
+
+// newPart is a part of an instance, but for its spec.
+func newPart(obj *unstructured.Unstructured, kind export.Kind) *unstructured.Unstructured {
+	part := kind.NewObject()
 	part.SetNamespace(obj.GetNamespace())
 	part.SetName(obj.GetName())
 	part.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(obj, obj.GroupVersionKind())})
@@ -69,19 +98,15 @@ func PlanFor(obj *unstructured.Unstructured, words *scope.CompoundWords, suspend
 	if creator := obj.GetAnnotations()[sandbarv1alpha1.AnnotationCreatedBy]; creator != "" {
 		annotations[sandbarv1alpha1.AnnotationCreatedBy] = creator
 	}
-	if asked := obj.GetAnnotations()[sandbarv1alpha1.AnnotationResnapshot]; asked != "" {
-		annotations[sandbarv1alpha1.AnnotationResnapshot] = asked
-	}
 	part.SetLabels(labels)
 	part.SetAnnotations(annotations)
-	written, _ := obj.Object["spec"].(map[string]any)
-	components, refused := componentsOf(obj, words)
-	spec := map[string]any{words.To: components, fieldSuspended: suspended}
-	if ref, ok := written[contract.BaselineRefField].(map[string]any); ok {
-		spec[contract.BaselineRefField] = withoutNulls(ref)
-	}
-	part.Object["spec"] = spec
-	return Plan{Part: part, Refused: firstRefused(unseenUse(obj), refused), to: words.To}
+	return part
+}
+
+// refusedIn says what of an instance's spec cannot be.
+func refusedIn(obj *unstructured.Unstructured, words *scope.CompoundWords) Verdict {
+	_, refused := componentsOf(obj, words)
+	return firstRefused(unseenUse(obj), refused)
 }
 
 // componentsOf are the workloads in the form of the part: each is what it inherits, with its name. Fields that are not known
@@ -157,86 +182,4 @@ func firstRefused(verdicts ...Verdict) Verdict {
 		}
 	}
 	return Verdict{}
-}
-
-// Owns reports whether an instance's part is its own. The name says nothing: others may have made an object of that name.
-func Owns(obj, part *unstructured.Unstructured) bool { return place.PartOf(part) == obj.GetUID() }
-
-// Correction is the merge patch that makes a part as a plan says; nil if it is. It holds what is the instance's to say, and
-// leaves all else, such as labels of others and the provider's own finalizer.
-func Correction(part *unstructured.Unstructured, plan Plan) map[string]any {
-	patch := map[string]any{}
-	if spec := specCorrection(part, plan); len(spec) > 0 {
-		patch["spec"] = spec
-	}
-	meta := map[string]any{}
-	if refs, differ := withOwner(part.GetOwnerReferences(), plan.Part.GetOwnerReferences()[0]); differ {
-		meta["ownerReferences"] = refs
-	}
-	if labels := differing(part.GetLabels(), plan.Part.GetLabels(), place.DescriptiveLabels()); len(labels) > 0 {
-		meta["labels"] = labels
-	}
-	own := append(place.DescriptiveAnnotations(), placement.AnnotationCompoundUID)
-	if _, asks := plan.Part.GetAnnotations()[sandbarv1alpha1.AnnotationResnapshot]; asks { // else it may be asked for of the part
-		own = append(own, sandbarv1alpha1.AnnotationResnapshot)
-	}
-	if annotations := differing(part.GetAnnotations(), plan.Part.GetAnnotations(), own); len(annotations) > 0 {
-		meta["annotations"] = annotations
-	}
-	if len(patch)+len(meta) == 0 {
-		return nil
-	}
-	// A merge patch replaces whole lists: what somebody has added to one since must not be lost.
-	meta["resourceVersion"] = part.GetResourceVersion()
-	patch["metadata"] = meta
-	return patch
-}
-
-// specCorrection is the part of a correction below spec. A part has no lifecycle of its own: it would end alone, and be made
-// again.
-func specCorrection(part *unstructured.Unstructured, plan Plan) map[string]any {
-	has, _ := part.Object["spec"].(map[string]any)
-	wanted, _ := plan.Part.Object["spec"].(map[string]any)
-	own := []string{fieldSuspended, contract.LifecycleField}
-	if plan.Refused.Reason == "" {
-		own = append(own, plan.to, contract.BaselineRefField)
-	}
-	patch := map[string]any{}
-	for _, name := range own {
-		want, wants := wanted[name]
-		is, there := has[name]
-		switch {
-		case name == fieldSuspended && !there && want == false: // its default
-		case wants && !equality.Semantic.DeepEqual(withoutNulls(is), want):
-			patch[name] = want
-		case !wants && there:
-			patch[name] = nil
-		}
-	}
-	return patch
-}
-
-// withOwner are owner references with the given one, which says who controls the object.
-func withOwner(refs []metav1.OwnerReference, owner metav1.OwnerReference) (with []metav1.OwnerReference, differ bool) {
-	if slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(ref, owner) }) {
-		return refs, false
-	}
-	with = slices.DeleteFunc(slices.Clone(refs), func(ref metav1.OwnerReference) bool { return ref.UID == owner.UID })
-	return append(with, owner), true
-}
-
-// differing is what of some keys has to change.
-func differing(has, wanted map[string]string, keys []string) map[string]any {
-	patch := map[string]any{}
-	for _, key := range keys {
-		want, wants := wanted[key]
-		is, there := has[key]
-		switch {
-		case wants && (!there || is != want):
-			patch[key] = want
-		case !wants && there:
-			patch[key] = nil
-		}
-	}
-	return patch
 }

@@ -18,7 +18,7 @@ import (
 
 func TestTheGroupOfASandboxIsTheGolden(t *testing.T) {
 	for name, suspended := range map[string]bool{"runs": false, "suspended": true} {
-		got, err := yaml.Marshal(PlanFor(sandbox(t), words(), suspended).Part)
+		got, err := yaml.Marshal(PlanCopies(sandbox(t), words(), suspended).Part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestWhatASandboxCannotHaveIsRefusedWithTheField(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			obj := sandbox(t)
 			row.change(obj.Object["spec"].(map[string]any))
-			got := PlanFor(obj, words(), false).Refused
+			got := PlanCopies(obj, words(), false).Refused
 			if got.OK || got.Reason != row.reason || !strings.HasPrefix(got.Message, row.says) {
 				t.Errorf("%+v", got)
 			}
@@ -128,7 +128,7 @@ func TestAGroupIsCorrectedInWhatIsItsSandboxsToSay(t *testing.T) {
 			if row.plan != nil {
 				row.plan(obj)
 			}
-			plan := PlanFor(obj, words(), false)
+			plan := PlanCopies(obj, words(), false)
 			if refused := plan.Refused.Reason != ""; refused != row.refuse {
 				t.Fatalf("%+v", plan.Refused)
 			}
@@ -143,7 +143,7 @@ func TestAGroupIsCorrectedInWhatIsItsSandboxsToSay(t *testing.T) {
 func TestACorrectionIsOfTheVersionThatWasRead(t *testing.T) {
 	obj := sandbox(t)
 	group := groupOf(t, obj, "phase: Ready")
-	patch := Correction(group, PlanFor(obj, words(), true))
+	patch := Correction(group, PlanCopies(obj, words(), true))
 	if got, _, _ := unstructured.NestedString(patch, "metadata", "resourceVersion"); got != "7" {
 		t.Errorf("%v", patch)
 	}

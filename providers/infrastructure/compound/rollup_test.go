@@ -165,15 +165,15 @@ func TestAStatusIsRolledUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			look := LookAt(sandbox(t), sandbarv1alpha1.InstanceStatus{Phase: row.old}, words(), now)
-			look.Verdict, look.Suspended, look.Deleting = row.verdict, row.suspended, row.deleting
+			look.Copies.Verdict, look.Suspended, look.Deleting = row.verdict, row.suspended, row.deleting
 			if row.verdict == (Verdict{}) {
-				look.Verdict = succeeded("SandboxGroup")
+				look.Copies.Verdict = succeeded("SandboxGroup")
 			}
 			if row.group != "" {
-				look.Part = groupOf(t, look.Object, row.group)
+				look.Copies.Part = groupOf(t, look.Object, row.group)
 			}
 			if row.change != nil {
-				row.change(look.Part)
+				row.change(look.Copies.Part)
 			}
 			status, _ := rolled(t, look)
 			if status.Phase != row.phase {
@@ -215,7 +215,7 @@ func rolled(t *testing.T, look Look) (sandbarv1alpha1.InstanceStatus, sandbarv1a
 
 func TestAStatusHasWhatIsThereOfTheWorkloads(t *testing.T) {
 	look := LookAt(sandbox(t), sandbarv1alpha1.InstanceStatus{}, words(), now)
-	look.Verdict = succeeded("SandboxGroup")
+	look.Copies.Verdict = succeeded("SandboxGroup")
 	status, workloads := rolled(t, look)
 	nothing := sandbarv1alpha1.SandboxWorkloadsStatus{Workloads: []sandbarv1alpha1.SandboxWorkloadStatus{{Name: "frontend"}, {Name: "api"}}}
 	if diff := cmp.Diff(nothing, workloads); diff != "" {
@@ -224,7 +224,7 @@ func TestAStatusHasWhatIsThereOfTheWorkloads(t *testing.T) {
 	if status.ObservedGeneration != 3 || status.CreatedBy == nil || status.CreatedBy.Username != "alice" || status.DataPlane != nil {
 		t.Errorf("%+v", status)
 	}
-	look.Part = groupOf(t, look.Object, "phase: Ready, "+rowsOf(readyRow)+", "+conditionsOf("")+", activity: {lastActiveTime: 2026-01-01T00:00:00Z}")
+	look.Copies.Part = groupOf(t, look.Object, "phase: Ready, "+rowsOf(readyRow)+", "+conditionsOf("")+", activity: {lastActiveTime: 2026-01-01T00:00:00Z}")
 	status, workloads = rolled(t, look)
 	want := sandbarv1alpha1.SandboxWorkloadsStatus{
 		RoutingKey:     &sandbarv1alpha1.RoutingKey{HeaderName: "baggage", Value: "sbx-abcd1234"},
@@ -244,8 +244,8 @@ func TestAStatusHasWhatIsThereOfTheWorkloads(t *testing.T) {
 // A status that differs at each look would be written at each look.
 func TestAStatusAtRestStaysAsItIs(t *testing.T) {
 	look := LookAt(sandbox(t), sandbarv1alpha1.InstanceStatus{}, words(), now)
-	look.Verdict, look.Suspended = succeeded("SandboxGroup"), sandbarv1alpha1.SuspendedByUser
-	look.Part = groupOf(t, look.Object, "phase: Suspended, suspension: {cause: ByUser, since: 2026-01-01T00:00:00Z, kept: [Identity, Volumes]}, "+rowsOf("ready: false")+", "+conditionsOf("Ready reason: SandboxPodDeleted"))
+	look.Copies.Verdict, look.Suspended = succeeded("SandboxGroup"), sandbarv1alpha1.SuspendedByUser
+	look.Copies.Part = groupOf(t, look.Object, "phase: Suspended, suspension: {cause: ByUser, since: 2026-01-01T00:00:00Z, kept: [Identity, Volumes]}, "+rowsOf("ready: false")+", "+conditionsOf("Ready reason: SandboxPodDeleted"))
 	first, err := RollUp(look)
 	if err != nil {
 		t.Fatal(err)

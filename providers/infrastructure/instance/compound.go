@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,8 +26,8 @@ import (
 // whose status is of its spec tells of it.
 const followedIn = time.Minute
 
-// compound reconciles a compound instance. It has no placement: its part has, which is an instance of another kind (package
-// compound). Its status is made of the part's, which wakes it.
+// compound reconciles a compound instance. It has no placement: the part with the copies has one, which is an instance of another
+// kind (package compound). Its status is made of those of its parts, which wake it.
 func (r *reconciler) compound(ctx context.Context, req request, live convertedObject, status sandbarv1alpha1.InstanceStatus) (reconcile.Result, error) {
 	owner := placement.Owner{Cluster: req.Cluster, UID: live.object.GetUID()}
 	s := scope.New(r.kind, r.settings(), live.object, status, placement.Placed{Owner: owner, Object: req.NamespacedName}).Converted(live.from)
@@ -47,35 +46,37 @@ func (r *reconciler) compound(ctx context.Context, req request, live convertedOb
 	again.RequeueAfter = outcome.Sooner(again.RequeueAfter, live.again)
 	look := r.lookAt(s)
 	look.Suspended = decision.Suspended
-	if look.Unseen = r.awaited(s); look.Unseen {
-		if left := r.untold(s); left > 0 {
-			again.RequeueAfter = outcome.Sooner(again.RequeueAfter, left)
-			return again, nil
-		}
-		look.Verdict = compound.NotFollowed(look.Kind)
+	copies, routes := r.copiesOf(s), r.routesOf(s)
+	if left := r.untold(s); left > 0 && (copies.awaited() || routes.awaited() && r.mayHaveRoute(req, s, routes)) {
+		again.RequeueAfter = outcome.Sooner(again.RequeueAfter, left)
+		return again, nil
+	}
+	if copies.awaited() {
+		look.Copies.Unseen, look.Copies.Verdict = true, compound.NotFollowed(look.Copies.Kind)
+		look.Route.Unseen = r.mayHaveRoute(req, s, routes)
 		return again, r.rollUp(ctx, req, s, look)
 	}
 	if s, err = r.held(ctx, req, s); err != nil {
 		return reconcile.Result{}, ignoreGone(err)
 	}
 	look.Object = s.Object()
-	if look.Applied, err = r.applyPart(ctx, req, s, decision); look.Reason == "" {
+	if look.Copies.Applied, err = r.applyCopies(ctx, req, s, copies, decision); look.Copies.Reason == "" {
 		return reconcile.Result{}, err // of one that was told of before nothing else is known
 	}
-	again.RequeueAfter = outcome.Sooner(again.RequeueAfter, look.Waits)
-	if err = errors.Join(r.rollUp(ctx, req, s, look), err); err != nil {
+	errRoute := r.applyRoute(ctx, req, s, routes, &look.Route)
+	if errors.Is(errRoute, errChanged) {
+		return reconcile.Result{}, errRoute
+	}
+	for _, waits := range []time.Duration{look.Copies.Waits, look.Route.Waits} {
+		again.RequeueAfter = outcome.Sooner(again.RequeueAfter, waits)
+	}
+	if err = errors.Join(r.rollUp(ctx, req, s, look), err, errRoute); err != nil {
 		return reconcile.Result{}, err
 	}
 	return again, nil
 }
 
-// awaited reports whether the kind of the part is offered, and not followed yet. Kinds.partsFollowed wakes the instance.
-func (r *reconciler) awaited(s *scope.Scope) bool {
-	_, followed := r.parts(s.Settings().Compound.Fields.Template)
-	return s.Settings().Compound.Offered() && !followed
-}
-
-// untold is for how long the status of a compound instance stays as it is while nobody follows its part; zero means that it is
+// untold is for how long the status of a compound instance stays as it is while nobody follows its parts; zero means that it is
 // told. Else each start of the provider would say of each instance that it is not Ready.
 func (r *reconciler) untold(s *scope.Scope) time.Duration {
 	if s.Status().Phase == "" || s.Status().ObservedGeneration != s.Object().GetGeneration() {
@@ -115,33 +116,6 @@ func (r *reconciler) endOf(s *scope.Scope) (lifecycle.Decision, error) {
 	return lifecycle.Decide(terms, lifecycle.Use{}, r.now()), nil
 }
 
-// applyPart makes the part of a compound instance. Without a reason in its verdict there is nothing new to tell.
-func (r *reconciler) applyPart(ctx context.Context, req request, s *scope.Scope, decision lifecycle.Decision) (compound.Applied, error) {
-	words := s.Settings().Compound
-	parts, followed := r.parts(words.Fields.Template)
-	switch {
-	case !words.Offered():
-		return compound.Applied{Verdict: compound.NotOffered(words.Fields.Template)}, nil
-	case !followed:
-		return compound.Applied{}, errChanged // since awaited was asked
-	}
-	plan := compound.PlanFor(s.Object(), words, decision.Suspended != "")
-	id, err := plan.ID()
-	if err != nil {
-		return compound.Applied{}, err //nolint:wrapcheck // it says what it is about
-	}
-	applied, err := compound.Apply(ctx, parts, req, s.Object(), plan, r.corrections.wait(s.Object(), id, r.now()))
-	switch {
-	case applied.Corrected:
-		r.corrections.note(s.Object(), id, r.now())
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return compound.Applied{}, fmt.Errorf("%w: %w", errChanged, err)
-	case err != nil && applied.Reason == "" && s.Status().Phase == "":
-		applied.Verdict = compound.Unwritten(words.Part.GVK.Kind)
-	}
-	return applied, err //nolint:wrapcheck // it says what it is about
-}
-
 // rollUp writes the status of a compound instance.
 func (r *reconciler) rollUp(ctx context.Context, req request, s *scope.Scope, look compound.Look) error {
 	rolled, err := compound.RollUp(look)
@@ -151,33 +125,54 @@ func (r *reconciler) rollUp(ctx context.Context, req request, s *scope.Scope, lo
 	return r.writeStatus(ctx, req, s, outcome.Outcome{}, s.Status(), rolled)
 }
 
-// dissolve deletes the part of a compound instance that is being deleted, waits until it is gone, and lets the instance go. kcp's
-// garbage collector would delete the part as well, at some time after the instance: nobody would be told what is left.
+// dissolve deletes the parts of a compound instance that is being deleted, waits until they are gone, and lets the instance go: the
+// route first, so that no request is led to copies that go. kcp's garbage collector would delete the parts as well, at some time
+// after the instance: nobody would be told what is left.
 func (r *reconciler) dissolve(ctx context.Context, req request, s *scope.Scope) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(s.Object(), placement.Finalizer) {
 		return reconcile.Result{}, nil
 	}
 	look := r.lookAt(s)
 	look.Suspended, _ = outcome.Outcome{}.Intent(s)
-	parts, followed := r.parts(s.Settings().Compound.Fields.Template)
-	switch offered := s.Settings().Compound.Offered(); {
-	case offered && !followed:
-		look.Unseen, look.Deleting = true, compound.NotFollowed(look.Kind).Message
-		return reconcile.Result{RequeueAfter: recheck}, r.rollUp(ctx, req, s, look)
-	case offered:
-		var err error
-		if look.Part, err = compound.Remove(ctx, parts, req, s.Object()); err != nil {
-			return reconcile.Result{}, ignoreGone(err)
+	copies, routes := r.copiesOf(s), r.routesOf(s)
+	if r.mayHaveRoute(req, s, routes) {
+		look.Copies.Unseen = true // it is looked at when the route is gone
+		if there, err := r.end(ctx, req, s, routes, &look, &look.Route); there || err != nil {
+			return r.dissolving(ctx, req, s, look, err)
 		}
+		look.Copies.Unseen = false
 	}
-	if look.Part == nil {
-		return reconcile.Result{}, ignoreGone(r.removeFinalizer(ctx, req, s.Object()))
+	if there, err := r.end(ctx, req, s, copies, &look, &look.Copies); there || err != nil {
+		return r.dissolving(ctx, req, s, look, err)
 	}
-	look.Deleting = fmt.Sprintf("waiting for %s %s to be removed", look.Kind, look.Part.GetName())
-	if status, err := outcome.ReadStatus(look.Part); err == nil {
+	return reconcile.Result{}, ignoreGone(r.removeFinalizer(ctx, req, s.Object()))
+}
+
+// end deletes one part, and reports whether it is there still, or may be. The look says then what the deletion waits for.
+func (r *reconciler) end(ctx context.Context, req request, s *scope.Scope, kind partKind, look *compound.Look, piece *compound.Piece) (there bool, err error) {
+	switch {
+	case kind.awaited():
+		piece.Unseen, look.Deleting = true, compound.NotFollowed(piece.Kind).Message
+		return true, nil
+	case !kind.offered:
+		return false, nil
+	}
+	if piece.Part, err = compound.Remove(ctx, kind.objects, req, s.Object()); piece.Part == nil || err != nil {
+		return false, err //nolint:wrapcheck // it says what it is about
+	}
+	look.Deleting = fmt.Sprintf("waiting for %s %s to be removed", piece.Kind, piece.Part.GetName())
+	if status, err := outcome.ReadStatus(piece.Part); err == nil {
 		if c := meta.FindStatusCondition(status.Conditions, sandbarv1alpha1.InstancePlaced); c != nil && c.Reason == outcome.ReasonDeleting {
 			look.Deleting += ": " + c.Message
 		}
+	}
+	return true, nil
+}
+
+// dissolving tells what a deletion waits for, and looks again: of the end of a part no watch may tell.
+func (r *reconciler) dissolving(ctx context.Context, req request, s *scope.Scope, look compound.Look, err error) (reconcile.Result, error) {
+	if err != nil {
+		return reconcile.Result{}, ignoreGone(err)
 	}
 	return reconcile.Result{RequeueAfter: recheck}, r.rollUp(ctx, req, s, look)
 }

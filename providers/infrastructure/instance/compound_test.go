@@ -59,6 +59,8 @@ func (h *heaps) Live(_ context.Context, key export.Key) (*unstructured.Unstructu
 	return nil, apierrors.NewNotFound(heap.GVR().GroupResource(), key.Name)
 }
 
+func (h *heaps) Known(export.Key) bool { return h.part != nil }
+
 func (h *heaps) Create(_ context.Context, _ export.Key, obj *unstructured.Unstructured) error {
 	if err := h.write("create"); err != nil {
 		return err

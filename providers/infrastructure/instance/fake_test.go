@@ -95,7 +95,9 @@ type world struct {
 	templates map[string]*sandbarv1alpha1.SandboxTemplate
 	// parts are those of compound instances; nil: nobody follows them. partsTold is how often somebody was told of a change of
 	// the object, which may be a part.
-	parts       compound.Parts
+	parts compound.Parts
+	// routes are the parts of a built-in kind; nil: nobody follows them.
+	routes      compound.Parts
 	corrections *corrections
 	partsTold   int
 	asked       []rollout.Request
@@ -248,6 +250,7 @@ func (w *world) reconciler() *reconciler {
 		patched: w.patched, sandboxes: &Sandboxes{changed: func(claim export.Key) { w.claims = append(w.claims, claim) }},
 		templates: w, words: w.words, now: func() time.Time { return w.now() },
 		parts: func(string) (compound.Parts, bool) { return w.parts, w.parts != nil }, corrections: w.corrections,
+		builtIn:     func(string) (compound.Parts, bool) { return w.routes, w.routes != nil },
 		partChanged: func(request) { w.partsTold++ },
 	}
 	if w.liveRuntime != nil {

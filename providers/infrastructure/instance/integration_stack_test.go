@@ -324,7 +324,7 @@ func (p *provider) run(t *testing.T) func() {
 	p.options.Rollouts = rollouts
 	offers, err := offer.Register(mgr, p.options.ExportName)
 	mustDo(t, err)
-	p.options.Kinds = NewKinds("", func(export.Key) {})
+	p.options.Kinds = NewKinds("", func(export.Key) {}, func(export.Key) {})
 	p.options.Templates, err = sandboxtemplate.Register(mgr, cluster, sandboxtemplate.Options{Offers: offers, Readers: []sandboxtemplate.Reader{p.options.Kinds}})
 	mustDo(t, err)
 	mustDo(t, Register(mgr, cluster, p.options))

@@ -53,20 +53,23 @@ type Kinds struct {
 	// memberKind is the kind whose placements sets keep.
 	memberKind string
 	sandboxes  *Sandboxes
+	groups     *Groups
 
 	mu      sync.RWMutex
 	running map[string]*runner
 }
 
 // NewKinds returns kinds of which none runs before Register. memberKind is the one whose placements sets keep, and
-// claimChanged is told of each SandboxClaim one of whose Sandboxes comes, changes or goes.
-func NewKinds(memberKind string, claimChanged func(claim export.Key)) *Kinds {
+// claimChanged is told of each SandboxClaim one of whose Sandboxes comes, changes or goes, and groupChanged of each SandboxGroup
+// that does, or whose status does.
+func NewKinds(memberKind string, claimChanged, groupChanged func(export.Key)) *Kinds {
 	k := &Kinds{
 		restart:   make(chan event.TypedGenericEvent[*sandbarv1alpha1.Template], pendingRestarts),
 		baselines: make(chan event.GenericEvent, 1),
 		started:   make(chan struct{}), running: map[string]*runner{}, memberKind: memberKind,
 	}
 	k.sandboxes = &Sandboxes{runner: k.podRunner, changed: claimChanged}
+	k.groups = &Groups{runner: k.groupRunner, changed: groupChanged}
 	return k
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -69,19 +70,22 @@ func TestThePartsOfAKindAreThoseOfATemplateWithCopies(t *testing.T) {
 }
 
 func TestTheTableOfLimitsHasTheNumbersOfCompoundInstances(t *testing.T) {
+	interceptions := clone.WorkloadsSchema().Properties["routing"].Properties["interceptions"]
 	most := validation.DNS1035LabelMaxLength - len(clone.ServiceName("", ""))
 	limitstable.Check(t, "../../../docs/limits.md", "Sandboxes with workloads", true,
 		limitstable.Limit{Name: "workloads of a Sandbox", Number: strconv.FormatInt(*clone.WorkloadsSchema().Properties["workloads"].MaxItems, 10)},
+		limitstable.Limit{Name: "interceptions, and matches of each", Number: fmt.Sprintf("%d, %d", *interceptions.MaxItems, *interceptions.Items.Schema.Properties["matches"].MaxItems)},
+		limitstable.Limit{Name: "endpoints in the status of a Sandbox", Number: strconv.FormatInt(*clone.WorkloadsStatusSchema().Properties["endpoints"].MaxItems, 10)},
 		limitstable.Limit{Name: "the names of a Sandbox and of one of its workloads, together", Number: fmt.Sprintf("%d characters", most), Says: []string{fmt.Sprintf("%d is the most", most)}},
-		limitstable.Limit{Name: "how often a group is put right that somebody else changes, while its Sandbox says the same", Number: "every " + limitstable.Duration(correctAgain)},
+		limitstable.Limit{Name: "how often a group, or a route, is put right that somebody else changes, while its Sandbox says the same", Number: "every " + limitstable.Duration(correctAgain)},
 		limitstable.Limit{
-			Name: "time for the kind SandboxGroup to be followed after a start of the provider, before Sandboxes that are as they were tell that it is not", Number: limitstable.Duration(followedIn),
+			Name: "time for the kinds SandboxGroup and SandboxRoute to be followed after a start of the provider, before Sandboxes that are as they were tell that one is not", Number: limitstable.Duration(followedIn),
 		},
 	)
 }
 
 func TestAKindThatDoesNotRunHasNoParts(t *testing.T) {
-	kinds := NewKinds("", func(export.Key) {})
+	kinds := NewKinds("", func(export.Key) {}, func(export.Key) {})
 	if parts, followed := kinds.partsOf("heap"); followed || parts != nil {
 		t.Errorf("%v, %v", parts, followed)
 	}
@@ -90,9 +94,9 @@ func TestAKindThatDoesNotRunHasNoParts(t *testing.T) {
 
 // Those that waited for it would be looked at again when something else wakes them.
 func TestWhenAKindBeginsToBeFollowedTheCompoundInstancesOfItAreLookedAt(t *testing.T) {
-	k, shard, woken := NewKinds("", func(export.Key) {}), exporttest.NewShard(t, "one"), make(chan request, 10)
+	k, shard, woken := NewKinds("", func(export.Key) {}, func(export.Key) {}), exporttest.NewShard(t, "one"), make(chan request, 10)
 	r := &runner{kind: fixture.Thing}
-	r.settings.Store(&scope.Settings{Compound: &scope.CompoundWords{Fields: sandbarv1alpha1.CompoundFields{Template: "heap"}}})
+	r.settings.Store(&scope.Settings{Compound: &scope.CompoundWords{Fields: sandbarv1alpha1.CompoundFields{Template: "heap"}, Route: export.Kind{GVK: schema.GroupVersionKind{Kind: "SandboxRoute"}}}})
 	var err error
 	r.Controller, err = export.NewController(fixture.Thing.Kind, export.ControllerOptions{Name: "woken", Concurrency: 1, Config: &rest.Config{}, Log: logr.Discard()},
 		func(*export.Controller) reconcile.TypedReconciler[request] {
@@ -120,6 +124,16 @@ func TestWhenAKindBeginsToBeFollowedTheCompoundInstancesOfItAreLookedAt(t *testi
 	case <-time.After(time.Minute):
 		t.Error("nobody looks at it")
 	}
+	k.BuiltInPartChanged("SandboxSet")(first) // of which it has no part
+	k.BuiltInPartChanged("SandboxRoute")(first)
+	select {
+	case again := <-woken:
+		if again != first {
+			t.Errorf("%v is looked at, want %v", again, first)
+		}
+	case <-time.After(time.Minute):
+		t.Error("nobody looks at it when its route changes")
+	}
 }
 
 // cacheOnly is a cluster of which nothing is asked but its cache.
@@ -138,7 +152,7 @@ func TestKindsEndWhileAReconcileAsksForThePartsOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := NewKinds("", func(export.Key) {})
+	k := NewKinds("", func(export.Key) {}, func(export.Key) {})
 	k.client = fake.NewClientBuilder().WithScheme(scheme).Build()
 	k.config.runtime, k.config.capacity, k.config.log = cacheOnly{cache: &informertest.FakeInformers{Scheme: scheme}}, newCapacity(), logr.Discard()
 	r, began := &runner{kind: fixture.Thing, runtime: k.config.runtime, capacity: k.config.capacity, stopEvents: func() {}, log: logr.Discard()}, make(chan struct{})

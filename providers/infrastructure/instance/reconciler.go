@@ -90,6 +90,9 @@ type reconciler struct {
 	// that are followed; partChanged has the compound instance looked at whose part an instance of this kind is.
 	parts       func(template string) (compound.Parts, bool)
 	partChanged func(request)
+	// builtIn are the objects of a built-in kind, of which compound instances have parts, too, and false while nobody follows
+	// them.
+	builtIn func(kind string) (compound.Parts, bool)
 	// corrections are those of parts of compound instances.
 	corrections *corrections
 	// words are the last words of instances that fail.

@@ -28,6 +28,7 @@ import (
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/inuse"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/latebinding"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/rollout"
@@ -74,6 +75,10 @@ type Options struct {
 	// Kinds are those that run. Defaults to kinds of which no placement is a set's.
 	Kinds *Kinds
 
+	// BuiltIn returns the objects of a built-in kind, and false while nobody follows them: compound instances have parts of such
+	// kinds. Defaults to none that is followed.
+	BuiltIn func(kind string) (compound.Parts, bool)
+
 	// Members are those of sets, which were given Kinds. Defaults to some that no set has.
 	Members *members.Members
 }
@@ -83,6 +88,9 @@ func (o Options) withDefaults(mgr ctrl.Manager) Options {
 		o.KCPConfig = mgr.GetConfig()
 	}
 	o.ExportName = cmp.Or(o.ExportName, defaultExportName)
+	if o.BuiltIn == nil {
+		o.BuiltIn = func(string) (compound.Parts, bool) { return nil, false }
+	}
 	o.MaxConcurrentReconciles = cmp.Or(o.MaxConcurrentReconciles, defaultConcurrency)
 	return o
 }
@@ -98,7 +106,7 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) e
 		}
 	}
 	if opts.Kinds == nil {
-		opts.Kinds = NewKinds("", func(export.Key) {})
+		opts.Kinds = NewKinds("", func(export.Key) {}, func(export.Key) {})
 	}
 	if opts.Members == nil {
 		var err error
@@ -155,6 +163,7 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		deliveries:  newDeliveries(),
 		parts:       k.partsOf,
 		partChanged: k.partChanged,
+		builtIn:     opts.BuiltIn,
 		corrections: newCorrections(),
 		failed:      k.failed,
 	}

@@ -73,6 +73,8 @@ type runnerConfig struct {
 	// parts are the instances of a Template, and partChanged is told of each that comes, changes or goes, or whose status does.
 	parts       func(template string) (compound.Parts, bool)
 	partChanged func(template string, part request)
+	// builtIn are the objects of a built-in kind.
+	builtIn     func(kind string) (compound.Parts, bool)
 	corrections *corrections
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
@@ -149,6 +151,7 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		patched:    config.patched,
 		deliveries: config.deliveries,
 		parts:      config.parts, partChanged: func(req request) { config.partChanged(r.kind.Template, req) },
+		builtIn:     config.builtIn,
 		corrections: config.corrections,
 	}
 	return r.instances

@@ -39,7 +39,7 @@ func TestAClaimIsToldWhenTheStatusOfItsSandboxChanges(t *testing.T) {
 
 func TestSandboxesAreNotThereBeforeTheirTemplateIs(t *testing.T) {
 	w := newWarmWorld(t, 0)
-	kinds := NewKinds("Thing", func(export.Key) {})
+	kinds := NewKinds("Thing", func(export.Key) {}, func(export.Key) {})
 	if _, offered := kinds.MemberKind(); offered {
 		t.Error("there is a kind for members")
 	}

@@ -37,8 +37,8 @@ func TestTheTableOfLimitsHasTheNumbersOfPlacements(t *testing.T) {
 			Number: of(defaultHard, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage),
 		},
 		limitstable.Limit{
-			Name:   "`hard`: pods, Services, Secrets, ConfigMaps, volumes; node ports, load balancers",
-			Number: of(defaultHard, corev1.ResourcePods, corev1.ResourceServices, corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims) + "; none",
+			Name:   "`hard`: pods, Services, Secrets, ConfigMaps, volumes, HTTPRoutes; node ports, load balancers",
+			Number: of(defaultHard, corev1.ResourcePods, corev1.ResourceServices, corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, countHTTPRoutes) + "; none",
 		},
 		limitstable.Limit{
 			Name:   "`min` of a container: cpu, memory, ephemeral storage",

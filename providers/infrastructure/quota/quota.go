@@ -41,7 +41,11 @@ var defaultHard = corev1.ResourceList{
 	corev1.ResourceSecrets:                  resource.MustParse("50"),
 	corev1.ResourceConfigMaps:               resource.MustParse("50"),
 	corev1.ResourcePersistentVolumeClaims:   resource.MustParse("10"),
+	countHTTPRoutes:                         resource.MustParse("20"),
 }
+
+// countHTTPRoutes bounds the HTTPRoutes of a placement: each costs every Gateway that it names.
+const countHTTPRoutes corev1.ResourceName = "count/httproutes.gateway.networking.k8s.io"
 
 // defaultRequest is small, so that idle sandboxes pack densely.
 var defaultRequest = corev1.ResourceList{

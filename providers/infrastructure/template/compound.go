@@ -26,6 +26,10 @@ func withWorkloads(spec *apiextensionsv1.JSONSchemaProps, tmpl *sandbarv1alpha1.
 	pod, from, own := tmpl.PodTemplate.From, tmpl.Compound.From, clone.WorkloadsSchema()
 	spec.Properties[contract.BaselineRefField] = own.Properties["baselineRef"]
 	spec.Properties[from] = own.Properties["workloads"]
+	if tmpl.Compound.RoutingFrom != "" {
+		spec.Properties[tmpl.Compound.RoutingFrom] = own.Properties["routing"]
+		spec.XValidations = append(spec.XValidations, routingRules(tmpl.Compound.RoutingFrom, from)...)
+	}
 	spec.Required = slices.DeleteFunc(spec.Required, func(name string) bool { return name == pod })
 	spec.XValidations = append(spec.XValidations,
 		apiextensionsv1.ValidationRule{
@@ -49,6 +53,20 @@ func withWorkloads(spec *apiextensionsv1.JSONSchemaProps, tmpl *sandbarv1alpha1.
 				contract.EnvField, contract.EnvFromField, contract.StartTimeoutField, pod, from),
 		})
 	return spec
+}
+
+// routingRules are those of the routing of a spec with workloads. What it says in itself, its schema checks.
+func routingRules(routing, workloads string) apiextensionsv1.ValidationRules {
+	return apiextensionsv1.ValidationRules{
+		{
+			Rule:    fmt.Sprintf("!has(self.%s) || has(self.%s)", routing, workloads),
+			Message: fmt.Sprintf("%s is for %s; remove it", routing, workloads),
+		},
+		{
+			Rule:    fmt.Sprintf("!has(self.%[1]s) || !has(self.%[2]s) || self.%[1]s.interceptions.all(i, self.%[2]s.exists(w, w.name == i.routeTo.workload))", routing, workloads),
+			Message: fmt.Sprintf("routeTo.workload of each of %s.interceptions must be the name of one of %s", routing, workloads),
+		},
+	}
 }
 
 // anyOf is an expression that is true if one of the fields is set.

@@ -5,6 +5,7 @@ package template
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
@@ -24,7 +27,7 @@ func compoundTemplate(t *testing.T) *sandbarv1alpha1.Template {
 	t.Helper()
 	tmpl := plainTemplate(t, `{"suspended": "boolean | default=false", "pod": "object | required=true"}`)
 	tmpl.Spec.PodTemplate = &sandbarv1alpha1.PodTemplateFields{From: "template", To: "pod"}
-	tmpl.Spec.Compound = &sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group"}
+	tmpl.Spec.Compound = &sandbarv1alpha1.CompoundFields{From: "workloads", Template: "sandbox-group", RoutingFrom: "routing"}
 	return tmpl
 }
 
@@ -42,7 +45,7 @@ func TestTenantsMayWriteWorkloadsInThePlaceOfAPodTemplate(t *testing.T) {
 	if workloads.MaxItems == nil || *workloads.MaxItems != sandbarv1alpha1.MaxSandboxGroupComponents || spec.Properties["baselineRef"].Type != "object" {
 		t.Errorf("the workloads have no schema: %+v", workloads)
 	}
-	for _, name := range []string{"routingKey", "underlyingRefs", "workloads", "conditions"} {
+	for _, name := range []string{"routingKey", "endpoints", "underlyingRefs", "workloads", "conditions"} {
 		if _, there := root.Properties["status"].Properties[name]; !there {
 			t.Errorf("the status has no %s", name)
 		}
@@ -108,6 +111,7 @@ func TestAnInstanceHasAPodTemplateOrWorkloads(t *testing.T) {
 	validate := validatorOf(t, withLifecycle(p.spec))
 	const (
 		pod       = `template: {templateRef: {name: node-22}}`
+		routing   = `routing: {provider: gateway, gateway: {parentRefs: [{namespace: a, name: b}], hostnames: [c]}, interceptions: [{name: web, routeTo: {workload: web, port: http}}]}`
 		workloads = `workloads: [{name: web, type: inherit, inherit: {sourceRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}]`
 	)
 	for name, row := range map[string]struct{ before, spec, want string }{
@@ -121,7 +125,21 @@ func TestAnInstanceHasAPodTemplateOrWorkloads(t *testing.T) {
 		"workloads with a time for a start":     {spec: workloads + `, startTimeout: 1m`, want: "env, envFrom and startTimeout are for template; remove them"},
 		"a pod template that becomes workloads": {before: pod, spec: workloads, want: "workloads does not take the place of template later"},
 		"workloads that become a pod template":  {before: workloads, spec: pod, want: "workloads does not take the place of template later"},
-		"workloads that change":                 {before: workloads, spec: strings.ReplaceAll(workloads, "web", "api")},
+		"workloads with routing":                {spec: workloads + ", " + routing},
+		"a pod template with routing":           {spec: pod + ", " + routing, want: "routing is for workloads; remove it"},
+		"routing to a workload that is not there": {
+			spec: workloads + ", " + strings.ReplaceAll(routing, "workload: web", "workload: api"), want: "routeTo.workload of each of routing.interceptions must be the name of one of workloads",
+		},
+		"routing with a provider that has another field": {spec: workloads + ", " + strings.Replace(routing, "provider: gateway", "provider: istio", 1), want: "gateway is required with provider gateway, and refused with another"},
+		"routing by a proxy without a target": {
+			spec: workloads + ", routing: {provider: proxy, interceptions: [{name: web, routeTo: {workload: web, port: http}}]}", want: "targetService of an interception is required with provider proxy",
+		},
+		"routing by a proxy":                   {spec: workloads + ", routing: {provider: proxy, interceptions: [{name: web, targetService: {name: web}, routeTo: {workload: web, port: http}}]}"},
+		"routing by a header that is not free": {spec: workloads + ", " + strings.Replace(routing, "{provider", "{key: {headerName: Cookie}, provider", 1), want: "cannot carry the ID"},
+		"a match of the header of the ID":      {spec: workloads + ", " + strings.Replace(routing, "{name: web, routeTo", "{name: web, matches: [{headers: [{name: Baggage, value: x}]}], routeTo", 1), want: "a match must not name the header"},
+		"a match of another header":            {spec: workloads + ", " + strings.Replace(routing, "{name: web, routeTo", "{name: web, matches: [{headers: [{name: X-Team, value: x}]}], routeTo", 1)},
+		"a match of the header that is asked":  {spec: workloads + ", " + strings.Replace(strings.Replace(routing, "{name: web, routeTo", "{name: web, matches: [{headers: [{name: X-Team, value: x}]}], routeTo", 1), "{provider", "{key: {headerName: x-team}, provider", 1), want: "a match must not name the header"},
+		"workloads that change":                {before: workloads, spec: strings.ReplaceAll(workloads, "web", "api")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := validate(row.spec, row.before)
@@ -129,6 +147,47 @@ func TestAnInstanceHasAPodTemplateOrWorkloads(t *testing.T) {
 				t.Errorf("it says %q, want %q", got, row.want)
 			}
 		})
+	}
+}
+
+// What the documentation shows has to be taken as it is.
+func TestTheExampleOfRoutingFitsTheSchema(t *testing.T) {
+	raw, err := os.ReadFile("../../../examples/tenant/sandbox-routing.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var example struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal(raw, &example); err != nil {
+		t.Fatal(err)
+	}
+	read, spec := &sandbarv1alpha1.SandboxWorkloadsSpec{}, map[string]any{}
+	for _, field := range []string{"baselineRef", "workloads", "routing", "lifecycle"} {
+		spec[field] = example.Spec[field]
+	}
+	p, err := newPlan(compoundTemplate(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fitting, err := newFitting(withLifecycle(p.spec), withLifecycle(p.spec), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := map[string]any{}
+	if err := utiljson.Unmarshal(text, &whole); err != nil { // with whole numbers
+		t.Fatal(err)
+	}
+	if found := fitting.problems(t.Context(), whole); len(found) > 0 {
+		t.Errorf("problems: %v", found)
+	}
+	delete(whole, "lifecycle")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(whole, read, true); err != nil || read.Routing == nil {
+		t.Errorf("%+v, %v", read.Routing, err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -52,6 +53,15 @@ type Kind struct {
 
 	// Concurrency is how many objects are looked at at once.
 	Concurrency int
+	// Changed, if set, is told of each object that comes, changes in a way that matters, or goes; of no change of a status.
+	Changed func(export.Key)
+}
+
+// told tells of a change of an object.
+func (k Kind) told(obj metav1.Object) {
+	if key, ok := export.KeyOf(obj); ok && k.Changed != nil {
+		k.Changed(key)
+	}
 }
 
 // controllerName names the controller in logs and metrics.
@@ -81,7 +91,7 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, offers *offer.O
 	var err error
 	k.controller, err = export.NewController(export.Kind{GVK: kind.GVK(), Resource: kind.Resource}, export.ControllerOptions{
 		Name: kind.controllerName(), Concurrency: kind.Concurrency, Config: mgr.GetConfig(), FieldManager: fieldOwner, Log: k.log,
-		Retried: func() {}, Failed: func() { close(k.failed) },
+		Retried: func() {}, Failed: func() { close(k.failed) }, Changed: kind.told,
 	}, func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 		return letsGo{newReconciler(c), c.Objects.Known}
 	})

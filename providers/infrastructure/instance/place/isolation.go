@@ -57,10 +57,11 @@ func prefixes(cidrs ...string) []netip.Prefix {
 }
 
 // BuildIngress denies what comes in, except from the provider (by its pods, or by addresses
-// where it runs elsewhere), from the placement itself and from the gateway of previews.
+// where it runs elsewhere), from the placement itself, from the gateway of previews and, for copies of a Baseline, from its
+// Gateways.
 //
-// The gateway is admitted on all ports: a NetworkPolicy names ports of containers, and a
-// contract names those of Services. Which Service the gateway leads to is the graph's choice.
+// A gateway is admitted on all ports: a NetworkPolicy names ports of containers, and a
+// contract names those of Services. Which Service it leads to is the choice of the graph, or of a SandboxRoute.
 func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	spec := s.Infrastructure()
 	from := []networkingv1.NetworkPolicyPeer{
@@ -77,8 +78,11 @@ func BuildIngress(s *scope.Scope) (*networkingv1.NetworkPolicy, error) {
 	if p := spec.Preview; p != nil && p.GatewayRef != nil {
 		from = append(from, inNamespace(p.GatewayRef.Namespace, nil))
 	}
-	if b := s.PlacementBaseline(); b != nil && b.Spec.Network.IsReachableFromBaseline() {
-		from = append(from, inBaseline(b)...)
+	if b := s.PlacementBaseline(); b != nil {
+		from = append(from, inGateways(b)...)
+		if b.Spec.Network.IsReachableFromBaseline() {
+			from = append(from, inBaseline(b)...)
+		}
 	}
 	return policy(s, IngressPolicy, networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
@@ -105,6 +109,19 @@ func inBaseline(b *sandbarv1alpha1.Baseline) (peers []networkingv1.NetworkPolicy
 		if namespace, ok := baseline.Namespace(&b.Spec, alias); ok {
 			peers = append(peers, inNamespace(namespace, nil))
 		}
+	}
+	return peers
+}
+
+// inGateways selects the pods of the namespaces of the Gateways by which requests come to the copies of a Baseline.
+func inGateways(b *sandbarv1alpha1.Baseline) (peers []networkingv1.NetworkPolicyPeer) {
+	var namespaces []string
+	for _, ref := range b.Spec.Routing.Gateway.ParentRefs {
+		namespaces = append(namespaces, ref.Namespace)
+	}
+	slices.Sort(namespaces)
+	for _, namespace := range slices.Compact(namespaces) {
+		peers = append(peers, inNamespace(namespace, nil))
 	}
 	return peers
 }

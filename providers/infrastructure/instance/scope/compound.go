@@ -18,6 +18,8 @@ type CompoundWords struct {
 	Part export.Kind
 	// To is the field of its spec that gets the workloads.
 	To string
+	// Route is the kind of the objects that lead requests to the workloads; zero if tenants cannot write routing.
+	Route export.Kind
 }
 
 // Offered reports whether the provider offers the kind of which instances are made.
@@ -30,4 +32,13 @@ func (w *CompoundWords) Has(obj *unstructured.Unstructured) bool {
 	}
 	_, has, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", w.Fields.From)
 	return has
+}
+
+// RoutingOf is what an instance says of the requests that are led to its workloads; nil for nothing.
+func (w *CompoundWords) RoutingOf(obj *unstructured.Unstructured) map[string]any {
+	if w.Fields.RoutingFrom == "" {
+		return nil
+	}
+	routing, _, _ := unstructured.NestedMap(obj.Object, "spec", w.Fields.RoutingFrom)
+	return routing
 }

@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
@@ -50,6 +51,9 @@ const (
 	unclaimed = "unclaimed" // the workspace has not accepted the claim
 	limited   = "limited"
 	failed    = "failed"
+
+	// unanswered is no outcome: kcp was too slow, or away, and may take the event later.
+	unanswered = "unanswered"
 )
 
 // Record writes an event beside an object; export.Objects.Record does it in kcp.
@@ -73,25 +77,35 @@ func NewRecorder(record Record, outcomes *prometheus.CounterVec) *Recorder {
 
 // Write writes an event beside the object that it is about.
 func (r *Recorder) Write(ctx context.Context, key export.Key, event *corev1.Event, now time.Time) {
-	r.outcomes.WithLabelValues(r.try(ctx, key, event, now)).Inc()
+	result := limited
+	if r.admits(event, now) {
+		result = r.try(ctx, key, event, now)
+	}
+	if result == unanswered {
+		result = failed
+	}
+	r.outcomes.WithLabelValues(result).Inc()
 }
 
-func (r *Recorder) try(ctx context.Context, key export.Key, event *corev1.Event, now time.Time) (outcome string) {
-	if since, ok := r.unclaimed.Get(key.Cluster); ok && now.Sub(since) < unclaimedTime {
-		return unclaimed
-	}
+// admits reports whether an object may have one more event, and counts it.
+func (r *Recorder) admits(event *corev1.Event, now time.Time) bool {
 	limit := rate.NewLimiter(rate.Every(interval), burst)
 	if known, ok, _ := r.rates.PeekOrAdd(event.InvolvedObject.UID, limit); ok {
 		limit = known
 	}
-	if !limit.AllowN(now, 1) {
-		return limited
+	return limit.AllowN(now, 1)
+}
+
+// try writes an event that its object may have.
+func (r *Recorder) try(ctx context.Context, key export.Key, event *corev1.Event, now time.Time) (outcome string) {
+	if since, ok := r.unclaimed.Get(key.Cluster); ok && now.Sub(since) < unclaimedTime {
+		return unclaimed
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := r.record(ctx, key, event)
 	switch {
-	case err == nil:
+	case err == nil, apierrors.IsAlreadyExists(err): // by a try whose answer did not come
 		return written
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return failed
@@ -100,14 +114,18 @@ func (r *Recorder) try(ctx context.Context, key export.Key, event *corev1.Event,
 		return unclaimed
 	}
 	log.FromContext(ctx).V(1).Info("could not write an event", "reason", event.Reason, "error", err.Error())
-	return failed
+	return unanswered
 }
+
+// suffix is how many characters make the name of an event its own. The name is given here, and not by the API server: an event
+// that is written again after a try without an answer must not be there twice.
+const suffix = 10
 
 // Build builds an event of a type (corev1.EventTypeNormal, corev1.EventTypeWarning) about an object.
 func Build(about *corev1.ObjectReference, kind, reason, message string, now time.Time) *corev1.Event {
 	at := metav1.NewTime(now)
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: about.Namespace, GenerateName: NamePrefix(about.Name)},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: about.Namespace, Name: NamePrefix(about.Name) + rand.String(suffix)},
 		InvolvedObject: *about,
 		Type:           kind, Reason: reason, Message: message,
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
@@ -117,8 +135,7 @@ func Build(about *corev1.ObjectReference, kind, reason, message string, now time
 	return event
 }
 
-// NamePrefix leaves room for the suffix that the API server makes: an object's name may be as long as a name
-// can be.
+// NamePrefix leaves room for the suffix: an object's name may be as long as a name can be.
 func NamePrefix(name string) string {
 	const most = 200
 	return name[:min(len(name), most)] + "."

@@ -12,8 +12,14 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 )
 
-// maxQueued bounds the events that wait to be written; beyond it further ones are counted as dropped.
-const maxQueued = 1024
+const (
+	// maxQueued bounds the events that wait to be written; beyond it further ones are counted as dropped.
+	maxQueued = 1024
+
+	// An event is tried tries times, each after a pause of pause: kcp may be slow, or start.
+	tries = 6
+	pause = 10 * time.Second
+)
 
 // dropped is the outcome of an event for which the queue had no room.
 const dropped = "dropped"
@@ -23,6 +29,7 @@ type queued struct {
 	key   export.Key
 	event *corev1.Event
 	now   time.Time
+	tried int
 }
 
 // Queue writes events one after the other, behind the back of those who tell them: a reconcile goes on at once, and many
@@ -40,12 +47,22 @@ func NewQueue(recorder *Recorder) *Queue {
 // Write has an event written, after those that were told before it. It does not wait. An event that waits when Run ends
 // is lost: the status of its object says the same.
 func (q *Queue) Write(_ context.Context, key export.Key, event *corev1.Event, now time.Time) {
+	if !q.recorder.admits(event, now) {
+		q.count(limited)
+		return
+	}
+	q.put(queued{key: key, event: event, now: now})
+}
+
+func (q *Queue) put(next queued) {
 	select {
-	case q.waiting <- queued{key, event, now}:
+	case q.waiting <- next:
 	default:
-		q.recorder.outcomes.WithLabelValues(dropped).Inc()
+		q.count(dropped)
 	}
 }
+
+func (q *Queue) count(outcome string) { q.recorder.outcomes.WithLabelValues(outcome).Inc() }
 
 // Run writes the events until ctx ends.
 func (q *Queue) Run(ctx context.Context) {
@@ -54,7 +71,20 @@ func (q *Queue) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-q.waiting:
-			q.recorder.Write(ctx, next.key, next.event, next.now)
+			q.write(ctx, next)
 		}
 	}
+}
+
+// write writes one event, or has it tried again later.
+func (q *Queue) write(ctx context.Context, next queued) {
+	outcome := q.recorder.try(ctx, next.key, next.event, next.now)
+	if next.tried++; outcome == unanswered && next.tried < tries {
+		time.AfterFunc(pause, func() { q.put(next) })
+		return
+	}
+	if outcome == unanswered {
+		outcome = failed
+	}
+	q.count(outcome)
 }

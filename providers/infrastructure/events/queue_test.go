@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
@@ -50,11 +51,48 @@ func TestAQueueWritesEventsInTheirOrderAndKeepsNobodyWaiting(t *testing.T) {
 func TestAnEventForWhichAQueueHasNoRoomIsCounted(t *testing.T) {
 	recorder := newRecorder(func(context.Context, export.Key, *corev1.Event) error { return nil })
 	queue := NewQueue(recorder)
-	for range maxQueued + 3 {
-		queue.Write(t.Context(), key, about("uid"), now)
+	for i := range maxQueued + 3 {
+		queue.Write(t.Context(), key, about(types.UID(fmt.Sprint(i))), now)
 	}
+	counted(t, recorder, dropped, 3)
+}
+
+func counted(t *testing.T, recorder *Recorder, outcome string, want float64) {
+	t.Helper()
 	var m dto.Metric
-	if err := recorder.outcomes.WithLabelValues(dropped).Write(&m); err != nil || m.GetCounter().GetValue() != 3 {
-		t.Errorf("dropped are %v, want 3 (%v)", m.GetCounter().GetValue(), err)
+	if err := recorder.outcomes.WithLabelValues(outcome).Write(&m); err != nil || m.GetCounter().GetValue() != want {
+		t.Errorf("%v are counted as %s, want %v (%v)", m.GetCounter().GetValue(), outcome, want, err)
+	}
+}
+
+// TestAQueueTriesAgainWhileKcpDoesNotAnswer: an event is not lost to a kcp that starts, it is written once, it keeps no other event
+// waiting, and it counts once against the limit of its object.
+func TestAQueueTriesAgainWhileKcpDoesNotAnswer(t *testing.T) {
+	for _, away := range []int{1, tries - 1, tries} {
+		synctest.Test(t, func(t *testing.T) {
+			names := map[string]int{}
+			recorder := newRecorder(func(_ context.Context, _ export.Key, event *corev1.Event) error {
+				if names[event.Name]++; event.InvolvedObject.UID == "late" && names[event.Name] <= away {
+					return context.DeadlineExceeded
+				}
+				return nil
+			})
+			queue := NewQueue(recorder)
+			ctx, stop := context.WithCancel(t.Context())
+			go queue.Run(ctx)
+			queue.Write(ctx, key, about("late"), now)
+			queue.Write(ctx, key, about("other"), now)
+			synctest.Wait()
+			counted(t, recorder, written, 1)
+			time.Sleep(tries * pause)
+			synctest.Wait()
+			missed := max(0, away-tries+1)
+			counted(t, recorder, written, float64(2-missed))
+			counted(t, recorder, failed, float64(missed))
+			if len(names) != 2 {
+				t.Errorf("the tries are of the names %v", names)
+			}
+			stop()
+		})
 	}
 }

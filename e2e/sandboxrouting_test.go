@@ -8,6 +8,9 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +58,7 @@ func TestASandboxLeadsRequestsToItsCopies(t *testing.T) {
 	s.says("Ready", metav1.ConditionFalse, "Pending")
 	s.isReady()
 	s.tellsWhere(t)
+	s.isShownByTheCommandLine(t)
 
 	t.Run("its route is put right", func(*testing.T) { s.routeIsPutRight() })
 	t.Run("what the Baseline does not admit is told", func(t *testing.T) {
@@ -96,6 +100,24 @@ func (s *withRouting) routing(workload string) map[string]any {
 	return specOf(s.t, fmt.Sprintf(`{provider: gateway, key: {headerName: X-Sandbox-Id},
 		gateway: {parentRefs: [{namespace: %s, name: public}], hostnames: [shop.example.com]},
 		interceptions: [{name: front, targetService: {name: frontend, namespace: storefront}, matches: [{path: {value: /shop}}], routeTo: {workload: %s, port: http}}]}`, s.shop.namespace, workload))
+}
+
+// isShownByTheCommandLine runs the commands about routes. The address is one of the test's: no Gateway serves that of the route.
+func (s *withRouting) isShownByTheCommandLine(t *testing.T) {
+	q := newTerminal(t, s.box.tn)
+	id := groupStatus(t, s.group).SandboxID
+	for _, says := range []string{"Header:         x-sandbox-id: " + id + "\n", "True, RouteAttached", "front  /shop and below  web:http\n", "http://shop.example.com/shop\n"} {
+		if got := q.must("route", "checkout"); !strings.Contains(got, says) {
+			t.Errorf("%q does not say %q", got, says)
+		}
+	}
+	copies := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL.Path, " ", r.Header.Get("X-Sandbox-Id"))
+	}))
+	defer copies.Close()
+	if got := q.must("curl", "checkout", copies.URL+"/cart", "--", "--silent"); got != "/cart "+id {
+		t.Errorf("the request is %q, and the ID is %s", got, id)
+	}
 }
 
 // isReady has the Gateway's controller take the HTTPRoute, as often as it changes, until the Sandbox is Ready.

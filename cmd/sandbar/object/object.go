@@ -20,6 +20,6 @@ func Commands(t *cli.Target) []*cobra.Command {
 	return append(s.Diagnosed([]*cobra.Command{
 		newCreateCommand(s), newGetCommand(s), newDescribeCommand(s), newLabelCommand(s), newAnnotateCommand(s),
 		newApplyCommand(s), newEditCommand(s), newUpdateCommand(s), newDeleteCommand(s), newWaitCommand(s),
-		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s), newCloneCommand(s),
+		newSuspendCommand(s), newResumeCommand(s), newRenewCommand(s), newCloneCommand(s), newRouteCommand(s), newCurlCommand(s),
 	}), newClaimCommand(s))
 }

@@ -47,9 +47,13 @@ It exits with curl's exit code, and with 127 if curl is not installed.`,
 }
 
 func (s *target) curl(cmd *cobra.Command, args []string) error {
-	more := []string{}
+	var more []string
 	if at := cmd.ArgsLenAtDash(); at >= 0 {
 		args, more = args[:at], args[at:]
+	}
+	address := ""
+	if len(args) > 1 {
+		address = args[1]
 	}
 	_, obj, err := s.ofASandbox(cmd, args[0])
 	if err != nil {
@@ -59,7 +63,7 @@ func (s *target) curl(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	at, err := routing.At(append(args, "")[1])
+	at, err := routing.At(address)
 	if err != nil {
 		return &cli.UsageError{Err: errors.New(termsafe.Line(err.Error()))}
 	}

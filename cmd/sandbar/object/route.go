@@ -121,7 +121,7 @@ func describeRules(out io.Writer, route *sandbarv1alpha1.SandboxRoute) {
 	fmt.Fprintln(lines, "  NAME\tREQUESTS\tTO")
 	for i := range route.Spec.Rules {
 		rule := &route.Spec.Rules[i]
-		name, to := rule.Name, backendsOf(rule)
+		to := backendsOf(rule)
 		matches := rule.Matches
 		if len(matches) == 0 {
 			matches = []sandbarv1alpha1.SandboxRouteMatch{{}}
@@ -131,8 +131,7 @@ func describeRules(out io.Writer, route *sandbarv1alpha1.SandboxRoute) {
 			if service := rule.TargetServiceRef; service != nil {
 				text = "of Service " + service.Name + ", " + text
 			}
-			fmt.Fprintf(lines, "  %s\t%s\t%s\n", termsafe.Line(name), termsafe.Line(text), termsafe.Line(to))
-			name, to = "", ""
+			fmt.Fprintf(lines, "  %s\t%s\t%s\n", termsafe.Line(rule.Name), termsafe.Line(text), termsafe.Line(to))
 		}
 	}
 	_ = lines.Flush() // into memory

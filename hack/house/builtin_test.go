@@ -25,6 +25,8 @@ var namesKinds = []string{
 	"bench/claim/", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 	// The verb by which a Sandbox of one SandboxTemplate is claimed.
 	"client/claim.go", "client/session/claim.go", "cmd/sandbar/object/claim.go", "dataplane/claim/", "dataplane/claims.go", "dataplane/locate/route.go",
+	// The command that shows a SandboxRoute.
+	"cmd/sandbar/object/route.go",
 	// Objects for the tests of commands.
 	"cmd/sandbar/clitest/",
 }

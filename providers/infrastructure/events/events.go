@@ -52,7 +52,7 @@ const (
 	limited   = "limited"
 	failed    = "failed"
 
-	// unanswered is no outcome: kcp was too slow, or away, and may take the event later.
+	// unanswered is not an outcome: kcp was too slow, or away, and may take the event later.
 	unanswered = "unanswered"
 )
 

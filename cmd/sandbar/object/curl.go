@@ -55,7 +55,7 @@ func (s *target) curl(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	_, obj, err := s.ofASandbox(cmd, args[0])
+	obj, err := s.ofASandbox(cmd, args[0])
 	if err != nil {
 		return err
 	}
@@ -74,21 +74,21 @@ func (s *target) curl(cmd *cobra.Command, args []string) error {
 }
 
 // ofASandbox reads an object that an argument names: a Sandbox, unless a kind is written before it.
-func (s *target) ofASandbox(cmd *cobra.Command, argument string) (*cli.WorkspaceObjects, *unstructured.Unstructured, error) {
+func (s *target) ofASandbox(cmd *cobra.Command, argument string) (*unstructured.Unstructured, error) {
 	r, err := object.ParseReference(argument)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	w, err := s.ObjectsOf(cmd.Context(), cmd, cmp.Or(r.Kind, "sandboxes"))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s.Name = r.Name
 	list, err := w.Get(cmd.Context(), w.Of, w.Namespace, r.Name, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return w, list.Items[0].Unstructured, nil
+	return list.Items[0].Unstructured, nil
 }
 
 // runCurl runs the person's curl, whose exit code becomes the command's. An interrupt is curl's.

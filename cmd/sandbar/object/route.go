@@ -52,7 +52,7 @@ sandbar get sandboxroute NAME -o json.`,
 
 // routeOf reads the SandboxRoute that an argument names, or that of the Sandbox that it names.
 func (s *target) routeOf(cmd *cobra.Command, argument string) (*sandbarv1alpha1.SandboxRoute, error) {
-	w, obj, err := s.ofASandbox(cmd, argument)
+	obj, err := s.ofASandbox(cmd, argument)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,8 @@ func (s *target) routeOf(cmd *cobra.Command, argument string) (*sandbarv1alpha1.
 		if name == "" {
 			return nil, &object.NotRoutedError{Kind: obj.GetKind(), Name: obj.GetName(), Reason: "it has no SandboxRoute; that of a Sandbox is made by its spec.routing"}
 		}
-		if w, err = s.ObjectsOf(cmd.Context(), cmd, "sandboxroutes"); err != nil {
+		w, err := s.ObjectsOf(cmd.Context(), cmd, "sandboxroutes")
+		if err != nil {
 			return nil, err
 		}
 		s.Name = name

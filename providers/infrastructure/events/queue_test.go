@@ -6,6 +6,7 @@ package events
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +53,7 @@ func TestAnEventForWhichAQueueHasNoRoomIsCounted(t *testing.T) {
 	recorder := newRecorder(func(context.Context, export.Key, *corev1.Event) error { return nil })
 	queue := NewQueue(recorder)
 	for i := range maxQueued + 3 {
-		queue.Write(t.Context(), key, about(types.UID(fmt.Sprint(i))), now)
+		queue.Write(t.Context(), key, about(types.UID(strconv.Itoa(i))), now)
 	}
 	counted(t, recorder, dropped, 3)
 }

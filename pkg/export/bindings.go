@@ -125,6 +125,14 @@ func (b *Bindings) follow(ctx context.Context) {
 	}
 }
 
+// listed has a reflector list what there is at its start, in place of having it streamed (WatchList). client-go keeps the stream in a
+// store by namespace and name (Reflector.watchList), in which the bindings of all workspaces that have one name are one: of
+// all but one workspace nothing would be known until its binding changes.
+type listed struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is asked by package watchlist of client-go.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
 func (b *Bindings) watchLocked(ctx context.Context, url string) error {
 	config := rest.CopyConfig(b.config)
 	config.Host = url + "/clusters/*"
@@ -135,12 +143,12 @@ func (b *Bindings) watchLocked(ctx context.Context, url string) error {
 	resource := client.Resource(kcpapisv1alpha2.SchemeGroupVersion.WithResource("apibindings"))
 	backoff := watchBackoff // a copy: it counts its steps
 	logger := logr.FromSlogHandler(b.log.Handler())
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	reflector := cache.NewReflectorWithOptions(listed{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			return resource.List(ctx, o)
 		},
 		WatchFuncWithContext: resource.Watch,
-	}, client), &unstructured.Unstructured{}, b.Store(url), cache.ReflectorOptions{
+	}}, &unstructured.Unstructured{}, b.Store(url), cache.ReflectorOptions{
 		Name: "apibindings", TypeDescription: "APIBinding", Backoff: &backoff, Logger: &logger,
 	})
 	ctx, stop := context.WithCancel(ctx)

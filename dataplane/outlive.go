@@ -9,7 +9,7 @@ import (
 	"net/http"
 
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
-	"github.com/sandbar-dev/sandbar/dataplane/upstream"
+	"github.com/sandbar-dev/sandbar/pkg/relay"
 )
 
 // An upgraded connection outlives its handler: were the handler to wait for its end, net/http
@@ -46,9 +46,9 @@ func (h *handler) relay(x *exchange) {
 	defer h.finish(x)
 	err := x.call.Relay.Run()
 	switch {
-	case errors.Is(err, upstream.ErrIdle):
+	case errors.Is(err, relay.ErrIdle):
 		x.cause = refusal.CauseIdle
-	case errors.Is(err, upstream.ErrDefect):
+	case errors.Is(err, relay.ErrDefect):
 		x.cause, x.err = refusal.CauseDefect, err
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/respond"
+	"github.com/sandbar-dev/sandbar/pkg/relay"
 	"github.com/sandbar-dev/sandbar/tenant"
 )
 
@@ -32,7 +33,7 @@ type Call struct {
 	// says so.
 	Cause string
 	// Relay is set once the connection has switched protocols, and carries the rest.
-	Relay *Relay
+	Relay *relay.Relay
 }
 
 // Minder looks after the whole of a request, of which a call is one part.

@@ -23,6 +23,7 @@ import (
 	"github.com/sandbar-dev/sandbar/dataplane/locate"
 	"github.com/sandbar-dev/sandbar/dataplane/refusal"
 	"github.com/sandbar-dev/sandbar/dataplane/respond"
+	"github.com/sandbar-dev/sandbar/pkg/relay"
 )
 
 const protocolWebSocket = "websocket"
@@ -105,7 +106,7 @@ func (w *Ways) upgrade(ctx context.Context, c *Call, to *locate.Target, up Way) 
 			return refused
 		}
 	}
-	return w.switchProtocols(ctx, c, res.Header, end{conn: pod, early: early, count: &c.BytesOut})
+	return w.switchProtocols(ctx, c, res.Header, relay.End{Conn: pod, Early: early, Count: &c.BytesOut})
 }
 
 // handshake makes the request to the pod.
@@ -164,7 +165,7 @@ func drain(body io.Reader, conn net.Conn) ([]byte, error) {
 // switchProtocols takes the caller's connection over, sends the 101 and hands both connections to
 // a relay. Once it has the connection there is nobody left to tell of an error; it is noted for
 // the access line.
-func (w *Ways) switchProtocols(ctx context.Context, c *Call, header http.Header, pod end) *refusal.Error {
+func (w *Ways) switchProtocols(ctx context.Context, c *Call, header http.Header, pod relay.End) *refusal.Error {
 	client, buffered, err := c.Hijack()
 	if err != nil {
 		return RefusedUpgrade("this connection cannot be upgraded: use HTTP/1.1")
@@ -192,7 +193,7 @@ func (w *Ways) switchProtocols(ctx context.Context, c *Call, header http.Header,
 		return nil //nolint:nilerr // nobody is left to tell
 	}
 	// A copy of that is little; the buffer itself would stay as long as the stream.
-	from := end{conn: client, early: bytes.Clone(sent), count: &c.BytesIn}
-	c.Relay = &Relay{ctx: ctx, idle: w.limits().StreamIdle, client: from, pod: pod}
+	from := relay.End{Conn: client, Early: bytes.Clone(sent), Count: &c.BytesIn}
+	c.Relay = &relay.Relay{Context: ctx, Idle: w.limits().StreamIdle, Client: from, Pod: pod}
 	return nil
 }

@@ -44,8 +44,8 @@ type conn struct {
 	// look is what raw looks with, made once, and found what it found.
 	look  func(fd uintptr) bool
 	found bool
-	// since is when it became idle.
-	since time.Time
+	// made is when it was dialled, if its transport has a MaxAge, and since when it became idle.
+	made, since time.Time
 
 	// These are set during an exchange only.
 	in *bufio.Reader
@@ -59,6 +59,9 @@ type conn struct {
 
 func newConn(t *Transport, nc net.Conn, host string, peer Peer) *conn {
 	c := &conn{Conn: nc, transport: t, host: host, peer: peer}
+	if t.MaxAge > 0 {
+		c.made = time.Now()
+	}
 	under := nc
 	if wrapped, ok := nc.(interface{ NetConn() net.Conn }); ok { // a tls.Conn
 		under, c.encrypted = wrapped.NetConn(), true
@@ -164,6 +167,9 @@ func (c *conn) receive(req *http.Request, b *body) (*http.Response, error) {
 			b.sending.goOn()
 			continue
 		case res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols:
+			if c.transport.Informational != nil {
+				c.transport.Informational(req, res.StatusCode, res.Header)
+			}
 			continue
 		}
 		c.inHeader = false

@@ -18,10 +18,10 @@ type pool struct {
 }
 
 // take returns a connection that can carry a request, the one that was used last; nil if there is
-// none. What it finds unusable it closes.
-func (p *pool) take(host string) *conn {
+// none, or if fresh is above 0 and that one has been idle for longer. What it finds unusable it closes.
+func (p *pool) take(host string, fresh time.Duration) *conn {
 	for {
-		c := p.pop(host)
+		c := p.pop(host, fresh)
 		if c == nil {
 			return nil
 		}
@@ -32,7 +32,7 @@ func (p *pool) take(host string) *conn {
 	}
 }
 
-func (p *pool) pop(host string) *conn {
+func (p *pool) pop(host string, fresh time.Duration) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	conns := p.idle[host]
@@ -41,6 +41,9 @@ func (p *pool) pop(host string) *conn {
 	}
 	last := len(conns) - 1
 	c := conns[last]
+	if fresh > 0 && time.Since(c.since) > fresh {
+		return nil // the others have been idle for longer still
+	}
 	conns[last] = nil
 	// The slice stays, also when it is empty: the next put needs it. The sweep removes it.
 	p.idle[host] = conns[:last]
@@ -51,6 +54,10 @@ func (p *pool) pop(host string) *conn {
 // put keeps a connection, or closes it when there are enough.
 func (p *pool) put(t *Transport, c *conn) {
 	c.since = time.Now()
+	if t.MaxAge > 0 && c.since.Sub(c.made) > t.MaxAge {
+		_ = c.Close()
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.count >= or(t.MaxIdle, DefaultMaxIdle) || len(p.idle[c.host]) >= or(t.MaxIdlePerHost, DefaultMaxIdlePerHost) {

@@ -5,6 +5,7 @@ package http1
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -46,7 +47,7 @@ func (b *body) send(req *http.Request) error {
 	if err != nil || !hasBody(req) {
 		return err
 	}
-	b.sending = &sending{body: req.Body, length: length(req), to: b.conn.Conn, done: make(chan struct{}), quit: make(chan struct{})}
+	b.sending = &sending{body: req.Body, length: length(req), trailer: req.Trailer, to: b.conn.Conn, done: make(chan struct{}), quit: make(chan struct{})}
 	if httpguts.HeaderValuesContainsToken(req.Header["Expect"], "100-continue") {
 		b.sending.proceed = make(chan struct{})
 	}
@@ -111,7 +112,18 @@ func appendLength(b []byte, req *http.Request) []byte {
 		b = append(b, "Content-Length: "...)
 		return append(strconv.AppendInt(b, req.ContentLength, 10), "\r\n"...)
 	}
-	return append(b, "Transfer-Encoding: chunked\r\n"...)
+	b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	for name := range req.Trailer {
+		if validTrailer(name) {
+			b = append(append(append(b, "Trailer: "...), name...), "\r\n"...)
+		}
+	}
+	return b
+}
+
+// validTrailer reports whether a field may stand behind a body.
+func validTrailer(name string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name)
 }
 
 // validTarget refuses what would end the request line or a header.
@@ -129,8 +141,11 @@ func validTarget(s string) bool {
 type sending struct {
 	body   io.Reader
 	length int64 // negative: not known
-	to     net.Conn
-	done   chan struct{}
+	// trailer is what follows a body of unknown length. Its keys are announced, and its values are there when the body
+	// has ended.
+	trailer http.Header
+	to      net.Conn
+	done    chan struct{}
 	// quit is closed when nobody waits for the body to be sent any more.
 	quit chan struct{}
 	// proceed is closed when the peer said 100 Continue; nil if that is not awaited.
@@ -171,7 +186,10 @@ func (s *sending) run(patience time.Duration) {
 		switch {
 		case err == nil || err == io.EOF && left == 0:
 		case err == io.EOF && left < 0:
-			s.whole = to.(chunks).Close() == nil //nolint:forcetypeassert // see above
+			err := to.(chunks).end(s.trailer) //nolint:forcetypeassert // see above
+			if s.whole = err == nil; errors.Is(err, ErrRequest) {
+				s.fail(err) // the peer would wait for the rest
+			}
 			return
 		default:
 			s.fail(err)
@@ -272,10 +290,20 @@ func (c chunks) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the body. There are no trailers.
-func (c chunks) Close() error {
+// end ends the body with its trailer.
+func (c chunks) end(trailer http.Header) error {
 	if err := c.in.Close(); err != nil {
 		return err //nolint:wrapcheck // a writer's error
+	}
+	for name, values := range trailer {
+		for _, value := range values {
+			if !validTrailer(name) || !httpguts.ValidHeaderFieldValue(value) {
+				return ErrRequest
+			}
+			if _, err := c.out.WriteString(name + ": " + value + "\r\n"); err != nil {
+				return err //nolint:wrapcheck // a writer's error
+			}
+		}
 	}
 	if _, err := c.out.WriteString("\r\n"); err != nil {
 		return err //nolint:wrapcheck // a writer's error

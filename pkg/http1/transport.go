@@ -80,6 +80,17 @@ type Transport struct {
 	// ContinueTimeout is how long the body of a request with Expect: 100-continue waits for
 	// the word. Defaults to DefaultContinueTimeout.
 	ContinueTimeout time.Duration
+	// MaxAge, if set, is how old a connection may be and still be kept. A name that stands for several pods gets new
+	// connections to all of them by it.
+	MaxAge time.Duration
+	// FreshFor, if set, is how recently a kept connection must have been used to carry a request that is not sent twice.
+	// One that has been idle for longer may be ended by its peer in the very moment in which the request is on its way.
+	FreshFor time.Duration
+	// RepeatKeptOnly has a request be sent again only if its connection was a kept one. The end of a new one, which the
+	// peer accepted for this request, is then the answer.
+	RepeatKeptOnly bool
+	// Informational, if set, is called for each informational answer but 100 (Continue), on the goroutine of RoundTrip.
+	Informational func(req *http.Request, code int, header http.Header)
 
 	pool pool
 }
@@ -95,7 +106,7 @@ type Transport struct {
 //     Upgrade header (GotConn, and no other hook).
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for first := true; ; first = false {
-		c, err := t.connect(req, first)
+		c, kept, err := t.connect(req, first)
 		if err != nil {
 			return nil, err
 		}
@@ -103,31 +114,39 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil {
 			return res, nil
 		}
-		if !first || !errors.Is(err, ErrClosed) || !repeatable(req) {
+		if !first || !kept && t.RepeatKeptOnly || !errors.Is(err, ErrClosed) || !repeatable(req) {
 			return nil, err
 		}
 	}
 }
 
-// connect finds a kept connection or makes one. Only the first attempt may take a kept one.
-func (t *Transport) connect(req *http.Request, kept bool) (*conn, error) {
+// connect finds a kept connection or makes one, and tells which. Only the first attempt may take a kept one.
+func (t *Transport) connect(req *http.Request, first bool) (c *conn, kept bool, err error) {
 	host := req.URL.Host
-	if kept && !req.Close {
-		if c := t.pool.take(host); c != nil {
-			return c, nil
+	if first && !req.Close {
+		if c := t.pool.take(host, t.freshFor(req)); c != nil {
+			return c, true, nil
 		}
 	}
 	nc, peer, err := t.Upstream.Dial(req.Context(), host)
 	if err != nil {
-		return nil, fmt.Errorf("connecting: %w", err)
+		return nil, false, fmt.Errorf("connecting: %w", err)
 	}
-	c := newConn(t, nc, host, peer)
+	c = newConn(t, nc, host, peer)
 	if len(req.Header["Upgrade"]) > 0 {
 		if trace := httptrace.ContextClientTrace(req.Context()); trace != nil && trace.GotConn != nil {
 			trace.GotConn(httptrace.GotConnInfo{Conn: nc})
 		}
 	}
-	return c, nil
+	return c, false, nil
+}
+
+// freshFor is how long a connection for a request may have been idle; 0 for as long as connections are kept.
+func (t *Transport) freshFor(req *http.Request) time.Duration {
+	if t.FreshFor == 0 || repeatable(req) {
+		return 0
+	}
+	return t.FreshFor
 }
 
 // repeatable tells whether a request may be sent twice: RFC 9110 section 9.2.2 allows more methods,

@@ -57,7 +57,9 @@ var recipes = map[string]recipe{
 	"traefik": partImage("traefik", "traefik", true),
 	"runner":  commandImage("sandbar-runner", false),
 	// On demand: on one machine the provider runs on the host, beside kcp.
-	"provider":         commandImage("sandbar-provider", true),
+	"provider": commandImage("sandbar-provider", true),
+	// What stands in front of a Service of a Baseline.
+	"proxy":            commandImage("sandbar-proxy", false),
 	"toolchain-go":     toolchainGo(),
 	"toolchain-node":   toolchainNode(),
 	"toolchain-python": toolchainPython(),

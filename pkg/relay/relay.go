@@ -1,7 +1,9 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upstream
+// Package relay copies bytes both ways between two connections that have left HTTP behind, or never spoke it: of the data
+// plane after an upgrade, and of the proxies in front of Services.
+package relay
 
 import (
 	"context"
@@ -20,9 +22,9 @@ const (
 	relayChunk = 1 << 20
 	// bulkPause is how long a splice waits for more.
 	bulkPause = 20 * time.Millisecond
-	// halfCloseIdle is the idle limit once one side has ended: what the other still has to say
+	// DefaultHalfIdle is the idle limit once one side has ended: what the other still has to say
 	// it says soon.
-	halfCloseIdle = 30 * time.Second
+	DefaultHalfIdle = 30 * time.Second
 )
 
 var (
@@ -32,13 +34,19 @@ var (
 	ErrDefect = errors.New("the relay failed by itself")
 )
 
-// end is one side of a relay.
-type end struct {
-	conn net.Conn
-	// early was read from the side before the relay began; it goes first.
-	early []byte
-	// count is how much came from this side.
-	count *atomic.Int64
+// End is one side of a relay.
+type End struct {
+	Conn net.Conn
+	// Early was read from the side before the relay began; it goes first.
+	Early []byte
+	// Count, if set, is how many bytes came from this side.
+	Count *atomic.Int64
+}
+
+func (e *End) counted(n int64) {
+	if e.Count != nil {
+		e.Count.Add(n)
+	}
 }
 
 // Relay copies bytes both ways between two connections. It knows nothing of what they mean, and
@@ -49,33 +57,35 @@ type end struct {
 // are plain TCP, the kernel moves the bytes (splice), for which no wrapper may be put around
 // either side. While nothing is sent a direction holds neither a buffer nor a pipe.
 type Relay struct {
-	// ctx ends the relay.
-	ctx context.Context //nolint:containedctx // the relay's life
-	// idle is how long neither side may send anything.
-	idle        time.Duration
-	client, pod end
+	// Context ends the relay.
+	Context context.Context //nolint:containedctx // the relay's life
+	// Idle is how long neither side may send anything.
+	Idle time.Duration
+	// HalfIdle is the same once one side has ended. It defaults to DefaultHalfIdle, and is never more than Idle.
+	HalfIdle    time.Duration
+	Client, Pod End
 
 	lastSent  atomic.Int64 // Unix nanoseconds
 	halfEnded atomic.Bool
 }
 
-// Run relays until both sides have ended, one has failed, or ctx ends. It closes both
+// Run relays until both sides have ended, one has failed, or Context ends. It closes both
 // connections; when it returns no goroutine is left.
 func (r *Relay) Run() error {
 	defer r.close()
-	defer context.AfterFunc(r.ctx, r.close)()
+	defer context.AfterFunc(r.Context, r.close)()
 	r.lastSent.Store(time.Now().UnixNano())
 	up, upEnded, downEnded := make(chan error, 1), make(chan struct{}), make(chan struct{})
-	go func() { up <- r.one(&r.client, &r.pod, upEnded, downEnded) }()
-	down := r.one(&r.pod, &r.client, downEnded, upEnded)
+	go func() { up <- r.one(&r.Client, &r.Pod, upEnded, downEnded) }()
+	down := r.one(&r.Pod, &r.Client, downEnded, upEnded)
 	return errors.Join(<-up, down)
 }
 
-func (r *Relay) close() { _ = r.client.conn.Close(); _ = r.pod.conn.Close() }
+func (r *Relay) close() { _ = r.Client.Conn.Close(); _ = r.Pod.Conn.Close() }
 
 // one relays one way. A failure, or a defect of ours, ends this relay and no other: no server
 // recovers what panics on a relay's goroutines.
-func (r *Relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{}) (err error) {
+func (r *Relay) one(src, dst *End, ended chan<- struct{}, other <-chan struct{}) (err error) {
 	defer func() {
 		if defect := recover(); defect != nil {
 			err = fmt.Errorf("%w: %v\n%s", ErrDefect, defect, debug.Stack())
@@ -96,7 +106,7 @@ func (r *Relay) one(src, dst *end, ended chan<- struct{}, other <-chan struct{})
 // direction does not see it when it waits to write: only reads have deadlines, and the one here, which
 // would have passed, is over.
 func (r *Relay) outlasts(other <-chan struct{}) bool {
-	for left := r.idle; left > 0; left = r.idle - time.Since(time.Unix(0, r.lastSent.Load())) {
+	for left := r.Idle; left > 0; left = r.Idle - time.Since(time.Unix(0, r.lastSent.Load())) {
 		timer := time.NewTimer(left)
 		select {
 		case <-other:
@@ -109,21 +119,21 @@ func (r *Relay) outlasts(other <-chan struct{}) bool {
 }
 
 // copy moves what src sends to dst, and tells dst when src has no more.
-func (r *Relay) copy(src, dst *end) error {
-	if len(src.early) > 0 {
-		if _, err := dst.conn.Write(src.early); err != nil {
+func (r *Relay) copy(src, dst *End) error {
+	if len(src.Early) > 0 {
+		if _, err := dst.Conn.Write(src.Early); err != nil {
 			return fmt.Errorf("relaying: %w", err)
 		}
-		src.count.Add(int64(len(src.early)))
-		src.early = nil
+		src.counted(int64(len(src.Early)))
+		src.Early = nil
 	}
-	in := newReceiver(src.conn)
-	from, to := plainTCP(src.conn), plainTCP(dst.conn)
+	in := newReceiver(src.Conn)
+	from, to := plainTCP(src.Conn), plainTCP(dst.Conn)
 	for {
-		if err := src.conn.SetReadDeadline(time.Now().Add(r.limit())); err != nil {
+		if err := src.Conn.SetReadDeadline(time.Now().Add(r.limit())); err != nil {
 			return fmt.Errorf("relaying: %w", err)
 		}
-		n, full, err := in.pass(dst.conn)
+		n, full, err := in.pass(dst.Conn)
 		r.note(src, int64(n))
 		if err == nil && full && from != nil && to != nil {
 			err = r.bulk(src, from, to)
@@ -144,7 +154,7 @@ func (r *Relay) copy(src, dst *end) error {
 
 // bulk lets the kernel move bytes for as long as they keep coming. A splice holds a pipe while it
 // waits, so it does not wait long.
-func (r *Relay) bulk(src *end, from, to *net.TCPConn) error {
+func (r *Relay) bulk(src *End, from, to *net.TCPConn) error {
 	for {
 		if err := from.SetReadDeadline(time.Now().Add(bulkPause)); err != nil {
 			return err //nolint:wrapcheck // copy wraps it
@@ -160,24 +170,28 @@ func (r *Relay) bulk(src *end, from, to *net.TCPConn) error {
 	}
 }
 
-func (r *Relay) note(src *end, n int64) {
+func (r *Relay) note(src *End, n int64) {
 	if n > 0 {
-		src.count.Add(n)
+		src.counted(n)
 		r.lastSent.Store(time.Now().UnixNano())
 	}
 }
 
 func (r *Relay) limit() time.Duration {
 	if r.halfEnded.Load() {
-		return min(r.idle, halfCloseIdle)
+		half := r.HalfIdle
+		if half == 0 {
+			half = DefaultHalfIdle
+		}
+		return min(r.Idle, half)
 	}
-	return r.idle
+	return r.Idle
 }
 
 // halfClose tells dst that nothing more comes, and leaves the way back open.
-func (r *Relay) halfClose(dst *end) error {
+func (r *Relay) halfClose(dst *End) error {
 	r.halfEnded.Store(true)
-	half, ok := dst.conn.(interface{ CloseWrite() error })
+	half, ok := dst.Conn.(interface{ CloseWrite() error })
 	if !ok {
 		return net.ErrClosed
 	}
@@ -185,6 +199,6 @@ func (r *Relay) halfClose(dst *end) error {
 		return fmt.Errorf("closing one way: %w", err)
 	}
 	// The other direction waits with the long limit; it looks again now.
-	_ = dst.conn.SetReadDeadline(time.Now().Add(r.limit()))
+	_ = dst.Conn.SetReadDeadline(time.Now().Add(r.limit()))
 	return nil
 }

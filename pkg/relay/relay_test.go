@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package upstream
+package relay
 
 import (
 	"context"
@@ -14,15 +14,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/sandbar-dev/sandbar/pkg/rawconn"
 )
+
+// TestMain fails if a test leaves a goroutine.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestARelayThatIsIdleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, caller := net.Pipe()
 		pod, podPeer := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, podPeer) }()
-		r := Relay{ctx: t.Context(), idle: time.Minute, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
+		r := Relay{Context: t.Context(), Idle: time.Minute, Client: End{client, nil, new(atomic.Int64)}, Pod: End{pod, nil, new(atomic.Int64)}}
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run() }()
 		for range 5 { // progress one way keeps it open for longer than the limit
@@ -36,7 +41,7 @@ func TestARelayThatIsIdleEnds(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 		if idle := time.Since(last); idle < time.Minute || idle > 2*time.Minute {
-			t.Errorf("ended after %v without progress, the limit is %v", idle, r.idle)
+			t.Errorf("ended after %v without progress, the limit is %v", idle, r.Idle)
 		}
 	})
 }
@@ -53,13 +58,13 @@ func TestWhatIsLeftOfARelayEndsSoonWhenItIsQuiet(t *testing.T) {
 		client, caller := net.Pipe()
 		pod, podPeer := net.Pipe()
 		defer podPeer.Close()
-		r := Relay{ctx: t.Context(), idle: time.Hour, client: end{silent{client}, nil, new(atomic.Int64)}, pod: end{silent{pod}, nil, new(atomic.Int64)}}
+		r := Relay{Context: t.Context(), Idle: time.Hour, Client: End{silent{client}, nil, new(atomic.Int64)}, Pod: End{silent{pod}, nil, new(atomic.Int64)}}
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run() }()
 		synctest.Wait() // both directions wait with the long limit
 		began := time.Now()
 		caller.Close()
-		if err := <-ended; !errors.Is(err, ErrIdle) || time.Since(began) != halfCloseIdle {
+		if err := <-ended; !errors.Is(err, ErrIdle) || time.Since(began) != DefaultHalfIdle {
 			t.Errorf("ended after %v with %v", time.Since(began), err)
 		}
 	})
@@ -69,7 +74,7 @@ func TestWhatIsLeftOfARelayEndsSoonWhenItIsQuiet(t *testing.T) {
 func TestARelayEndsWhenACallerWhoHasHalfClosedTakesNothing(t *testing.T) {
 	client, caller := tcpPair(t)
 	pod, podPeer := tcpPair(t)
-	r := Relay{ctx: t.Context(), idle: 100 * time.Millisecond, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
+	r := Relay{Context: t.Context(), Idle: 100 * time.Millisecond, Client: End{client, nil, new(atomic.Int64)}, Pod: End{pod, nil, new(atomic.Int64)}}
 	ended, sent := make(chan error, 1), make(chan struct{})
 	go func() { ended <- r.Run() }()
 	go func() {
@@ -95,7 +100,7 @@ func TestARelayEndsWithItsContext(t *testing.T) {
 	client, clientPeer := tcpPair(t)
 	pod, podPeer := tcpPair(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := Relay{ctx: ctx, idle: time.Hour, client: end{client, nil, new(atomic.Int64)}, pod: end{pod, nil, new(atomic.Int64)}}
+	r := Relay{Context: ctx, Idle: time.Hour, Client: End{client, nil, new(atomic.Int64)}, Pod: End{pod, nil, new(atomic.Int64)}}
 	ended := make(chan error)
 	go func() { ended <- r.Run() }()
 	cancel()
@@ -113,9 +118,9 @@ func TestADefectEndsOneRelay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			whole, peer := tcpPair(t)
 			broken, _ := tcpPair(t)
-			r := Relay{ctx: t.Context(), idle: time.Hour, client: end{defective{broken}, nil, new(atomic.Int64)}, pod: end{whole, nil, new(atomic.Int64)}}
+			r := Relay{Context: t.Context(), Idle: time.Hour, Client: End{defective{broken}, nil, new(atomic.Int64)}, Pod: End{whole, nil, new(atomic.Int64)}}
 			if reverse {
-				r.client, r.pod = r.pod, r.client
+				r.Client, r.Pod = r.Pod, r.Client
 			}
 			if err := r.Run(); !errors.Is(err, ErrDefect) {
 				t.Errorf("ended with %v", err)

@@ -1,0 +1,56 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// adminTimeout bounds each part of a request to the admin port.
+const adminTimeout = 10 * time.Second
+
+// admin serves /healthz, /readyz and /metrics, and forwards nothing.
+func (p *Proxy) admin() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "alive\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if reason := p.notReady(); reason != "" {
+			http.Error(w, reason, http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintf(w, "ready, with document %s\n", p.state.table.Load().Hash)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	return &http.Server{
+		Handler: mux, ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminTimeout, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
+
+// notReady says why connections should not come here; empty if they should.
+func (p *Proxy) notReady() string {
+	switch {
+	case p.ending.Load():
+		return "ending"
+	case !p.bound.Load():
+		return "there was no valid document yet, or its ports are not bound"
+	}
+	return ""
+}
+
+func listenAdmin(ctx context.Context, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for /healthz, /readyz and /metrics: %w", err)
+	}
+	return l, nil
+}

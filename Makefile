@@ -30,6 +30,10 @@ demo: deps ## Do what a newcomer would, on a real kcp, a real Kubernetes node an
 	@hack/deps.sh slirp4netns:slirp4netns || echo "without slirp4netns sandboxes reach no registry" >&2
 	@$(GO) run ./hack/demo --stack $(STACK)
 
+.PHONY: demo-mesh
+demo-mesh: deps ## A shop of three services, a copy of one for each of two people, and one address for all (STACK=dev)
+	@$(GO) run ./hack/demo --mesh --stack $(STACK)
+
 .PHONY: demo-byo
 demo-byo: deps ## Two providers in one kcp, two tenants and one program (STACK=dev)
 	@$(GO) run ./hack/demo --byo --stack $(STACK)
@@ -128,7 +132,7 @@ fuzz: ## Every fuzz target for FUZZTIME (10s) each
 
 ##@ Benchmarks
 .PHONY: bench
-bench: bench-create bench-claim bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec bench-cli ## All benchmarks
+bench: bench-create bench-claim bench-proxy bench-relay bench-memory bench-authz bench-lifecycle bench-fairness bench-sync bench-logs bench-exec bench-cli bench-mesh ## All benchmarks
 
 .PHONY: bench-create
 bench-create: up ## Create to Ready of a SandboxRunner next to a bare kro instance, in one run
@@ -178,6 +182,10 @@ bench-exec: up ## From asking for a command to its exit code, next to the exec o
 .PHONY: bench-cli
 bench-cli: up build kubectl ## Start of the command line, and a list of 1,000 objects next to kubectl's, in one run
 	@$(GO) run ./bench/cli --stack $(STACK)
+
+.PHONY: bench-mesh
+bench-mesh: rivals ## What the proxy in front of a Service adds to a request, next to nginx and Go's reverse proxy, on loopback
+	@$(GO) build -o bin/bench-mesh ./bench/mesh && bin/bench-mesh
 
 # kubectl as people have it: the node's, which the stack has, is one program with the API server and the kubelet, and
 # starts more slowly. The flags are the node's, so that its packages are not compiled again.

@@ -39,6 +39,8 @@ type BaselineRouting struct {
 	Gateways []BaselineGateway `json:"gateways,omitempty"`
 	// Hostnames that tenants may name. *.example.com admits all names below example.com.
 	Hostnames []string `json:"hostnames,omitempty"`
+	// Proxy is set if proxies may be put in front of the Services.
+	Proxy bool `json:"proxy,omitempty"`
 }
 
 // BaselineGateway is a Gateway, or one of its listeners.

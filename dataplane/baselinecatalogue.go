@@ -46,8 +46,10 @@ type baselineItem struct {
 
 // baselineRouting has Gateways by their names on the runtime cluster, since tenants write these.
 type baselineRouting struct {
-	Gateways  []sandbarv1alpha1.BaselineParent `json:"gateways"`
-	Hostnames []string                         `json:"hostnames"`
+	Gateways  []sandbarv1alpha1.BaselineParent `json:"gateways,omitempty"`
+	Hostnames []string                         `json:"hostnames,omitempty"`
+	// Proxy is set if proxies may be put in front of the Services.
+	Proxy bool `json:"proxy,omitempty"`
 }
 
 type baselineWorkload struct {
@@ -82,6 +84,12 @@ func baselineItemOf(b *sandbarv1alpha1.Baseline) baselineItem {
 	}
 	if admitted := b.Spec.Routing.Gateway; len(admitted.ParentRefs) > 0 && len(admitted.Hostnames) > 0 { // of one without the other nothing is admitted
 		item.Routing = &baselineRouting{Gateways: admitted.ParentRefs, Hostnames: admitted.Hostnames}
+	}
+	if b.Spec.Routing.Proxy.Enabled {
+		if item.Routing == nil {
+			item.Routing = &baselineRouting{}
+		}
+		item.Routing.Proxy = true
 	}
 	if b.Status.ObservedGeneration != b.Generation {
 		return item

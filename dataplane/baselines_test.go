@@ -43,6 +43,7 @@ func offeredTo(name string, paths ...string) *sandbarv1alpha1.Baseline {
 			Services: []sandbarv1alpha1.BaselineService{{Namespace: "mail", Name: "smtp", Ports: []sandbarv1alpha1.BaselinePort{{Port: 25}}}},
 		},
 	}
+	b.Spec.Routing.Proxy.Enabled = true
 	b.Spec.Routing.Gateway = sandbarv1alpha1.BaselineGatewayRouting{ParentRefs: []sandbarv1alpha1.BaselineParent{{Namespace: "edge", Name: "public"}}, Hostnames: []string{"*.example.com"}}
 	for _, path := range paths {
 		path, recursive := strings.CutSuffix(path, "*")
@@ -95,7 +96,7 @@ func TestTheCatalogueShowsBaselinesByTheirAliases(t *testing.T) {
 		`"description":"As in staging.","aliases":["storefront","mail"],"disclosure":"Summary","ready":true,"workloadsFound":1,"servicesFound":1,` +
 		`"workloads":[{"apiVersion":"apps/v1","kind":"Deployment","namespace":"storefront","name":"frontend","replicas":2,` +
 		`"containers":[{"name":"app","image":"ghcr.io/acme/frontend:1.4","ports":[{"name":"http","port":8080,"protocol":"TCP"}]}]}],` +
-		`"services":[{"namespace":"mail","name":"smtp","ports":[{"port":25}]}],"routing":{"gateways":[{"namespace":"edge","name":"public"}],"hostnames":["*.example.com"]}}]}` + "\n"
+		`"services":[{"namespace":"mail","name":"smtp","ports":[{"port":25}]}],"routing":{"gateways":[{"namespace":"edge","name":"public"}],"hostnames":["*.example.com"],"proxy":true}}]}` + "\n"
 	if diff := cmp.Diff(want, body); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

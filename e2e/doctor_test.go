@@ -46,7 +46,7 @@ func wanted(check string) doctor.State {
 	switch check {
 	case "gateway": // the stack has none
 		return doctor.Skipped
-	case "bindings", "baselines", "routes", "images": // those of tests beside this one may be on their way
+	case "bindings", "baselines", "routes", "interceptions", "images": // those of tests beside this one may be on their way
 		return ""
 	}
 	return doctor.OK

@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/contract"
+	"github.com/sandbar-dev/sandbar/pkg/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -36,11 +37,19 @@ func admissionValues(opts Options, level string) map[string]string {
 	if err != nil {
 		panic(err) // strings are always written
 	}
+	proxies := []string{}
+	if opts.proxyImage != "" {
+		proxies = append(proxies, opts.proxyImage)
+	}
+	images, err := json.Marshal(proxies)
+	if err != nil {
+		panic(err) // strings are always written
+	}
 	namespace, name, _ := strings.Cut(opts.KroServiceAccount, "/")
 	return map[string]string{
-		"PodSecurityLevels": string(levels),
-		"TokenSeconds":      strconv.FormatInt(int64(opts.TokenLifetime.Seconds()), 10),
-		"KroNamespace":      namespace, "KroName": name,
+		"PodSecurityLevels": string(levels), "ProxyImages": string(images),
+		"TokenSeconds": strconv.FormatInt(int64(opts.TokenLifetime.Seconds()), 10),
+		"KroNamespace": namespace, "KroName": name,
 		"Prefix": opts.names.Prefix(), "System": opts.names.SystemNamespace(), "NetworkCheck": opts.names.NetworkCheckNamespace(),
 		"Group": opts.names.Group(), "Provider": opts.provider,
 		"SystemNamespaces": placement.SystemNamespaces, "Groups": placement.Groups,
@@ -68,6 +77,23 @@ func podSecurity(ctx context.Context, kcp *applier) (string, error) {
 		return "", fmt.Errorf("the InfrastructureProvider has the pod security level %q: it must be one of %s", set, strings.Join(podSecurityLevels, ", "))
 	}
 	return set, nil
+}
+
+// proxyImage is the image of proxies that the operator has set. The runtime cluster holds the controllers to it, so that a thief
+// of their credential runs no other program beside the workloads of a Baseline.
+func proxyImage(ctx context.Context, kcp *applier) (string, error) {
+	image := kcp.opts.Provider.Images[intercept.Image]
+	if kcp.absent {
+		return image, nil
+	}
+	provider := &unstructured.Unstructured{}
+	provider.SetGroupVersionKind(sandbarv1alpha1.GroupVersion.WithKind("InfrastructureProvider"))
+	err := kcp.client.Get(ctx, client.ObjectKey{Name: sandbarv1alpha1.InfrastructureProviderName}, provider)
+	if err != nil && !notThere(err) {
+		return "", fmt.Errorf("reading the image of proxies: %w", err)
+	}
+	set, _, _ := unstructured.NestedString(provider.Object, "spec", "images", intercept.Image)
+	return cmp.Or(set, image), nil
 }
 
 // isKroPolicy reports whether an object is the policy that bounds kro, or its binding.

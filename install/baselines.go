@@ -28,6 +28,8 @@ var (
 	ErrNoBaseline = errors.New("there is no such Baseline")
 	// ErrReservedNamespace is the error of GrantBaselines for a namespace that no Baseline may have.
 	ErrReservedNamespace = errors.New("it cannot be part of a Baseline")
+	// ErrOtherProvider is the error of GrantBaselines for a namespace in which another provider has proxies.
+	ErrOtherProvider = errors.New("another provider has proxies there")
 	// ErrNotInstalled is the error of GrantBaselines where init has not been.
 	ErrNotInstalled = errors.New("the provider is not installed")
 )
@@ -40,11 +42,11 @@ const (
 )
 
 // GrantBaselines lets the controllers read the namespaces of Baselines on the runtime cluster: a Role and a RoleBinding
-// in each. Of opts it needs KCP, Runtime, Workspace, RuntimeName, DryRun and Timeout; both configurations have an
+// in each. Where a Baseline admits proxies in front of its Services, it also lets them put these there. Of opts it needs KCP, Runtime, Workspace, RuntimeName, DryRun and Timeout; both configurations have an
 // administrator's rights.
 //
 // With names it adds what these Baselines need. Without, it makes the rights those that all Baselines need: it also
-// deletes them where no Baseline is any more.
+// deletes them where no Baseline is any more, and gives Services their own pods back where none admits proxies.
 //
 // A namespace that is not there is an error, after everything else was done.
 func GrantBaselines(ctx context.Context, opts Options, names []string) (Report, error) {
@@ -72,7 +74,8 @@ func GrantBaselines(ctx context.Context, opts Options, names []string) (Report, 
 	}
 	err = rt.grant(ctx, wanted, len(names) > 0)
 	if len(names) == 0 {
-		err = errors.Join(err, rt.withdraw(ctx, wanted))
+		// The Services first: without its rights nobody but an administrator would give them back.
+		err = errors.Join(err, rt.withdrawProxies(ctx, wanted), rt.withdraw(ctx, wanted))
 	}
 	return report, err
 }
@@ -111,6 +114,8 @@ func (a *applier) checkControllers(ctx context.Context) error {
 type opened struct {
 	by   string
 	need granted
+	// proxies is set if one of them admits proxies.
+	proxies bool
 }
 
 // namespacesOf returns the namespaces of Baselines; of all if no names are given. One that is reserved is an error before
@@ -140,6 +145,7 @@ func (a *applier) namespacesOf(ctx context.Context, names []string) (map[string]
 				wanted[n.Name] = &opened{by: b.Name, need: granted{}}
 			}
 			wanted[n.Name].need.add(&b.Spec.References)
+			wanted[n.Name].proxies = wanted[n.Name].proxies || b.Spec.Routing.Proxy.Enabled
 		}
 	}
 	for _, name := range names {
@@ -179,6 +185,12 @@ func (a *applier) grant(ctx context.Context, wanted map[string]*opened, kept boo
 		}
 		a.tell("the controllers may read in namespace %s: %s", namespace, wanted[namespace].need)
 		if err := a.applyAll(ctx, objects); err != nil {
+			return err
+		}
+		if !wanted[namespace].proxies {
+			continue
+		}
+		if err := a.grantProxies(ctx, namespace); err != nil {
 			return err
 		}
 	}

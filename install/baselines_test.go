@@ -101,6 +101,8 @@ func TestASchemaRefusesABaselineThatCannotBe(t *testing.T) {
 		"a level that there is not":               {"{namespaces: [{name: a}], podSecurity: none}", "Unsupported value"},
 		"copies without replicas":                 {"{namespaces: [{name: a}], limits: {replicas: 0}}", "greater than or equal to 1"},
 		"where requests may be routed":            {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: [{namespace: infra, name: public}, {namespace: infra, name: public, sectionName: https}], hostnames: [shop.example.com, '*.example.com']}}}", "<nil>"},
+		"proxies":                                 {"{namespaces: [{name: a}], routing: {proxy: {enabled: true}}}", "<nil>"},
+		"proxies by a word":                       {"{namespaces: [{name: a}], routing: {proxy: {enabled: 'yes'}}}", "spec.routing.proxy.enabled"},
 		"16 Gateways and 64 hostnames":            {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: " + many(16, "{namespace: infra, name: a%d}") + ", hostnames: " + many(64, "a%d.example.com") + "}}}", "<nil>"},
 		"17 Gateways":                             {"{namespaces: [{name: a}], routing: {gateway: {parentRefs: " + many(17, "{namespace: infra, name: a%d}") + "}}}", "must have at most 16 items"},
 		"65 hostnames":                            {"{namespaces: [{name: a}], routing: {gateway: {hostnames: " + many(65, "a%d.example.com") + "}}}", "must have at most 64 items"},

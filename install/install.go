@@ -64,6 +64,8 @@ type Options struct {
 	names placement.Names
 	// provider is the logical cluster of the provider workspace; empty in a dry run without one.
 	provider string
+	// proxyImage is that of proxies; empty if the operator has set none.
+	proxyImage string
 }
 
 // Names of the files in Options.OutDir.
@@ -110,6 +112,9 @@ func Init(ctx context.Context, opts Options) (Report, error) {
 	opts.provider = kcp.opts.provider
 	level, err := podSecurity(ctx, kcp)
 	if err != nil {
+		return report, err
+	}
+	if opts.proxyImage, err = proxyImage(ctx, kcp); err != nil {
 		return report, err
 	}
 	rt, err := prepareRuntime(ctx, opts, level, &report)

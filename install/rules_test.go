@@ -23,6 +23,11 @@ func TestEveryRoleHasItsGeneratedRulesAndTheseAreAllApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	proxied, err := interceptionObjects(testOptions(), proxiedNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted = append(granted, proxied...)
 	for _, object := range append(append(objectsOf(t, "kcp", true), objectsOf(t, "runtime", true)...), granted...) {
 		if !isRole(object) || object.GetName() == offer.PolicyRole {
 			continue

@@ -16,6 +16,20 @@ type BaselineRouting struct {
 	//
 	// +optional
 	Gateway BaselineGatewayRouting `json:"gateway,omitempty"`
+
+	// Proxy is for SandboxRoutes with provider proxy. Defaults to disabled, which refuses them.
+	//
+	// +optional
+	Proxy BaselineProxyRouting `json:"proxy,omitempty"`
+}
+
+// BaselineProxyRouting says whether tenants may have proxies put in front of the Services of a Baseline (spec.services).
+type BaselineProxyRouting struct {
+	// Enabled admits it. sandbar-provider baseline grant has to be run for the Baseline afterwards: it gives the controllers the
+	// right to change Services of its namespaces, and takes it back when no Baseline there is enabled any more.
+	//
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
 }
 
 // BaselineGatewayRouting says which Gateways and hostnames tenants may name. Both lists have to have an entry for a route to

@@ -28,6 +28,10 @@ const (
 	RouteOwnershipConflict = "OwnershipConflict"
 	// RouteShadowed: routes of others take requests of a rule. The condition is False only if that holds for all rules.
 	RouteShadowed = "Shadowed"
+	// RouteProxyNotReady: the proxies in front of a Service do not run, and its requests go to its own pods.
+	RouteProxyNotReady = "ProxyNotReady"
+	// RouteSuspended: the group is suspended, and a proxy sends its requests to the Service's own pods.
+	RouteSuspended = "Suspended"
 )
 
 // MaxSandboxRouteEndpoints is how many entries SandboxRouteStatus.Endpoints has at most.
@@ -53,7 +57,8 @@ type SandboxRouteStatus struct {
 	// +optional
 	Provider SandboxRouteProvider `json:"provider,omitempty"`
 
-	// AttachedResource is the object of the runtime cluster that has the rules, or the first of them.
+	// AttachedResource is the object of the runtime cluster that has the rules, or the first of them: with provider proxy the
+	// Service in front of which the proxies are, in the namespace by the alias that the Baseline gives it.
 	//
 	// +optional
 	AttachedResource *SandboxRouteResource `json:"attachedResource,omitempty"`

@@ -17,11 +17,11 @@ import (
 
 // CloneRoute says in words of a command line which requests are led to the copies.
 type CloneRoute struct {
-	// Provider is gateway; empty for no routing.
+	// Provider is gateway or proxy; empty for no routing.
 	Provider string
-	// Gateways are NAMESPACE/NAME, or NAMESPACE/NAME/LISTENER; by default the only one of the Baseline.
+	// Gateways are NAMESPACE/NAME, or NAMESPACE/NAME/LISTENER; by default the only one of the Baseline. They are for gateway.
 	Gateways []string
-	// Hosts are the hostnames.
+	// Hosts are the hostnames, for gateway.
 	Hosts []string
 	// Intercepts are SERVICE[/PATH]=WORKLOAD:PORT. SERVICE is one of the Baseline, PATH the beginning of paths, by default all;
 	// WORKLOAD is the name of a copy, and PORT the number or the name of a port of its Service.
@@ -30,6 +30,7 @@ type CloneRoute struct {
 
 // clonedRoute is what CloneRoute says.
 type clonedRoute struct {
+	provider      sandbarv1alpha1.SandboxRouteProvider
 	gateways      []sandbarv1alpha1.SandboxRouteParent
 	hosts         []string
 	interceptions []sandbarv1alpha1.SandboxInterception
@@ -38,17 +39,17 @@ type clonedRoute struct {
 func (t CloneRoute) parse(c *Clone) (*clonedRoute, error) {
 	switch {
 	case t.Provider == "" && len(t.Gateways)+len(t.Hosts)+len(t.Intercepts) > 0:
-		return nil, errors.New("say with --route gateway that requests are to be led to the copies")
+		return nil, errors.New("say with --route gateway, or --route proxy, that requests are to be led to the copies")
 	case t.Provider == "":
 		return nil, nil
-	case t.Provider != string(sandbarv1alpha1.RouteByGateway):
-		return nil, fmt.Errorf("--route %q: write gateway; another provider is written into what -o yaml prints", t.Provider)
-	case len(t.Hosts) == 0:
-		return nil, errors.New("--route gateway needs --host: a hostname whose requests are led to the copies")
-	case len(t.Intercepts) == 0:
-		return nil, fmt.Errorf("--route gateway needs --intercept SERVICE[/PATH]=WORKLOAD:PORT, such as %s=%[1]s:80", c.workloads[0].name)
 	}
-	route := &clonedRoute{hosts: t.Hosts}
+	if err := t.checkProvider(); err != nil {
+		return nil, err
+	}
+	if len(t.Intercepts) == 0 {
+		return nil, fmt.Errorf("--route %s needs --intercept SERVICE[/PATH]=WORKLOAD:PORT, such as %s=%[2]s:80", t.Provider, c.workloads[0].name)
+	}
+	route := &clonedRoute{provider: sandbarv1alpha1.SandboxRouteProvider(t.Provider), hosts: t.Hosts}
 	for _, text := range t.Gateways {
 		parts := strings.Split(text, "/")
 		if len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") {
@@ -66,6 +67,23 @@ func (t CloneRoute) parse(c *Clone) (*clonedRoute, error) {
 		}
 	}
 	return route, nil
+}
+
+// checkProvider refuses what is another provider's.
+func (t CloneRoute) checkProvider() error {
+	switch sandbarv1alpha1.SandboxRouteProvider(t.Provider) {
+	case sandbarv1alpha1.RouteByGateway:
+		if len(t.Hosts) == 0 {
+			return errors.New("--route gateway needs --host: a hostname whose requests are led to the copies")
+		}
+	case sandbarv1alpha1.RouteByProxy:
+		if len(t.Gateways)+len(t.Hosts) > 0 {
+			return errors.New("--route proxy has neither --gateway nor --host: it leads the requests to the Service itself, however they come")
+		}
+	default:
+		return fmt.Errorf("--route %q: write gateway or proxy; another provider is written into what -o yaml prints", t.Provider)
+	}
+	return nil
 }
 
 func (r *clonedRoute) addInterception(c *Clone, text string) error {
@@ -108,16 +126,16 @@ func cutLast(text, separator string) (before, after string, found bool) {
 
 // in is the routing of a Sandbox with copies of a Baseline, as its catalogue shows it.
 func (r *clonedRoute) in(b client.Baseline) (*sandbarv1alpha1.SandboxRouting, error) {
-	routing := &sandbarv1alpha1.SandboxRouting{
-		Provider: sandbarv1alpha1.RouteByGateway, Gateway: &sandbarv1alpha1.SandboxRouteGateway{ParentRefs: r.gateways, Hostnames: r.hosts},
-		Interceptions: slices.Clone(r.interceptions),
-	}
-	if len(r.gateways) == 0 {
-		gateway, err := onlyGateway(b)
-		if err != nil {
-			return nil, err
+	routing := &sandbarv1alpha1.SandboxRouting{Provider: r.provider, Interceptions: slices.Clone(r.interceptions)}
+	if r.provider == sandbarv1alpha1.RouteByGateway {
+		routing.Gateway = &sandbarv1alpha1.SandboxRouteGateway{ParentRefs: r.gateways, Hostnames: r.hosts}
+		if len(r.gateways) == 0 {
+			gateway, err := onlyGateway(b)
+			if err != nil {
+				return nil, err
+			}
+			routing.Gateway.ParentRefs = []sandbarv1alpha1.SandboxRouteParent{gateway}
 		}
-		routing.Gateway.ParentRefs = []sandbarv1alpha1.SandboxRouteParent{gateway}
 	}
 	for i := range routing.Interceptions {
 		service, err := serviceIn(b, routing.Interceptions[i].TargetService.Name)

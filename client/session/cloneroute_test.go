@@ -34,6 +34,10 @@ func TestACloneHasTheRoutingThatIsSaid(t *testing.T) {
 			{name: web-2, targetService: {name: web, namespace: shop}, matches: [{path: {type: PathPrefix, value: /api/v=1}}], routeTo: {workload: front, port: 8080}},
 			{name: api, targetService: {name: api}, matches: [{path: {type: PathPrefix, value: /api}}], routeTo: {workload: front, port: http}}]}`,
 		},
+		"by a proxy": {
+			CloneRoute{Provider: "proxy", Intercepts: []string{"web/api=front:http"}},
+			`{provider: proxy, interceptions: [{name: web, targetService: {name: web, namespace: shop}, matches: [{path: {type: PathPrefix, value: /api}}], routeTo: {workload: front, port: http}}]}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clone, err := CloneTexts{Workloads: []string{"front=shop/web"}, Route: row.route}.Parse()
@@ -58,15 +62,17 @@ func TestACloneHasTheRoutingThatIsSaid(t *testing.T) {
 func TestARoutingThatCannotBeSaysWhatToWrite(t *testing.T) {
 	host, intercept := []string{"a.example.com"}, []string{"web=web:80"}
 	for want, route := range map[string]CloneRoute{
-		"say with --route gateway":                                       {Hosts: host},
-		`--route "mesh": write gateway; another provider is written`:     {Provider: "mesh", Hosts: host, Intercepts: intercept},
-		"--route gateway needs --host":                                   {Provider: "gateway", Intercepts: intercept},
-		"--route gateway needs --intercept SERVICE[/PATH]=WORKLOAD:PORT": {Provider: "gateway", Hosts: host},
-		`gateway "public": write NAMESPACE/NAME`:                         {Provider: "gateway", Hosts: host, Intercepts: intercept, Gateways: []string{"public"}},
-		`intercept "web": write SERVICE=WORKLOAD:PORT`:                   {Provider: "gateway", Hosts: host, Intercepts: []string{"web"}},
-		`intercept "web=web": write SERVICE=WORKLOAD:PORT`:               {Provider: "gateway", Hosts: host, Intercepts: []string{"web=web"}},
-		`intercept "web=api:80": there is no workload api; there is web`: {Provider: "gateway", Hosts: host, Intercepts: []string{"web=api:80"}},
-		"the Baseline shop has no Service nothing; it has api, web":      {Provider: "gateway", Hosts: host, Intercepts: []string{"nothing=web:80"}},
+		"say with --route gateway": {Hosts: host},
+		`--route "mesh": write gateway or proxy; another provider is written`: {Provider: "mesh", Hosts: host, Intercepts: intercept},
+		"--route proxy has neither --gateway nor --host":                      {Provider: "proxy", Hosts: host, Intercepts: intercept},
+		"--route proxy needs --intercept SERVICE[/PATH]=WORKLOAD:PORT":        {Provider: "proxy"},
+		"--route gateway needs --host":                                        {Provider: "gateway", Intercepts: intercept},
+		"--route gateway needs --intercept SERVICE[/PATH]=WORKLOAD:PORT":      {Provider: "gateway", Hosts: host},
+		`gateway "public": write NAMESPACE/NAME`:                              {Provider: "gateway", Hosts: host, Intercepts: intercept, Gateways: []string{"public"}},
+		`intercept "web": write SERVICE=WORKLOAD:PORT`:                        {Provider: "gateway", Hosts: host, Intercepts: []string{"web"}},
+		`intercept "web=web": write SERVICE=WORKLOAD:PORT`:                    {Provider: "gateway", Hosts: host, Intercepts: []string{"web=web"}},
+		`intercept "web=api:80": there is no workload api; there is web`:      {Provider: "gateway", Hosts: host, Intercepts: []string{"web=api:80"}},
+		"the Baseline shop has no Service nothing; it has api, web":           {Provider: "gateway", Hosts: host, Intercepts: []string{"nothing=web:80"}},
 	} {
 		clone, err := CloneTexts{Workloads: []string{"shop/web"}, Route: route}.Parse()
 		if err == nil {

@@ -51,7 +51,11 @@ which Deployments, StatefulSets, Rollouts and Services there are, and the Config
 Baselines say that tenants get copies. --dry-run shows the namespaces, and what may be read in each: look at it first, if
 others than you write Baselines.
 
-With --all, the rights become those that all Baselines need: where no Baseline is any more, they are taken back.`,
+For a Baseline with spec.routing.proxy.enabled it also lets the controllers put proxies in front of Services of these namespaces, and creates
+what the proxies need: the ServiceAccount sandbar-proxy with a Role to read one ConfigMap.
+
+With --all, the rights become those that all Baselines need: where no Baseline is any more, they are taken back, and so are those to
+proxies where none admits them: their Services get their own pods.`,
 		Example: `  sandbar-provider baseline grant storefront --kcp-kubeconfig kcp.kubeconfig --runtime-kubeconfig runtime.kubeconfig
   sandbar-provider baseline grant --all --dry-run --kcp-kubeconfig kcp.kubeconfig --runtime-kubeconfig runtime.kubeconfig`,
 		RunE: func(cmd *cobra.Command, names []string) error {

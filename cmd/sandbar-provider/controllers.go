@@ -36,6 +36,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/interception"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/members"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/platform"
@@ -166,8 +167,12 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
+	if err := interception.Register(mgr, cluster, interception.Options{RouteChanged: routes.Changed}); err != nil {
+		return fmt.Errorf("registering the controller of interceptions: %w", err)
+	}
 	if err := sandboxroute.Register(mgr, cluster, routes, sandboxroute.Options{
 		Offers: offers, Groups: kinds.Groups(), Changed: kinds.BuiltInPartChanged(builtin.SandboxRoute),
+		Proxies: interception.Store{Reader: cluster.GetAPIReader(), Writer: cluster.GetClient()},
 	}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxRoutes: %w", err)
 	}

@@ -101,9 +101,9 @@ func report(out io.Writer, findings []doctor.Finding, forPrograms bool) error {
 // printFindings writes a line per finding, and its remedy below.
 func printFindings(out io.Writer, findings []doctor.Finding) {
 	for _, f := range findings {
-		fmt.Fprintf(out, "%-8s %-12s %s\n", f.State, f.Check, termsafe.Line(f.Detail))
+		fmt.Fprintf(out, "%-8s %-13s %s\n", f.State, f.Check, termsafe.Line(f.Detail))
 		if f.Remedy != "" {
-			fmt.Fprintf(out, "%-21s %s\n", "", termsafe.Line(f.Remedy))
+			fmt.Fprintf(out, "%-22s %s\n", "", termsafe.Line(f.Remedy))
 		}
 	}
 }

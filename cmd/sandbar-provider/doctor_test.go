@@ -32,10 +32,10 @@ func TestFindingsForPeopleAndForPrograms(t *testing.T) {
 	if err := report(&out, findings, false); err != nil {
 		t.Errorf("without a failure: %v", err)
 	}
-	if want := "ok       kcp          it answers\n" +
-		"warning  data plane   it says \\x1b[2J\n" +
-		"                      renew it\n" +
-		"skipped  previews     needs the check provider\n"; out.String() != want {
+	if want := "ok       kcp           it answers\n" +
+		"warning  data plane    it says \\x1b[2J\n" +
+		"                       renew it\n" +
+		"skipped  previews      needs the check provider\n"; out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 

@@ -4,7 +4,8 @@
 // Command sandbar-provider is the provider: it prepares a workspace and a runtime cluster
 // (init), makes placements for tenants' instances (controllers) and serves their verbs
 // (serve); run does the last two in one process. roles prints what tenants may want, doctor
-// checks a provider, and baseline lets the controllers read the namespaces of Baselines.
+// checks a provider, baseline lets the controllers read the namespaces of Baselines, and restore-services
+// gives Services their own pods back.
 package main
 
 import (
@@ -38,6 +39,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       version,
 	}
-	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand(), newRolesCommand(), newDoctorCommand(), newBaselineCommand())
+	root.AddCommand(newInitCommand(), newControllersCommand(), newServeCommand(), newRunCommand(), newRolesCommand(), newDoctorCommand(), newBaselineCommand(), newRestoreServicesCommand())
 	return root
 }

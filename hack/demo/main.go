@@ -27,12 +27,16 @@ import (
 func main() {
 	stack := flag.String("stack", "dev", "name of the local stack")
 	byo := flag.Bool("byo", false, "show two providers in one kcp (docs/byo.md) in the place of the whole")
+	mesh := flag.Bool("mesh", false, "show copies of services that run already (docs/mesh.md) in the place of the whole")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	show := run
-	if *byo {
+	switch {
+	case *byo:
 		show = runBYO
+	case *mesh:
+		show = runMesh
 	}
 	if err := show(ctx, *stack); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)

@@ -204,6 +204,7 @@ func (p *Provider) InitArgs() []string {
 		"--dataplane-url", p.URL, "--dataplane-ca-file", p.CAFile,
 		"--preview-domain", strings.Replace(strings.TrimPrefix(p.URL, "https://"), "localhost", previewHost, 1),
 		"--image", "runner=localhost/sandbar/runner:dev",
+		"--image", "proxy=localhost/sandbar/proxy:dev",
 		"--image", "node=localhost/sandbar/toolchain-node:dev",
 		"--image", "python=localhost/sandbar/toolchain-python:dev",
 		"--image", "go=localhost/sandbar/toolchain-go:dev",

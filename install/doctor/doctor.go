@@ -106,6 +106,7 @@ var checks = []check{
 	{"previews", []string{"provider", "data plane"}, (*examination).checkPreviews},
 	{"gateway", []string{"provider", "runtime"}, (*examination).checkGateway},
 	{"routes", []string{"provider", "runtime"}, (*examination).checkBaselineGateways},
+	{"interceptions", []string{"provider", "runtime"}, (*examination).checkInterceptions},
 	{"storage", []string{"runtime"}, (*examination).checkStorage},
 	{"images", []string{"provider", "runtime"}, (*examination).checkImages},
 }

@@ -80,6 +80,17 @@ func TestAnAliasLeadsToOneNamespaceThatIsNotReserved(t *testing.T) {
 	}
 }
 
+func TestWhatProxiesAreMadeOfIsNotOffered(t *testing.T) {
+	workloads, services, err := Filters(&sandbarv1alpha1.BaselineSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]string{"sandbar.dev/intercepts": "web"}
+	if workloads.Admits("sandbar-proxy-web", of) || services.Admits("web-sandbar-baseline", of) || !services.Admits("web", nil) {
+		t.Error("a Baseline offers what Sandbar has made")
+	}
+}
+
 func TestAFilterThatIsNotMadeLetsNothingThrough(t *testing.T) {
 	if (Filter{}).Admits("web", nil) {
 		t.Error("the zero filter admits an object")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // Filter is the part of a Baseline that chooses objects of its namespaces.
@@ -41,9 +42,10 @@ func newFilter(field string, selector *metav1.LabelSelector, names []string) (Fi
 	return f, nil
 }
 
-// Admits reports whether the filter lets an object with a name and labels through. The zero Filter lets none.
+// Admits reports whether the filter lets an object with a name and labels through. The zero Filter lets none, and none lets through
+// what Sandbar has made for proxies.
 func (f Filter) Admits(name string, of map[string]string) bool {
-	return f.selector != nil && (len(f.names) == 0 || slices.Contains(f.names, name)) && f.selector.Matches(labels.Set(of))
+	return f.selector != nil && of[placement.LabelIntercepts] == "" && (len(f.names) == 0 || slices.Contains(f.names, name)) && f.selector.Matches(labels.Set(of))
 }
 
 // Absent returns the names of the filter that none of the found has.

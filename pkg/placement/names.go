@@ -115,6 +115,10 @@ const (
 	AnnotationRouteNamespace = "sandbar.dev/route-namespace"
 	AnnotationRouteName      = "sandbar.dev/route-name"
 
+	// LabelIntercepts is on all that stands for a Service with proxies in front (package intercept), and holds the Service's name; the
+	// selector of that Service asks for it, too.
+	LabelIntercepts = "sandbar.dev/intercepts"
+
 	// AnnotationIdempotencyKey is on a SandboxClaim, or on a Sandbox that the verb claim has made, and holds the key
 	// with which it was asked for; LabelIdempotencyKey holds the key's hash (package idempotency) and finds it.
 	// AnnotationClaimRequest, on such a Sandbox, holds a hash of what else was asked for.

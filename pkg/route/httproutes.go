@@ -97,16 +97,16 @@ func selected(matches []sandbarv1alpha1.SandboxRouteMatch, selector sandbarv1alp
 	}
 	all := make([]sandbarv1alpha1.SandboxRouteMatch, 0, len(matches))
 	for i := range matches {
-		m := normal(&matches[i])
+		m := Normal(&matches[i])
 		m.Headers = append([]sandbarv1alpha1.SandboxRouteHeaderMatch{selector}, m.Headers...)
 		all = append(all, m)
 	}
 	return all
 }
 
-// normal is a copy of a match with all defaults written out and the names of headers in lower case, so that an API server
+// Normal is a copy of a match with all defaults written out and the names of headers in lower case, so that an API server
 // adds nothing to it.
-func normal(m *sandbarv1alpha1.SandboxRouteMatch) sandbarv1alpha1.SandboxRouteMatch {
+func Normal(m *sandbarv1alpha1.SandboxRouteMatch) sandbarv1alpha1.SandboxRouteMatch {
 	kind, value := pathOf(m.Path)
 	n := sandbarv1alpha1.SandboxRouteMatch{Path: &sandbarv1alpha1.SandboxRoutePathMatch{Type: kind, Value: value}, Method: m.Method}
 	for _, h := range m.Headers {

@@ -146,7 +146,7 @@ func normalAll(matches []sandbarv1alpha1.SandboxRouteMatch) []sandbarv1alpha1.Sa
 	}
 	all := make([]sandbarv1alpha1.SandboxRouteMatch, 0, len(matches))
 	for i := range matches {
-		all = append(all, normal(&matches[i]))
+		all = append(all, Normal(&matches[i]))
 	}
 	return all
 }

@@ -29,7 +29,7 @@ func newBaselinesCommand(s *target) *cobra.Command {
 		Short: "List the Baselines that are offered to your workspace, or show one",
 		Long: `List the Baselines that the provider of your workspace's binding offers to it: workloads that run on the provider's
 cluster, such as the services of a shop. With NAME, show its workloads with their containers, images and ports, its
-Services, and the Gateways and hostnames by which requests may be led to copies. A namespace is called as the operator has named it for you.
+Services, and by what requests may be led to copies: Gateways and hostnames, or proxies in front of the Services. A namespace is called as the operator has named it for you.
 
 The provider's data plane answers, so it has to be trusted: sandbar trust.`,
 		Example: `  sandbar baselines
@@ -133,18 +133,29 @@ func describeBaselines(out io.Writer, all []client.Baseline) error {
 	return nil
 }
 
+// describeRouting says where requests may be led to copies.
+func describeRouting(out io.Writer, routing *client.BaselineRouting) {
+	if routing == nil {
+		return
+	}
+	if len(routing.Gateways) > 0 {
+		var gateways []string
+		for _, g := range routing.Gateways {
+			gateways = append(gateways, g.String())
+		}
+		fmt.Fprintf(out, "Gateways:   %s\n", termsafe.Line(strings.Join(gateways, ", ")))
+		fmt.Fprintf(out, "Hostnames:  %s\n", termsafe.Line(strings.Join(routing.Hostnames, ", ")))
+	}
+	if routing.Proxy {
+		fmt.Fprintf(out, "Proxies:    in front of its Services\n")
+	}
+}
+
 func describeBaseline(out io.Writer, b client.Baseline) error {
 	fmt.Fprintf(out, "%s: %s\n", termsafe.Line(b.Name), termsafe.Line(b.DisplayName))
 	fmt.Fprintf(out, "Namespaces: %s\n", termsafe.Line(strings.Join(b.Aliases, ", ")))
 	fmt.Fprintf(out, "Ready:      %t\n", b.Ready)
-	if b.Routing != nil {
-		var gateways []string
-		for _, g := range b.Routing.Gateways {
-			gateways = append(gateways, g.String())
-		}
-		fmt.Fprintf(out, "Gateways:   %s\n", termsafe.Line(strings.Join(gateways, ", ")))
-		fmt.Fprintf(out, "Hostnames:  %s\n", termsafe.Line(strings.Join(b.Routing.Hostnames, ", ")))
-	}
+	describeRouting(out, b.Routing)
 	if b.Description != "" {
 		fmt.Fprintf(out, "\n%s\n", termsafe.String(strings.TrimSpace(b.Description)))
 	}

@@ -25,7 +25,7 @@ const baselinesOfTest = `{"items": [
        {"name": "sidecar", "image": "ghcr.io/acme/\u001b[2Jsidecar:1"}]},
      {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "namespace": "payments", "name": "worker", "replicas": 1}],
    "services": [{"namespace": "storefront", "name": "frontend", "ports": [{"port": 80, "protocol": "TCP"}, {"name": "dns", "port": 53, "protocol": "UDP"}]}],
-   "routing": {"gateways": [{"namespace": "edge", "name": "public"}, {"namespace": "edge", "name": "public", "sectionName": "web\u001b[2J"}], "hostnames": ["*.shop.example.com"]}},
+   "routing": {"gateways": [{"namespace": "edge", "name": "public"}, {"namespace": "edge", "name": "public", "sectionName": "web\u001b[2J"}], "hostnames": ["*.shop.example.com"], "proxy": true}},
   {"name": "archive", "displayName": "Archive\u001b[2J", "aliases": ["archive"], "disclosure": "Summary", "ready": false, "workloadsFound": 0, "servicesFound": 0}
 ]}`
 

@@ -47,7 +47,8 @@ have another name. sandbar baselines NAME shows what a Baseline has.
 
 With --route gateway, a Gateway of the environment leads the requests to a hostname that carry the routing key of the Sandbox to the
 copies: those of each --intercept to a port of a copy's Service. SERVICE is the one of the Baseline that has them otherwise, and
-PATH the beginning of the paths. sandbar describe shows the routing key and the addresses.
+PATH the beginning of the paths. sandbar describe shows the routing key and the addresses. With --route proxy, a proxy in front of the
+Service leads them, however they come; it has neither --host nor --gateway.
 
 -o prints the Sandbox and creates nothing, so that you can change what has no flag: sandbar create -f - takes it.
 
@@ -55,6 +56,7 @@ The provider's data plane answers what the Baseline has, so it has to be trusted
 		Example: `  sandbar clone storefront/frontend --name pr-421 --image app=ghcr.io/acme/storefront:pr-421 --wait
   sandbar clone web=storefront/frontend storefront/api --name try --env web/app:LEVEL=debug --replicas api=1
   sandbar clone storefront/frontend --name try --route gateway --host shop.example.com --intercept frontend=frontend:8080
+  sandbar clone storefront/api --name try --route proxy --intercept api=api:8080
   sandbar clone storefront/frontend --name try -o yaml > sandbox.yaml`,
 		Args:              cobra.ArbitraryArgs, // CloneTexts says how they are written
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.clone(cmd, args, &o) },
@@ -67,10 +69,10 @@ The provider's data plane answers what the Baseline has, so it has to be trusted
 	fs.StringArrayVar(&o.Images, "image", nil, "image [WORKLOAD/]CONTAINER=IMAGE of a container; can be repeated")
 	fs.StringArrayVar(&o.Env, "env", nil, "variable [WORKLOAD/]CONTAINER:NAME=VALUE of a container; can be repeated. Others on this machine may see it")
 	fs.StringArrayVar(&o.Replicas, "replicas", nil, "replicas WORKLOAD=NUMBER of a copy; can be repeated")
-	fs.StringVar(&o.Route.Provider, "route", "", "lead requests that carry the routing key to the copies: gateway, by a Gateway of the environment")
-	fs.StringArrayVar(&o.Route.Hosts, "host", nil, "hostname whose requests are led, with --route; can be repeated")
+	fs.StringVar(&o.Route.Provider, "route", "", "lead requests that carry the routing key to the copies: gateway, by a Gateway of the environment, or proxy, by a proxy in front of the Service")
+	fs.StringArrayVar(&o.Route.Hosts, "host", nil, "hostname whose requests are led, with --route gateway; can be repeated")
 	fs.StringArrayVar(&o.Route.Intercepts, "intercept", nil, "requests SERVICE[/PATH]=WORKLOAD:PORT that are led, with --route; can be repeated")
-	fs.StringArrayVar(&o.Route.Gateways, "gateway", nil, "Gateway NAMESPACE/NAME[/LISTENER], with --route; can be repeated; default the only one of the Baseline")
+	fs.StringArrayVar(&o.Route.Gateways, "gateway", nil, "Gateway NAMESPACE/NAME[/LISTENER], with --route gateway; can be repeated; default the only one of the Baseline")
 	fs.StringArrayVar(&o.labels, "label", nil, "label KEY=VALUE of the Sandbox; can be repeated")
 	addWaitFlags(fs, &o.wait, &o.timeout)
 	return cmd

@@ -44,7 +44,11 @@ package controllers
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=gateways,verbs=get
 
-// The ports of the Services of copies (the same package).
+// What routes with provider proxy ask (providers/infrastructure/interception/store.go), in all namespaces of Baselines. Package
+// interception has the right to change it.
+// +kubebuilder:rbac:groups=core,resources=configmaps,resourceNames=sandbar-proxy-routes,verbs=get;list;watch
+
+// The ports of the Services of copies (the same package), and what Services of Baselines are.
 // +kubebuilder:rbac:groups=core,resources=services,verbs=get
 
 // The kro instances of all kinds that Templates define (providers/infrastructure/instance/place/compose.go). Kinds come

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
@@ -36,6 +37,8 @@ type GroupPlace struct {
 	SandboxID string
 	// Components are the names of those that the tenant has given it.
 	Components []string
+	// Suspended is set while the tenant wants no copies to run.
+	Suspended bool
 	// ObjectMeta is the metadata of an object that is put beside the copies.
 	ObjectMeta func(name string) metav1.ObjectMeta
 }
@@ -81,7 +84,8 @@ func (r *reconciler) groupPlace(ctx context.Context, req request) (*GroupPlace, 
 	if kept == nil || s.BaselineName() == "" {
 		return nil, ErrNotPlaced
 	}
-	return &GroupPlace{Group: obj, Baseline: s.PlacementBaseline(), SandboxID: kept.ID, Components: s.Components(), ObjectMeta: s.ObjectMeta}, nil
+	suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
+	return &GroupPlace{Suspended: suspended, Group: obj, Baseline: s.PlacementBaseline(), SandboxID: kept.ID, Components: s.Components(), ObjectMeta: s.ObjectMeta}, nil
 }
 
 // Groups are the objects of the kind SandboxGroup.

@@ -23,10 +23,12 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/pkg/route"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/interception"
 )
 
 var (
@@ -67,6 +69,10 @@ type world struct {
 	there     map[types.NamespacedName]*unstructured.Unstructured
 	foreign   []*seen
 	known     follow.Knowledge
+	// asked is what proxies are asked for, by Service and UID, and state the result. askError is that of asking.
+	asked    map[types.NamespacedName]map[types.UID]*intercept.Intent
+	state    intercept.State
+	askError error
 	// full: the quota of the placement has no room.
 	full   bool
 	events []string
@@ -90,7 +96,8 @@ func newWorld(t *testing.T) *world {
 	}
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}, {Port: 9090}}}}
 	w.services = map[string]*corev1.Service{placed + "/checkout-web-svc": service}
-	w.r = &reconciler{objects: w, groups: w, runtime: w, events: w, now: time.Now, changed: func(k export.Key) { w.told = append(w.told, k) }, others: func() ([]*seen, follow.Knowledge) {
+	w.asked = map[types.NamespacedName]map[types.UID]*intercept.Intent{}
+	w.r = &reconciler{objects: w, groups: w, proxies: w, runtime: w, events: w, now: time.Now, changed: func(k export.Key) { w.told = append(w.told, k) }, others: func() ([]*seen, follow.Knowledge) {
 		all := append([]*seen(nil), w.foreign...)
 		for _, one := range w.there {
 			all = append(all, keep(one))
@@ -237,4 +244,27 @@ func (w *world) gateway(_ context.Context, namespace, name string) (*gateway, er
 
 func (w *world) Write(_ context.Context, _ export.Key, event *corev1.Event, _ time.Time) {
 	w.events = append(w.events, event.Type+" "+event.Reason)
+}
+
+func (w *world) Of(_ context.Context, route export.Key) (all []interception.Asked, err error) {
+	for service, intents := range w.asked {
+		for _, intent := range intents {
+			if intent.Route == (intercept.RouteKey{Cluster: route.Cluster, Namespace: route.Namespace, Name: route.Name}) {
+				all = append(all, interception.Asked{Service: service, Intent: intent, State: w.state})
+			}
+		}
+	}
+	return all, nil
+}
+
+func (w *world) Ask(_ context.Context, service types.NamespacedName, intent *intercept.Intent) error {
+	if w.askError != nil {
+		return w.askError
+	}
+	w.writes++
+	if w.asked[service] == nil {
+		w.asked[service] = map[types.UID]*intercept.Intent{}
+	}
+	w.asked[service][intent.UID] = intent
+	return nil
 }

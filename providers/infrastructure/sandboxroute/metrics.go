@@ -34,7 +34,7 @@ var (
 var reasons = []string{
 	sandbarv1alpha1.RouteAttached, sandbarv1alpha1.RoutePending, sandbarv1alpha1.RouteInvalidSpec, sandbarv1alpha1.RouteNotAllowed,
 	sandbarv1alpha1.RouteProviderUnavailable, sandbarv1alpha1.RouteResolveFailed, sandbarv1alpha1.RouteAttachFailed,
-	sandbarv1alpha1.RouteOwnershipConflict, sandbarv1alpha1.RouteShadowed,
+	sandbarv1alpha1.RouteOwnershipConflict, sandbarv1alpha1.RouteShadowed, sandbarv1alpha1.RouteProxyNotReady, sandbarv1alpha1.RouteSuspended,
 }
 
 func init() {

@@ -66,6 +66,8 @@ type reconciler struct {
 	others func() ([]*seen, follow.Knowledge)
 	// named are the groups that routes name.
 	named export.References
+	// proxies are asked to lead requests by those with provider proxy.
+	proxies proxies
 	// changed is told of each route whose status has changed, or that may go: the watch shows the one not, and may miss the other.
 	changed func(export.Key)
 	events  eventWriter
@@ -100,10 +102,13 @@ func (r *reconciler) reconcile(ctx context.Context, key export.Key) (reconcile.R
 	case obj.DeletionTimestamp != nil && !has:
 		return reconcile.Result{}, nil
 	case obj.DeletionTimestamp != nil:
-		return reconcile.Result{}, r.finalize(ctx, key, obj)
+		return r.finalize(ctx, key, obj)
 	case !has:
 		// Before anything is made: what is made must not outlast the route unseen. Its event brings the next look.
 		return reconcile.Result{}, r.writeFinalizers(ctx, key, obj, append(slices.Clone(obj.Finalizers), finalizer))
+	}
+	if obj.Spec.Provider == sandbarv1alpha1.RouteByProxy {
+		return r.convergeProxies(ctx, key, obj)
 	}
 	return r.converge(ctx, key, obj)
 }
@@ -221,15 +226,19 @@ func unattached(err error) error {
 	return err
 }
 
-// finalize ends what a SandboxRoute has led, and lets it go.
-func (r *reconciler) finalize(ctx context.Context, key export.Key, obj *sandbarv1alpha1.SandboxRoute) error {
+// finalize ends what a SandboxRoute has led, and lets it go: once no proxy has its rules, and a Service that no other one
+// asks proxies for has its own pods.
+func (r *reconciler) finalize(ctx context.Context, key export.Key, obj *sandbarv1alpha1.SandboxRoute) (reconcile.Result, error) {
 	if _, err := r.attach(ctx, obj, nil); err != nil {
-		return err
+		return reconcile.Result{}, err
+	}
+	if waits, err := r.leaveProxies(ctx, key, nil); err != nil || waits {
+		return reconcile.Result{RequeueAfter: lookAgain}, err
 	}
 	r.named.Drop(key)
 	r.counts.drop(key)
 	defer r.changed(key)
-	return r.writeFinalizers(ctx, key, obj, slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == finalizer }))
+	return reconcile.Result{}, r.writeFinalizers(ctx, key, obj, slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == finalizer }))
 }
 
 // removeLeft removes what a SandboxRoute has left that went without its finalizer's leave, with its workspace for example.
@@ -243,7 +252,8 @@ func (r *reconciler) removeLeft(ctx context.Context, key export.Key) error {
 			return err
 		}
 	}
-	return nil
+	_, err := r.leaveProxies(ctx, key, nil)
+	return err
 }
 
 // writeFinalizers writes the finalizers under the version that was read, since a merge patch replaces the whole list.
@@ -265,6 +275,10 @@ func (r *reconciler) report(ctx context.Context, key export.Key, obj *sandbarv1a
 	switch attached.Reason {
 	case sandbarv1alpha1.RouteResolveFailed, sandbarv1alpha1.RouteOwnershipConflict, sandbarv1alpha1.RouteAttachFailed:
 		again = lookAgain
+	case sandbarv1alpha1.RouteInvalidSpec, sandbarv1alpha1.RouteProviderUnavailable, sandbarv1alpha1.RouteNotAllowed:
+		if obj.Spec.Provider == sandbarv1alpha1.RouteByProxy {
+			again = lookAgain // it may be about the Service, or about rights, which nothing tells of
+		}
 	}
 	if equality.Semantic.DeepEqual(*status, obj.Status) {
 		return again, nil

@@ -1,7 +1,7 @@
 // Copyright The Sandbar Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandboxroute has Gateways of the runtime cluster lead requests that name a sandbox to its copies, as tenants'
+// Package sandboxroute has Gateways of the runtime cluster, and proxies in front of Services, lead requests that name a sandbox to its copies, as tenants'
 // SandboxRoutes say.
 //
 // In: the SandboxRoutes of all workspaces, the groups and Baselines that they are about, the HTTPRoutes of the runtime cluster.
@@ -10,6 +10,7 @@
 //	register.go    the kind, and its controller
 //	reconciler.go  one look at one route
 //	resolve.go     where it leads to
+//	proxy.go       the same by proxies, which package interception puts in front of Services
 //	status.go      what it says of itself
 //	watch.go       the HTTPRoutes that there are
 //	cluster.go     the runtime cluster
@@ -19,6 +20,7 @@ package sandboxroute
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -31,6 +33,7 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/events"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/interception"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/offer"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/runtimecluster"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/tenantkind"
@@ -44,6 +47,8 @@ type Options struct {
 	Offers *offer.Offers
 	// Groups tell where the copies of SandboxGroups are.
 	Groups *instance.Groups
+	// Proxies are asked to lead requests by routes with provider proxy.
+	Proxies interception.Store
 	// Changed is told of each route that comes, changes or goes, or whose status does: a Sandbox may have made it.
 	Changed func(export.Key)
 }
@@ -54,6 +59,33 @@ type Routes struct {
 	named   *export.References
 	wake    func(export.Key)
 	wakeAll func()
+
+	mu sync.Mutex
+	// early are routes of which Changed was told before there was a controller.
+	early []export.Key
+}
+
+// Changed has a route looked at for which something else came of what it asks of proxies; also one that is gone, and has left
+// something.
+func (r *Routes) Changed(route export.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.wake == nil {
+		r.early = append(r.early, route)
+		return
+	}
+	r.wake(route)
+}
+
+// begin has routes looked at from now on.
+func (r *Routes) begin(wake func(export.Key), wakeAll func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wake, r.wakeAll = wake, wakeAll
+	for _, route := range r.early {
+		wake(route)
+	}
+	r.early = nil
 }
 
 // Objects reads and writes the routes, and reports whether they are followed: before, none can be read.
@@ -98,12 +130,12 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, all *Routes, op
 	return tenantkind.Register(mgr, runtime, opts.Offers, kind, says,
 		func(c *export.Controller) reconcile.TypedReconciler[export.Key] {
 			r := &reconciler{
-				objects: c.Objects, groups: opts.Groups, runtime: cluster{dyn}, others: seen.list, now: time.Now, changed: opts.Changed,
+				objects: c.Objects, groups: opts.Groups, runtime: cluster{dyn}, others: seen.list, now: time.Now, changed: opts.Changed, proxies: opts.Proxies,
 				events: events.NewRecorder(c.Objects.Record, eventsTotal),
 			}
 			seen.wake, seen.wakeAll = func(key export.Key) { c.Wake(key, false) }, c.WakeAll
-			all.objects = c.Objects
-			all.named, all.wake, all.wakeAll = &r.named, seen.wake, seen.wakeAll
+			all.objects, all.named = c.Objects, &r.named
+			all.begin(seen.wake, seen.wakeAll)
 			return r
 		})
 }

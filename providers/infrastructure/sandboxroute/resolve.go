@@ -75,8 +75,8 @@ func (r *reconciler) wanted(ctx context.Context, key export.Key, obj *sandbarv1a
 
 // supported refuses what this provider cannot do.
 func (r *reconciler) supported(spec *sandbarv1alpha1.SandboxRouteSpec) error {
-	if spec.Provider != sandbarv1alpha1.RouteByGateway {
-		return refuse(sandbarv1alpha1.RouteProviderUnavailable, "spec.provider: %s is not offered here, and gateway is", spec.Provider)
+	if spec.Provider == sandbarv1alpha1.RouteByIstio {
+		return refuse(sandbarv1alpha1.RouteProviderUnavailable, "spec.provider: %s is not offered here; gateway and proxy are", spec.Provider)
 	}
 	for i, rule := range spec.Rules {
 		for j, b := range rule.Backends {
@@ -85,6 +85,9 @@ func (r *reconciler) supported(spec *sandbarv1alpha1.SandboxRouteSpec) error {
 					"and leave to the environment's own routes what is not for them", i, j)
 			}
 		}
+	}
+	if spec.Provider != sandbarv1alpha1.RouteByGateway {
+		return nil
 	}
 	if _, known := r.others(); known == follow.Unserved {
 		return refuse(sandbarv1alpha1.RouteProviderUnavailable, "the runtime cluster has no Gateway API (gateway.networking.k8s.io/v1): ask the operator")

@@ -28,6 +28,8 @@ type finding struct {
 	gateways []*gateway
 	// applied are the HTTPRoutes as they are now.
 	applied []*unstructured.Unstructured
+	// proxied are the Services in front of which proxies are asked for.
+	proxied []proxied
 	// shadows are the rules of which others take requests; incomplete: there may be more.
 	shadows    []route.Shadow
 	incomplete bool
@@ -49,6 +51,10 @@ func statusFor(obj *sandbarv1alpha1.SandboxRoute, found *finding) *sandbarv1alph
 		status.Hostnames = obj.Spec.Gateway.Hostnames
 		status.Endpoints = endpointsOf(&obj.Spec, found.gateways)
 		status.Shadowed = shadowedOf(found.shadows)
+	}
+	if len(found.proxied) > 0 {
+		first := found.proxied[0]
+		status.AttachedResource = &sandbarv1alpha1.SandboxRouteResource{APIVersion: "v1", Kind: "Service", Namespace: first.alias, Name: first.service.Name}
 	}
 	attached := verdict(obj, found)
 	attached.Type, attached.ObservedGeneration = sandbarv1alpha1.RouteAttachedCondition, obj.Generation
@@ -89,6 +95,9 @@ func attachedOf(status *sandbarv1alpha1.SandboxRouteStatus) metav1.Condition {
 func verdict(obj *sandbarv1alpha1.SandboxRoute, found *finding) metav1.Condition {
 	if found.refused != nil {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: found.refused.Reason, Message: found.refused.Message}
+	}
+	if obj.Spec.Provider == sandbarv1alpha1.RouteByProxy {
+		return verdictOfProxies(found.proxied)
 	}
 	var failed, pending []string
 	for _, applied := range found.applied {

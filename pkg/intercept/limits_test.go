@@ -1,0 +1,34 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intercept
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	wire "github.com/sandbar-dev/sandbar/apis/intercept"
+	"github.com/sandbar-dev/sandbar/pkg/limitstable"
+)
+
+func TestTheTableOfLimitsHasTheNumbersOfProxies(t *testing.T) {
+	number := func(name string, n int) limitstable.Limit {
+		return limitstable.Limit{Name: name, Number: strconv.Itoa(n)}
+	}
+	limitstable.Check(t, "../../docs/limits.md", "Proxies in front of Services", true,
+		number("ports of a Service with proxies", MaxPorts),
+		number("matches of a route for one Service", MaxIntentRules),
+		limitstable.Limit{Name: "what a route says for one Service", Number: limitstable.Bytes(MaxIntentBytes)},
+		number("rules of all routes of a Service", wire.MaxRules),
+		limitstable.Limit{Name: "what they say together", Number: limitstable.Bytes(wire.MaxBytes)},
+		limitstable.Limit{Name: "what all routes of a namespace say", Number: "1 MiB, that of a ConfigMap"},
+		number("proxies of a Service", Replicas),
+		limitstable.Limit{Name: "time without a proxy that is ready", Number: limitstable.Duration(FailOpenAfter)},
+		limitstable.Limit{Name: "wait before they are tried again", Number: fmt.Sprintf("%s, doubled up to %s, and forgotten after %s",
+			limitstable.Duration(RetryFirst), limitstable.Duration(RetryMost), limitstable.Duration(ForgetAfter))},
+		limitstable.Limit{Name: "time for proxies to start", Number: limitstable.Duration(PendingFor)},
+		limitstable.Limit{Name: "changes of the selector by somebody else", Number: "2 in " + limitstable.Duration(ConflictWithin), Says: []string{"left alone for " + limitstable.Duration(ConflictFor)}},
+		limitstable.Limit{Name: "time that clients have to leave a proxy", Number: limitstable.Duration(DrainFor)},
+	)
+}

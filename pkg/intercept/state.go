@@ -1,0 +1,99 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package intercept
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+)
+
+// Bounds in time. They are the promises of docs/sandboxroutes.md.
+const (
+	// FailOpenAfter is how long a Service has no proxy that is ready before it gets its own pods back.
+	FailOpenAfter = 10 * time.Second
+	// RetryFirst and RetryMost bound the wait before proxies that were not ready are tried again; it doubles each time, until
+	// the proxies have stood for ForgetAfter.
+	RetryFirst  = 30 * time.Second
+	RetryMost   = 10 * time.Minute
+	ForgetAfter = 10 * time.Minute
+	// PendingFor is how long proxies may take to start before that is told as a failure.
+	PendingFor = time.Minute
+	// ConflictWithin is the time in which a selector that somebody else changes twice is left alone, and ConflictFor how long.
+	ConflictWithin = 5 * time.Minute
+	ConflictFor    = time.Hour
+	// LookAgain is how soon to look again for what no event tells of.
+	LookAgain = 10 * time.Second
+)
+
+// State is what is remembered of the interception of a Service. It is written before what it speaks of is done, so that a process
+// which ends in between takes nothing of its own for the work of somebody else.
+type State struct {
+	// Reason and Message are what the routes say, but for those of Refused. The reason is one of the condition Attached.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Detail is what the runtime cluster has said. It is for operators, and not for tenants.
+	Detail string `json:"detail,omitempty"`
+	// Applied are the intents that the proxies have, by route, each by its Hash.
+	Applied map[types.UID]string `json:"applied,omitempty"`
+	// Refused says why the proxies cannot have those of a route.
+	Refused map[types.UID]string `json:"refused,omitempty"`
+	// Switched is set while the Service has the selector of the proxies, as far as it is up to Sandbar.
+	Switched bool `json:"switched,omitempty"`
+	// Pending is since when the proxies are to come.
+	Pending *metav1.Time `json:"pending,omitempty"`
+	// NotReady is since when a Service that is intercepted has no proxy that is ready.
+	NotReady *metav1.Time `json:"notReady,omitempty"`
+	// Failures is how often in a row that was too long, and RetryAfter when the proxies are tried again.
+	Failures   int          `json:"failures,omitempty"`
+	RetryAfter *metav1.Time `json:"retryAfter,omitempty"`
+	// Reapplied is when the selector was written last over a change of somebody else.
+	Reapplied *metav1.Time `json:"reapplied,omitempty"`
+	// Conflict is since when the Service is left alone, because somebody changed its selector again.
+	Conflict *metav1.Time `json:"conflict,omitempty"`
+	// Draining is since when the proxies lead nothing any more.
+	Draining *metav1.Time `json:"draining,omitempty"`
+}
+
+// Encode is the state as it is written.
+func (s *State) Encode() string { return encode(s) }
+
+func (s *State) isZero() bool { return s.Encode() == (&State{}).Encode() }
+
+func (s *State) say(reason, message string) { s.Reason, s.Message, s.Detail = reason, message, "" }
+
+// Denied is a State that says that the runtime cluster has refused a write about a Service, and why.
+func (s State) Denied(service, why string) State {
+	s.say(sandbarv1alpha1.RouteProviderUnavailable, "the runtime cluster refuses what the proxies of Service "+service+" need: ask the operator, whom sandbar-provider doctor tells more")
+	s.Detail = why
+	return s
+}
+
+// stamp is a time as it is written: whole seconds. One that is rounded down would have a wait end early.
+func stamp(now time.Time) *metav1.Time {
+	at := metav1.NewTime(now.UTC().Truncate(time.Second))
+	if at.Time.Before(now) {
+		at = metav1.NewTime(at.Add(time.Second))
+	}
+	return &at
+}
+
+// left is how much of a time since then is left.
+func left(since *metav1.Time, all time.Duration, now time.Time) time.Duration {
+	return all - now.Sub(since.Time)
+}
+
+// backoff is how long proxies are left alone that were not ready for the nth time in a row.
+func backoff(n int) time.Duration {
+	wait := RetryFirst
+	for range n - 1 {
+		if wait *= 2; wait >= RetryMost {
+			return RetryMost
+		}
+	}
+	return wait
+}

@@ -1,0 +1,247 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/intercept"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
+)
+
+// What is followed: install/rbac/controllers gives the right to the first, in all namespaces, and install/rbac/interception to the
+// others, in those of Baselines.
+var (
+	configMaps     = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	inANamespaceOf = []schema.GroupVersionResource{
+		{Version: "v1", Resource: "services"},
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+	}
+)
+
+// asked is what is kept of the ConfigMap in which routes ask.
+type asked struct {
+	metav1.ObjectMeta
+
+	// text is all that is asked for, and said, by Service.
+	text map[string]map[string]string
+	// routes are those that ask, by Service.
+	routes map[string][]export.Key
+}
+
+func keepAsked(u *unstructured.Unstructured) *asked {
+	kept := &asked{ObjectMeta: metaOf(u), text: map[string]map[string]string{}, routes: map[string][]export.Key{}}
+	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
+	for service, routes := range intercept.ReadRoutes(data) {
+		kept.text[service] = map[string]string{intercept.StateKey(service): routes.State.Encode()}
+		for _, intent := range routes.Intents {
+			kept.text[service][intercept.IntentKey(service, intent.UID)] = intent.Hash()
+			kept.routes[service] = append(kept.routes[service], keyOf(intent))
+		}
+	}
+	return kept
+}
+
+func (a *asked) same(other *asked) bool {
+	return a.UID == other.UID && equality.Semantic.DeepEqual(a.text, other.text)
+}
+
+// part is what is kept of what is in a namespace: which Service it is about, and what would make another step.
+type part struct {
+	metav1.ObjectMeta
+
+	// service is the name of that Service; empty for what is about none.
+	service string
+	// says is what matters of it. It is compared alone.
+	says any
+}
+
+func (p *part) same(other *part) bool {
+	return p.UID == other.UID && p.service == other.service && equality.Semantic.DeepEqual(p.says, other.says)
+}
+
+func metaOf(u *unstructured.Unstructured) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()}
+}
+
+// keepPart makes of an object of a namespace what is kept of it.
+func keepPart(u *unstructured.Unstructured) *part {
+	kept := &part{ObjectMeta: metaOf(u), service: u.GetLabels()[intercept.LabelService]}
+	switch u.GetKind() {
+	case "Service":
+		if kept.service == "" {
+			kept.service = u.GetName()
+		}
+		kept.says = []any{u.Object["spec"], u.GetAnnotations()[intercept.AnnotationOriginal], u.GetDeletionTimestamp() != nil}
+	case "EndpointSlice":
+		if kept.service == "" { // the controller of the cluster gives the slices of a Service its labels
+			kept.service = u.GetLabels()[discoveryv1.LabelServiceName]
+		}
+		kept.says = u.Object["endpoints"]
+	default:
+		if kept.service != "" {
+			kept.says = []any{u.Object["spec"], u.Object["status"]}
+		}
+	}
+	return kept
+}
+
+// watch follows what routes ask for, and the namespaces in which they may.
+type watch struct {
+	client dynamic.Interface
+	// wake has a Service looked at, and routeChanged a SandboxRoute.
+	wake         func(types.NamespacedName)
+	routeChanged func(export.Key)
+
+	life context.Context //nolint:containedctx // that of the informers, which begin and end within
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu sync.Mutex
+	// routes is nil before start.
+	routes *follow.Follower[*asked]
+	// in are the watches of a namespace, by its name, and names the Services of it that are asked for.
+	in    map[string][]*follow.Follower[*part]
+	names map[string]map[string]bool
+}
+
+func newWatch(client dynamic.Interface) *watch {
+	w := &watch{client: client, in: map[string][]*follow.Follower[*part]{}, names: map[string]map[string]bool{}}
+	w.life, w.end = context.WithCancel(context.Background())
+	return w
+}
+
+// start begins to follow. wake is called from then on.
+func (w *watch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.routes == nil && w.life.Err() == nil {
+		w.routes = follow.Start(w.life, &w.wg, w.client, follow.Options[*asked]{
+			Resource: configMaps, Name: intercept.RoutesConfigMap, Keep: keepAsked, Same: (*asked).same, Changed: w.changed,
+		})
+	}
+}
+
+// run waits for the end of ctx, and returns when no goroutine is left.
+func (w *watch) run(ctx context.Context) error {
+	<-ctx.Done()
+	w.mu.Lock()
+	w.end()
+	w.mu.Unlock()
+	w.wg.Wait()
+	return nil
+}
+
+// changed has those looked at that a change of what is asked for is about: about is a ConfigMap as it was and is.
+func (w *watch) changed(about ...*asked) {
+	if len(about) == 0 {
+		return
+	}
+	first, last := about[0], about[len(about)-1]
+	for service := range union(first.text, last.text) {
+		if len(about) > 1 && maps.Equal(first.text[service], last.text[service]) {
+			continue
+		}
+		w.wake(types.NamespacedName{Namespace: last.Namespace, Name: service})
+		for _, route := range slices.Concat(first.routes[service], last.routes[service]) {
+			w.routeChanged(route)
+		}
+	}
+	w.adjust(last)
+}
+
+func union(a, b map[string]map[string]string) map[string]bool {
+	all := map[string]bool{}
+	for name := range a {
+		all[name] = true
+	}
+	for name := range b {
+		all[name] = true
+	}
+	return all
+}
+
+// adjust follows the namespace of a ConfigMap if it is there, and ends with it. The follower does not say which of both a change of one
+// object is, so that its store is asked.
+func (w *watch) adjust(one *asked) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.life.Err() != nil || w.routes == nil {
+		return
+	}
+	namespace := one.Namespace
+	all, known := w.routes.Items()
+	there := slices.ContainsFunc(all, func(a *asked) bool { return a.Namespace == namespace })
+	switch {
+	case !there && known == follow.Known:
+		for _, f := range w.in[namespace] {
+			f.Stop()
+		}
+		delete(w.in, namespace)
+		delete(w.names, namespace)
+		return
+	case w.in[namespace] == nil:
+		for _, gvr := range inANamespaceOf {
+			w.in[namespace] = append(w.in[namespace], follow.Start(w.life, &w.wg, w.client, follow.Options[*part]{
+				Resource: gvr, Namespace: namespace, Keep: keepPart, Same: (*part).same, Changed: w.partChanged,
+			}))
+		}
+	}
+	w.names[namespace] = map[string]bool{}
+	for service := range one.text {
+		w.names[namespace][service] = true
+	}
+}
+
+// partChanged has the Service looked at that something in its namespace is about: one that is asked for, or that has something of
+// an interception, which may be left over.
+func (w *watch) partChanged(about ...*part) {
+	for _, one := range about {
+		if one.service == "" {
+			continue
+		}
+		w.mu.Lock()
+		isAsked := w.names[one.Namespace][one.service]
+		w.mu.Unlock()
+		if isAsked || one.service != one.Name || leftOver(one) {
+			w.wake(types.NamespacedName{Namespace: one.Namespace, Name: one.service})
+		}
+	}
+}
+
+// leftOver reports whether a Service has something of an interception.
+func leftOver(p *part) bool {
+	says, _ := p.says.([]any)
+	if len(says) != 3 {
+		return false
+	}
+	spec, _ := says[0].(map[string]any)
+	selector, _, _ := unstructured.NestedStringMap(spec, "selector")
+	return says[1] != "" || selector[intercept.LabelService] != ""
+}
+
+// all are the Services that are asked for.
+func (w *watch) all() (names []types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for namespace, services := range w.names {
+		for service := range services {
+			names = append(names, types.NamespacedName{Namespace: namespace, Name: service})
+		}
+	}
+	return names
+}

@@ -1,0 +1,131 @@
+// Copyright The Sandbar Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package interception
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/pkg/intercept"
+)
+
+func objectOf(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	must(t, yaml.Unmarshal([]byte(text), &u.Object))
+	return u
+}
+
+const (
+	configText  = `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: prod, name: sandbar-proxy-routes, uid: c}, data: {web.a: '{"uid":"a","route":{"cluster":"c","namespace":"shop","name":"r-a"}}'}}`
+	plainText   = `{apiVersion: v1, kind: Service, metadata: {namespace: prod, name: api, uid: s1}, spec: {selector: {app: api}}}`
+	webText     = `{apiVersion: v1, kind: Service, metadata: {namespace: prod, name: web, uid: s2}, spec: {selector: {app: web}}}`
+	leftText    = `{apiVersion: v1, kind: Service, metadata: {namespace: prod, name: left, uid: s3, annotations: {sandbar.dev/original-selector: '{}'}}, spec: {selector: {app: left}}}`
+	orphanText  = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: prod, name: sandbar-proxy-orphan, uid: d1, labels: {sandbar.dev/intercepts: orphan}}, spec: {replicas: 2}}`
+	foreignText = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: prod, name: api, uid: d2}, spec: {replicas: 2}}`
+	sliceText   = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: prod, name: web-x, uid: e1, labels: {kubernetes.io/service-name: web}}, endpoints: []}`
+)
+
+// beginWatch follows a cluster, and returns the Services and routes that are looked at.
+func beginWatch(t *testing.T, texts ...string) (*watch, *fake.FakeDynamicClient, chan string) {
+	t.Helper()
+	var objects []runtime.Object
+	for _, text := range texts {
+		objects = append(objects, objectOf(t, text))
+	}
+	kinds := map[schema.GroupVersionResource]string{configMaps: "ConfigMapList"}
+	for i, kind := range []string{"ServiceList", "DeploymentList", "EndpointSliceList"} {
+		kinds[inANamespaceOf[i]] = kind
+	}
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
+	told := make(chan string, 1000)
+	w := newWatch(client)
+	w.wake = func(name types.NamespacedName) { told <- name.String() }
+	w.routeChanged = func(key export.Key) { told <- "route " + key.Name }
+	t.Cleanup(func() { w.end(); w.wg.Wait() })
+	w.start()
+	return w, client, told
+}
+
+// await waits until all of some are told, and fails the test if one of others is.
+func await(t *testing.T, told <-chan string, wanted []string, never ...string) {
+	t.Helper()
+	missing := slices.Clone(wanted)
+	for len(missing) > 0 {
+		select {
+		case one := <-told:
+			if slices.Contains(never, one) {
+				t.Errorf("%s is looked at", one)
+			}
+			missing = slices.DeleteFunc(missing, func(m string) bool { return m == one })
+		case <-time.After(20 * time.Second):
+			t.Fatalf("nobody looks at %v", missing)
+		}
+	}
+}
+
+func TestWhatIsAskedForAndWhatIsLeftOverIsLookedAt(t *testing.T) {
+	w, client, told := beginWatch(t, configText, plainText, webText, leftText, orphanText, foreignText)
+	await(t, told, []string{"prod/web", "route r-a", "prod/left", "prod/orphan"}, "prod/api")
+	if all := w.all(); !slices.Equal(all, []types.NamespacedName{{Namespace: "prod", Name: "web"}}) {
+		t.Errorf("asked for is %v", all)
+	}
+	in := func(i int) func(text string) {
+		return func(text string) {
+			t.Helper()
+			obj := objectOf(t, text)
+			if _, err := client.Resource(inANamespaceOf[i]).Namespace("prod").Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	in(2)(sliceText)
+	await(t, told, []string{"prod/web"}, "prod/api")
+}
+
+func TestANamespaceIsFollowedWhileItsConfigMapIsThere(t *testing.T) {
+	w, client, told := beginWatch(t, plainText, webText, leftText)
+	configs := client.Resource(configMaps).Namespace("prod")
+	if _, err := configs.Create(t.Context(), objectOf(t, configText), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, told, []string{"prod/web", "route r-a", "prod/left"}, "prod/api")
+	must(t, configs.Delete(t.Context(), intercept.RoutesConfigMap, metav1.DeleteOptions{}))
+	await(t, told, []string{"prod/web", "route r-a"})
+	for deadline := time.After(20 * time.Second); len(w.all()) > 0; {
+		select {
+		case <-deadline:
+			t.Fatal("its namespace is still followed")
+		case <-told:
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func TestAChangeThatMakesNoDifferenceIsNotLookedAt(t *testing.T) {
+	before := keepPart(objectOf(t, webText))
+	after := objectOf(t, webText)
+	after.SetResourceVersion("2")
+	after.SetLabels(map[string]string{"a": "b"})
+	if !before.same(keepPart(after)) {
+		t.Error("a label is a difference")
+	}
+	must(t, unstructured.SetNestedField(after.Object, "web2", "spec", "selector", "app"))
+	if before.same(keepPart(after)) {
+		t.Error("another selector is not one")
+	}
+	if keepPart(objectOf(t, foreignText)).says != nil {
+		t.Error("what is of no concern is kept")
+	}
+}

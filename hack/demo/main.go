@@ -93,6 +93,16 @@ func up(ctx context.Context, say *narrator, name string) error {
 	return context.Cause(ctx)
 }
 
+// begin starts the stack for a demo whose sandboxes need no internet.
+func begin(ctx context.Context, say *narrator, name string) (*local.Stack, error) {
+	say.chapter("A real kcp, a real Kubernetes node and kro on this machine")
+	say.command("make up STACK=" + name)
+	if err := runStack(ctx, "up", name); err != nil {
+		return nil, errors.Join(errors.New("the local stack did not start; what it printed above says why"), err)
+	}
+	return local.Find(ctx, name)
+}
+
 func runStack(ctx context.Context, command, name string) error {
 	cmd := exec.CommandContext(ctx, "go", "-C", filepath.Join("hack", "stack"), "run", ".", command, "--name", name)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

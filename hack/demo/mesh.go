@@ -21,12 +21,7 @@ import (
 func runMesh(ctx context.Context, name string) error {
 	start := time.Now()
 	say := &narrator{out: os.Stdout, terminal: isTerminal(os.Stdout)}
-	say.chapter("A real kcp, a real Kubernetes node and kro on this machine")
-	say.command("make up STACK=" + name)
-	if err := runStack(ctx, "up", name); err != nil {
-		return errors.Join(errors.New("the local stack did not start; what it printed above says why"), err)
-	}
-	stack, err := local.Find(ctx, name)
+	stack, err := begin(ctx, say, name)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,8 @@ const (
 	own standing = iota
 	// intercepted: the selector is that of the proxies.
 	intercepted
-	// merged: the owner's selector was merged into that of the proxies, as kubectl apply and Helm do. It chooses no pod at all.
+	// merged: somebody has merged the owner's selector into that of the proxies, as kubectl apply and Helm do. Both together
+	// choose no pod.
 	merged
 )
 

@@ -18,7 +18,6 @@ import (
 	"github.com/sandbar-dev/sandbar/pkg/baseline"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
-	"github.com/sandbar-dev/sandbar/pkg/route"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/interception"
 )
 
@@ -68,17 +67,10 @@ func (r *reconciler) convergeProxies(ctx context.Context, key export.Key, obj *s
 // wantedProxies is what a SandboxRoute is to ask for, sorted by Service. The error is a *route.RefusedError, or one that a retry mends.
 func (r *reconciler) wantedProxies(ctx context.Context, key export.Key, obj *sandbarv1alpha1.SandboxRoute, found *finding) ([]proxied, error) {
 	spec := &obj.Spec
-	if err := r.supported(spec); err != nil {
-		return nil, err
-	}
-	if err := route.Check(spec); err != nil {
-		return nil, err
-	}
-	place, err := r.place(ctx, key, spec)
+	place, err := r.placed(ctx, key, spec, found)
 	if err != nil {
 		return nil, err
 	}
-	found.place = place
 	if place.Suspended {
 		return nil, refuse(sandbarv1alpha1.RouteSuspended, "SandboxGroup %s is suspended: until it is resumed, its requests go to the Services' own pods", place.Group.GetName())
 	}

@@ -41,17 +41,10 @@ func refusedOf(err error) (*route.RefusedError, error) {
 // *route.RefusedError, or one that a retry mends.
 func (r *reconciler) wanted(ctx context.Context, key export.Key, obj *sandbarv1alpha1.SandboxRoute, found *finding) ([]*unstructured.Unstructured, error) {
 	spec := &obj.Spec
-	if err := r.supported(spec); err != nil {
-		return nil, err
-	}
-	if err := route.Check(spec); err != nil {
-		return nil, err
-	}
-	place, err := r.place(ctx, key, spec)
+	place, err := r.placed(ctx, key, spec, found)
 	if err != nil {
 		return nil, err
 	}
-	found.place = place
 	if err := route.Admit(spec, place.Baseline.Name, &place.Baseline.Spec.Routing); err != nil {
 		return nil, err
 	}
@@ -71,6 +64,21 @@ func (r *reconciler) wanted(ctx context.Context, key export.Key, obj *sandbarv1a
 		return nil, err
 	}
 	return rendered.Routes, nil
+}
+
+// placed checks a spec as far as no Baseline is needed for it, and finds and notes where the copies are.
+func (r *reconciler) placed(ctx context.Context, key export.Key, spec *sandbarv1alpha1.SandboxRouteSpec, found *finding) (*instance.GroupPlace, error) {
+	if err := r.supported(spec); err != nil {
+		return nil, err
+	}
+	if err := route.Check(spec); err != nil {
+		return nil, err
+	}
+	place, err := r.place(ctx, key, spec)
+	if err == nil {
+		found.place = place
+	}
+	return place, err
 }
 
 // supported refuses what this provider cannot do.

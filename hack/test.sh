@@ -39,6 +39,8 @@ foreground() {
     while read -r pid; do echo 0 2>/dev/null >"/proc/$pid/autogroup" || true; done
 }
 
+# A run that was killed has left its stack and its provider, whose controllers would work beside those of this run.
+stage leftover down
 stage packages deps fronts shells browser
 setsid hack/stage.sh "$REPORT" parts make --no-print-directory parts & # a group of its own, to be ended whole
 parts=$!

@@ -46,7 +46,7 @@ type result struct {
 	Test    string  `json:"test,omitempty"`
 	Outcome outcome `json:"outcome"`
 	Seconds float64 `json:"seconds"`
-	// Why is a reason to be skipped, or the first error of a flaky test.
+	// Why is a reason to be skipped, or what a flaky test said first and last.
 	Why string `json:"why,omitempty"`
 
 	began  time.Time
@@ -105,7 +105,8 @@ func (r *result) isFinal() bool {
 // source is how package testing begins the lines of t.Error, t.Fatal and t.Skip.
 var source = regexp.MustCompile(`^\s+\w+\.go:\d+: (.*)`)
 
-// reason is the last of a test's own words if it was skipped, and the first if it failed.
+// reason is the last of a test's own words if it was skipped, and the first and the last if it failed: go test does not tell what a test
+// logs from its errors.
 func (r *result) reason() string {
 	var first, last string
 	for _, line := range r.output {
@@ -116,10 +117,10 @@ func (r *result) reason() string {
 			}
 		}
 	}
-	if r.Outcome == skipped {
+	if r.Outcome == skipped || first == last {
 		return last
 	}
-	return first
+	return first + " … " + last
 }
 
 // listener is told of results as they come.

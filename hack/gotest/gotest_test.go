@@ -62,6 +62,9 @@ func TestRuns(t *testing.T) {
 		"a test that fails twice is red": {
 			body: passes + fails, prints: []string{"== TestFails of p failed", "it is broken", "--- FAIL: TestFails (p): it is broken"},
 		},
+		"what a test logs does not stand in place of its error": {
+			body: "func TestTalks(t *testing.T) { t.Log(\"hello\"); t.Error(\"it is broken\") }\n", prints: []string{"--- FAIL: TestTalks (p): hello … it is broken"},
+		},
 		"two may be flaky": {
 			body: shaky + "func TestOther(t *testing.T) { failsOnce(t, \"b\", \"too\") }\n", green: true, prints: []string{"FLAKY TestShaky", "FLAKY TestOther"},
 		},

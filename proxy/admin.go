@@ -39,12 +39,12 @@ func (p *Proxy) admin() *http.Server {
 // notReady says why connections should not come here; empty if they should.
 func (p *Proxy) notReady() string {
 	switch {
-	case p.ending.Load():
-		return "ending"
+	case p.closed.Load():
+		return "ending: no connection is accepted any more"
 	case !p.bound.Load():
 		return "there was no valid document yet, or its ports are not bound"
 	}
-	return ""
+	return p.reach.reason()
 }
 
 func listenAdmin(ctx context.Context, address string) (net.Listener, error) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/pkg/http1"
@@ -35,7 +36,17 @@ const (
 // dialer connects to the baseline and to copies.
 var dialer = net.Dialer{
 	Timeout:         DialTimeout,
-	KeepAliveConfig: keepAlive,
+	KeepAliveConfig: backendKeepAlive,
+	Control:         controlBackends,
+}
+
+// backendKeepAlive finds out within BackendSilentTimeout that a backend is not there any more, over HTTP. The kernels do it,
+// and not the PING of HTTP/2: servers of gRPC end a connection that has one more often than each five minutes while its
+// streams are silent, and a copy that stands in a debugger answers none.
+var backendKeepAlive = net.KeepAliveConfig{Enable: true, Idle: BackendSilentTimeout / 2, Interval: BackendSilentTimeout / 6, Count: 3}
+
+func controlBackends(_, _ string, conn syscall.RawConn) error {
+	return limitUntaken(conn, BackendUntakenTimeout)
 }
 
 // keepAlive finds out within two minutes that the other side is not there any more.
@@ -43,10 +54,23 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 1
 
 func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err == nil || ctx.Err() == nil { // what a client gave up says nothing
+		p.reach.note(address, err)
+	}
 	if err != nil {
 		return nil, err //nolint:wrapcheck // failure looks at its type, and says what it is about
 	}
 	return rawconn.Of(conn), nil
+}
+
+// probe makes a connection to a baseline and ends it.
+func probe(ctx context.Context, address string) error {
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err //nolint:wrapcheck // for the log, as it is
+	}
+	_ = conn.Close()
+	return nil
 }
 
 // newHTTP1 returns the client of HTTP/1.1 for the baseline's ports or for copies. Each has its own, so that idle connections

@@ -110,3 +110,67 @@ func isTarget(text []byte) bool {
 	}
 	return true
 }
+
+// mostOnHTTP is how many bytes classifyOnHTTP looks at, at most.
+const mostOnHTTP = 16
+
+// Beginnings of the PROXY protocol, versions 1 and 2.
+const (
+	proxyUnknown = "PROXY UNKNOWN\r\n"
+	proxyV2      = "\r\n\r\n\x00\r\nQUIT\n"
+)
+
+var proxyTCP = []string{"PROXY TCP4 ", "PROXY TCP6 "}
+
+// classifyOnHTTP reports what a client speaks on a port that is one of HTTP. Other protocols are those that begin with a byte
+// that no text has, as TLS does, and the PROXY protocol; all else is for net/http to read, or to refuse.
+//
+// The attack: a line that is almost one of HTTP ("get / HTTP/1.1") passes as something else, and a baseline that reads it has
+// requests on this connection whose X-Forwarded-For the client has made up. So classify does not decide here.
+func classifyOnHTTP(first []byte) spoken {
+	switch {
+	case len(first) == 0:
+		return undecided
+	case isBinary(first[0]):
+		return otherSpoken
+	case first[0] != 'P' && first[0] != '\r':
+		return http1Spoken
+	}
+	const isHTTP2 = len("PRI ") // which begins nothing else
+	for _, beginning := range []string{preface[:isHTTP2], proxyUnknown, proxyV2} {
+		switch begins, whole := beginsAs(first, beginning); {
+		case begins && !whole:
+			return undecided
+		case begins && beginning == preface[:isHTTP2]:
+			return http2Spoken
+		case begins:
+			return otherSpoken
+		}
+	}
+	return classifyProxied(first)
+}
+
+// classifyProxied is for version 1 of the PROXY protocol, whose line has an address where one of HTTP has its version.
+func classifyProxied(first []byte) spoken {
+	for _, beginning := range proxyTCP {
+		switch begins, whole := beginsAs(first, beginning); {
+		case !begins:
+		case !whole || len(first) == len(beginning):
+			return undecided
+		case first[len(beginning)] != 'H':
+			return otherSpoken
+		}
+	}
+	return http1Spoken
+}
+
+// beginsAs reports whether bytes begin as a text does, as far as they go, and whether they have all of it.
+func beginsAs(first []byte, text string) (begins, whole bool) {
+	n := min(len(first), len(text))
+	return string(first[:n]) == text[:n], n == len(text)
+}
+
+// isBinary reports whether no line of text begins with a byte.
+func isBinary(c byte) bool {
+	return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c >= 0x7f
+}

@@ -169,6 +169,48 @@ func TestOtherProtocolsPassToTheBaseline(t *testing.T) {
 	}
 }
 
+// A port is called http, and its two sides speak something else: TLS, or HTTP behind the line of a load balancer.
+func TestWhatIsNotHTTPPassesToTheBaselineAlsoOnAPortOfHTTP(t *testing.T) {
+	t.Run("TLS", func(t *testing.T) {
+		secure := httptest.NewTLSServer(named(baselineAnswered))
+		t.Cleanup(secure.Close)
+		w := newWorld(t, intercept.HTTP, secure.Listener.Addr().String(), newBackend(t, named(copyAnswered)))
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		t.Cleanup(transport.CloseIdleConnections)
+		req := w.request("GET", "/", nil, ownBaggage)
+		req.URL.Scheme = "https"
+		if _, got := w.ask(&http.Client{Transport: transport}, req); got != baselineAnswered {
+			t.Errorf("answered by the %s", got)
+		}
+		if n := valueOf(w.proxy.metrics.detected.WithLabelValues("tcp")); n != 1 {
+			t.Errorf("%v connections are counted", n)
+		}
+	})
+	const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, said := range map[string]string{
+		"PROXY protocol 1": "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + request,
+		"PROXY protocol 2": proxyV2 + "\x20\x00\x00\x00" + request,
+		"binary":           "\x00\x01\x02\x03",
+		"one byte":         "\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			baseline := newTCP(t, func(_ int, conn *net.TCPConn) {
+				said, _ := io.ReadAll(conn)
+				_, _ = conn.Write(append([]byte("got "), said...))
+			})
+			w := newWorld(t, intercept.HTTP, baseline, "")
+			conn := w.dial()
+			for i := range said { // byte by byte
+				_, _ = io.WriteString(conn, said[i:i+1])
+			}
+			_ = conn.CloseWrite()
+			if got, err := io.ReadAll(conn); err != nil || string(got) != "got "+said {
+				t.Errorf("the baseline said %q, %v", got, err)
+			}
+		})
+	}
+}
+
 // A client of a baseline that is away hears so, as it would without the proxy; a request for a copy is still answered.
 func TestABaselineThatIsAwayTakesNothingFromCopies(t *testing.T) {
 	t.Parallel()

@@ -20,9 +20,11 @@
 //	              plain requests of HTTP/1.1, without a server
 //	handler.go    a request, step by step
 //	forward.go    the request on its way, and the answer on its way back
+//	part.go       what a part of an answer is read into
 //	upgrade.go    a request that leaves HTTP
 //	headers.go    which headers end at the proxy
 //	backends.go   connections to the baseline and to copies
+//	reach.go      whether the baseline can be reached
 //	slots.go      how much copies may have under way
 //	failure.go    what a client is told when there is no answer
 //	drain.go      the end

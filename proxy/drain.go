@@ -24,8 +24,10 @@ func (p *Proxy) goAway() {
 // drain ends the proxy. Clients are asked to close, by their answers, while new connections are still served: the nodes
 // learn only by and by that this pod is not one of the Service any more. Idle connections are closed at the very end: a
 // request may be on its way on one.
+//
+// It stays ready until it accepts nothing any more. A pod that ends gets connections only while its Service has no other that
+// is ready, and then only if it is ready itself: when all proxies end at once, that is better than none.
 func (p *Proxy) drain() {
-	p.ending.Store(true)
 	p.log.Info("draining", "within", p.opts.Drain)
 	p.state.end()
 	deadline := time.NewTimer(p.opts.Drain)
@@ -37,6 +39,7 @@ func (p *Proxy) drain() {
 	case <-deadline.C:
 	case <-p.clients.held.empty():
 	}
+	p.closed.Store(true)
 	for _, bound := range p.ports {
 		_ = bound.listener.Close()
 	}

@@ -42,7 +42,10 @@ func TestTheEndOfAProxyLosesNoRequest(t *testing.T) {
 		load := w.load(http2, 8)
 		load.more(t, 50)
 		w.stop()
-		eventually(t, "it is not ready", func() bool { return w.proxy.notReady() == "ending" })
+		eventually(t, "it drains", w.proxy.state.draining.Load)
+		if reason := w.proxy.notReady(); reason != "" { // it may be all that its Service has
+			t.Errorf("while it drains it is not ready: %s", reason)
+		}
 		load.more(t, 100) // new connections are accepted, and each ends with an answer
 		load.end(t)
 	})
@@ -122,7 +125,7 @@ func TestTheEndWaitsForWhatIsUnderWay(t *testing.T) {
 	}()
 	<-begun
 	w.stop()
-	eventually(t, "the proxy is ending", func() bool { return w.proxy.notReady() == "ending" })
+	eventually(t, "the proxy is ending", w.proxy.state.draining.Load)
 	select {
 	case err := <-w.ended:
 		t.Fatalf("the proxy ended with %v before its request", err)
@@ -155,4 +158,7 @@ func TestConnectionsThatAreNotHTTPEndWithTheDrain(t *testing.T) {
 	}
 	err := <-w.ended
 	w.ended <- err
+	if reason := w.proxy.notReady(); !strings.HasPrefix(reason, "ending") {
+		t.Errorf("once it accepts nothing any more, it says %q", reason)
+	}
 }

@@ -200,12 +200,13 @@ func (x *exchange) copyBody(res *http.Response) error {
 			return fmt.Errorf("%w: %w", errClientWrite, err)
 		}
 	}
-	buf, _ := copyBuffers.Get().(*[copyBuffer]byte)
-	defer copyBuffers.Put(buf)
+	var part part
+	part.lend(res.ContentLength > littlePart)
+	defer part.giveBack()
 	for left := res.ContentLength; ; {
-		n, err := res.Body.Read(buf[:])
+		n, err := res.Body.Read(part.bytes)
 		if n > 0 {
-			if _, err := x.w.Write(buf[:n]); err != nil {
+			if _, err := x.w.Write(part.bytes[:n]); err != nil {
 				return fmt.Errorf("%w: %w", errClientWrite, err)
 			}
 			x.sent += int64(n)
@@ -216,17 +217,14 @@ func (x *exchange) copyBody(res *http.Response) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("reading the answer: %w", err)
-		case stream || n < len(buf) && left > 0: // net/http keeps up to 4 KiB, and what comes next may take its time
+		case stream || n < largePart && left > 0: // net/http keeps up to 4 KiB, and what comes next may take its time
 			if err := control.Flush(); err != nil {
 				return fmt.Errorf("%w: %w", errClientWrite, err)
 			}
 		}
+		part.next(n)
 	}
 }
-
-const copyBuffer = 32 << 10
-
-var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
 // announce names the trailer in the header, as far as it is known.
 func announce(h, trailer http.Header) []string {

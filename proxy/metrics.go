@@ -64,7 +64,7 @@ func newMetrics(draining func() bool) *metrics {
 		connections:     gauge("connections", "Connections of clients."),
 		passing:         gauge("passing_connections", "Connections that are not HTTP, or were upgraded."),
 		refused:         counter("connections_refused_total", "Connections that were closed at once because there were too many."),
-		detected:        counters("detected_total", "Connections to ports whose protocol is found out, by what it was.", "protocol"),
+		detected:        counters("detected_total", "Connections to ports whose protocol is found out, by what it was, and those to ports of HTTP that are not HTTP.", "protocol"),
 		configErrors:    counter("config_errors_total", "Documents that were refused."),
 		configApplied:   counter("config_applied_total", "Documents that were applied, withdrawn ones included."),
 		configHash:      gauge("config_hash", "A number that is the same where the same document is applied; 0 if none is."),

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +37,18 @@ const (
 	IdleTimeout = time.Hour
 	// UntakenTimeout is how long a client may take nothing of what it is sent. The kernel ends the connection then.
 	UntakenTimeout = 5 * time.Minute
+	// BackendUntakenTimeout is how long the baseline or a copy may acknowledge or take nothing of what it is sent over HTTP,
+	// and BackendSilentTimeout how long its kernel may answer nothing at all. Its connection ends then: a node that is gone
+	// says so to nobody, and Linux would go on for a quarter of an hour. What is not HTTP has UntakenTimeout for it: brokers
+	// hold their clients up for minutes by reading nothing.
+	BackendUntakenTimeout = 30 * time.Second
+	BackendSilentTimeout  = 30 * time.Second
 	// DialTimeout is how long connecting to the baseline or to a copy takes at most.
 	DialTimeout = 5 * time.Second
+	// ProbeEvery is how often the proxy connects to the baseline by itself: until each port's has accepted a connection,
+	// and while none does. LostAfter is how long none does, if one was tried, before the proxy is not ready any more.
+	ProbeEvery = time.Second
+	LostAfter  = 10 * time.Second
 	// MaxHTTP2Streams is how many requests a connection of HTTP/2 has under way at most, and MaxHTTP2CopyStreams how many
 	// of them are with copies. What the client sends and a copy does not read stays in the connection's window of nearly
 	// 4 MiB, of which a stream has 64 KiB: copies that read nothing leave a part of it to the baseline.
@@ -82,6 +93,9 @@ type Options struct {
 
 	// listen, if set, stands for net.ListenConfig.Listen in tests, which have no fixed ports.
 	listen func(port int32) (net.Listener, error)
+	// probe, if set, stands for a connection to the baseline that is made to see whether it accepts one, in tests whose
+	// baselines count connections.
+	probe func(ctx context.Context, address string) error
 	// headerTimeout is HeaderTimeout outside of tests.
 	headerTimeout time.Duration
 }
@@ -108,6 +122,9 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.CopyRequests, DefaultCopyRequests)
 	setDefault(&o.CopiesRequests, DefaultCopiesRequests)
 	setDefault(&o.headerTimeout, HeaderTimeout)
+	if o.probe == nil {
+		o.probe = probe
+	}
 	if o.Access == nil {
 		o.Access = os.Stdout
 	}

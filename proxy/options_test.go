@@ -96,7 +96,7 @@ func TestAProxyIsReadyOnceItsPortsAreBound(t *testing.T) {
 	if code := readyz(); code != http.StatusOK {
 		t.Errorf("/readyz is answered %d", code)
 	}
-	p.ending.Store(true)
+	p.closed.Store(true)
 	if code := readyz(); code != http.StatusServiceUnavailable {
 		t.Errorf("at the end /readyz is answered %d", code)
 	}

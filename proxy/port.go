@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/apis/intercept"
@@ -57,7 +58,7 @@ func (p *port) take(ctx context.Context, conn net.Conn) {
 	p.proxy.serving.Go(func() {
 		switch p.of.Protocol {
 		case intercept.HTTP:
-			p.serveHTTP(c)
+			p.serveHTTP(ctx, c)
 		case intercept.Detect:
 			p.detect(ctx, c)
 		default:
@@ -66,10 +67,11 @@ func (p *port) take(ctx context.Context, conn net.Conn) {
 	})
 }
 
-// serveHTTP finds out which HTTP it is, and has it served. Four bytes say it: "PRI " begins nothing but HTTP/2.
-func (p *port) serveHTTP(c *clientConn) {
+// serveHTTP finds out which HTTP it is, and has it served. What is not HTTP passes to the baseline: a port is called http that
+// carries TLS, which only its two sides have to know.
+func (p *port) serveHTTP(ctx context.Context, c *clientConn) {
 	_ = c.SetReadDeadline(time.Now().Add(IdleTimeout))
-	first := make([]byte, 0, 4)
+	first := make([]byte, 0, mostOnHTTP)
 	for {
 		n, err := c.Conn.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
@@ -77,17 +79,20 @@ func (p *port) serveHTTP(c *clientConn) {
 			_ = c.Close()
 			return
 		}
-		if first[0] != preface[0] || len(first) == cap(first) {
-			break
+		spoken := classifyOnHTTP(first)
+		if spoken == undecided {
+			_ = c.SetReadDeadline(time.Now().Add(p.proxy.opts.headerTimeout))
+			continue
 		}
-		_ = c.SetReadDeadline(time.Now().Add(p.proxy.opts.headerTimeout))
+		c.early = first
+		if spoken == otherSpoken {
+			p.proxy.metrics.detected.WithLabelValues(spoken.String()).Inc()
+			p.pass(ctx, c)
+			return
+		}
+		p.begin(c, spoken)
+		return
 	}
-	spoken := http1Spoken
-	if string(first) == preface[:len(first)] && len(first) == cap(first) {
-		spoken = http2Spoken
-	}
-	c.early = first
-	p.begin(c, spoken)
 }
 
 // begin has a connection served whose protocol is known.
@@ -121,6 +126,7 @@ func (p *port) relay(ctx context.Context, c *clientConn, backend relay.End) {
 	_ = c.SetDeadline(time.Time{})
 	p.proxy.metrics.passing.Inc()
 	defer p.proxy.metrics.passing.Dec()
+	p.passLonger(backend.Conn)
 	early := c.early
 	c.early = nil
 	r := relay.Relay{
@@ -131,6 +137,21 @@ func (p *port) relay(ctx context.Context, c *clientConn, backend relay.End) {
 	if err := r.Run(); errors.Is(err, relay.ErrDefect) {
 		p.proxy.metrics.failed(false, "defect")
 		p.proxy.log.Error("a relay failed", "error", err)
+	}
+}
+
+// passLonger gives a connection to a backend the time that what is not HTTP has for taking what it is sent.
+func (p *port) passLonger(backend net.Conn) {
+	conn, ok := backend.(syscall.Conn)
+	if !ok {
+		return
+	}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = limitUntaken(raw, UntakenTimeout)
+	}
+	if err != nil { // it has ended, which the relay finds out
+		p.proxy.log.Debug("a connection has no longer time", "error", err)
 	}
 }
 

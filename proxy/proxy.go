@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,7 @@ type Proxy struct {
 	// answering are requests that are served without a server (quick).
 	answering tally
 	slots     *slots
+	reach     *reach
 
 	// baseline and copies are the clients of HTTP/1.1.
 	baseline, copies *http1.Transport
@@ -47,7 +49,8 @@ type Proxy struct {
 	passing    context.Context //nolint:containedctx // the life of what has no request any more
 	endPassing context.CancelFunc
 
-	bound, ending atomic.Bool
+	// bound is set once the ports are, and closed once they are not any more.
+	bound, closed atomic.Bool
 }
 
 // New makes a Proxy. Nothing is listened to until Run.
@@ -62,6 +65,7 @@ func New(opts Options, documents Documents) (*Proxy, error) {
 	p.state.onDrain = p.goAway
 	p.clients = &clients{most: opts.Connections, metrics: p.metrics, conns: map[*clientConn]struct{}{}}
 	p.slots = &slots{each: opts.CopyRequests, all: opts.CopiesRequests, taken: map[string]int{}}
+	p.reach = newReach(p.log, opts.probe)
 	p.baseline, p.copies = p.newHTTP1(false), p.newHTTP1(true)
 	if opts.AccessLog {
 		p.access = &accessLog{to: opts.Access}
@@ -119,6 +123,7 @@ func (p *Proxy) serve(ctx, lasting context.Context) error {
 	var watching sync.WaitGroup
 	watch, endWatch := context.WithCancel(context.Background())
 	watching.Go(func() { p.watchClients(watch) })
+	watching.Go(func() { p.reach.watch(watch) })
 	select {
 	case <-ctx.Done():
 	case <-lasting.Done():
@@ -162,6 +167,7 @@ func (p *Proxy) listen(ctx context.Context) error {
 		bound.servers = newServers(bound, listener.Addr(), p.opts.headerTimeout)
 		p.ports = append(p.ports, bound)
 	}
+	p.reach.begin(p.state.listensAt())
 	for _, bound := range p.ports {
 		p.serving.Go(func() { bound.accept(p.passing) })
 		p.log.Info("listening", "port", bound.of.Listen, "protocol", bound.of.Protocol, "baseline", bound.of.Baseline)
@@ -169,10 +175,14 @@ func (p *Proxy) listen(ctx context.Context) error {
 	return nil
 }
 
+func controlClients(_, _ string, conn syscall.RawConn) error {
+	return limitUntaken(conn, UntakenTimeout)
+}
+
 func (p *Proxy) bind(ctx context.Context, of intercept.Port) (net.Listener, error) {
 	if p.opts.listen != nil {
 		return p.opts.listen(of.Listen)
 	}
-	config := net.ListenConfig{KeepAliveConfig: keepAlive, Control: limitUntaken}
+	config := net.ListenConfig{KeepAliveConfig: keepAlive, Control: controlClients}
 	return config.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(int(of.Listen)))) //nolint:wrapcheck // listen says what it is about
 }

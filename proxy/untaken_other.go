@@ -5,7 +5,10 @@
 
 package proxy
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // limitUntaken does nothing: the proxy runs on Linux, and is compiled elsewhere for its tests' sake only.
-func limitUntaken(_, _ string, _ syscall.RawConn) error { return nil }
+func limitUntaken(_ syscall.RawConn, _ time.Duration) error { return nil }

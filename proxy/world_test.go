@@ -74,12 +74,13 @@ func newWorld(t *testing.T, protocol intercept.Protocol, baseline, toCopy string
 		Service: service, Namespace: "demo", AdminAddress: "127.0.0.1:0", Drain: 200 * time.Millisecond, Settle: time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 		listen: func(int32) (net.Listener, error) {
-			l, err := (&net.ListenConfig{KeepAliveConfig: keepAlive, Control: limitUntaken}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+			l, err := (&net.ListenConfig{KeepAliveConfig: keepAlive, Control: controlClients}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 			if err == nil {
 				addresses <- l.Addr().String()
 			}
 			return l, err
 		},
+		probe: func(context.Context, string) error { return nil }, // see reach_test.go
 	}
 	for _, f := range change {
 		f(&opts)
@@ -100,7 +101,9 @@ func newWorld(t *testing.T, protocol intercept.Protocol, baseline, toCopy string
 	})
 	w.apply()
 	w.address = <-addresses
-	eventually(t, "the proxy is ready", func() bool { return w.proxy.notReady() == "" })
+	eventually(t, "the proxy is ready", func() bool {
+		return w.proxy.notReady() == "" || opts.probe == nil && w.proxy.bound.Load()
+	})
 	return w
 }
 

@@ -58,6 +58,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	switch limit, err := limitMemory(); {
+	case err != nil: // it serves without one
+		opts.Logger.Warn("the memory is not limited", "error", err)
+	case limit > 0:
+		opts.Logger.Info("the memory is limited", "bytes", limit)
+	}
 	defer headroom.Keep(proxy.GarbageHeadroom)()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

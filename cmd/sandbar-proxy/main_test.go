@@ -28,6 +28,9 @@ import (
 // TestMain is the program itself where a test asks for it.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_SANDBAR_PROXY") != "" {
+		if file := os.Getenv("MEMORY_MAX"); file != "" {
+			memoryMax = file
+		}
 		main()
 		return
 	}
@@ -107,7 +110,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// The whole program: it waits for its document, serves, becomes unready at the first signal while it goes on, and ends.
+// The whole program: it waits for its document, serves, goes on being ready and serving for a while at the first signal, and ends.
 func TestTheProgramServesItsDocumentAndDrains(t *testing.T) {
 	baseline := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "baseline") }))
 	t.Cleanup(baseline.Close)
@@ -115,6 +118,11 @@ func TestTheProgramServesItsDocumentAndDrains(t *testing.T) {
 	document := fmt.Sprintf(`{"service":"shop","ports":[{"listen":%d,"baseline":%q,"protocol":"HTTP"}]}`, port, baseline.Listener.Addr())
 	program := command(t, "--service=shop", "--namespace=demo", "--drain=1s", "--access-log",
 		"--admin=127.0.0.1:"+strconv.Itoa(admin), "--kubeconfig="+kubeconfig(t, configMap(t, document)))
+	memory := filepath.Join(t.TempDir(), "memory.max")
+	if err := os.WriteFile(memory, []byte("200000000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program.Env = append(program.Env, "MEMORY_MAX="+memory, "GOMEMLIMIT=")
 	var lines strings.Builder
 	program.Stdout, program.Stderr = &lines, io.Discard
 	if err := program.Start(); err != nil {
@@ -153,8 +161,17 @@ func TestTheProgramServesItsDocumentAndDrains(t *testing.T) {
 	if code, body := get(admin, "/metrics"); code != http.StatusOK || !strings.Contains(body, `sandbar_proxy_requests_total{code="2xx",to="baseline"} 1`) {
 		t.Errorf("the metrics are %d %.2000s", code, body)
 	}
+	if _, body := get(admin, "/metrics"); !strings.Contains(body, "\ngo_gc_gomemlimit_bytes 1.8e+08\n") {
+		t.Error("the memory is not limited to 90 % of what the container may have")
+	}
 	_ = program.Process.Signal(syscall.SIGTERM)
-	until("it is not ready", func() bool { code, _ := get(admin, "/readyz"); return code == http.StatusServiceUnavailable })
+	until("it drains", func() bool {
+		_, body := get(admin, "/metrics")
+		return strings.Contains(body, "\nsandbar_proxy_draining 1\n")
+	})
+	if code, body := get(admin, "/readyz"); code != http.StatusOK {
+		t.Errorf("while it drains /readyz is answered %d %q", code, body)
+	}
 	if code, body := get(port, "/"); code != http.StatusOK || body != "baseline" {
 		t.Errorf("while it drains answered %d %q", code, body)
 	}

@@ -15,8 +15,8 @@ const (
 	// (a{100}){100} has few characters and ten thousand instructions.
 	MaxExpression = 2048
 	// MaxSteps bounds what the expressions of one request's rules may cost: the bytes compared times the instructions that
-	// compare them, added up. It is some 50 ms of one processor.
-	MaxSteps = 8 << 20
+	// compare them, added up. It is some 2 ms of one processor, which a request with an ID costs at most.
+	MaxSteps = 256 << 10
 )
 
 // ErrTooCostly means that comparing a request with the rules of its IDs costs more than MaxSteps.

@@ -119,7 +119,7 @@ func (s *search) first(numbers []int) error {
 		if number >= s.best {
 			return nil
 		}
-		ok, err := s.table.rules[number].match.matches(s.request, s.target, &s.budget)
+		ok, err := s.table.rules[number].match.matches(s.request, &s.target, &s.budget)
 		if err != nil {
 			return err
 		}

@@ -291,3 +291,25 @@ func TestADocumentIsRefusedWithTheFieldThatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestARequestCostsTheSameForManyRulesWithParameters: the query and the headers of several lines are read once. Each of the rules would
+// walk through 60 KiB for each of its parameters.
+func TestARequestCostsTheSameForManyRulesWithParameters(t *testing.T) {
+	var query strings.Builder
+	for query.Len() < 60<<10 {
+		query.WriteString("a&")
+	}
+	r := &http.Request{Method: http.MethodGet, RequestURI: "/?" + query.String() + "p=1", Header: http.Header{"X-Many": {"a", "b"}}}
+	to := targetOf(r)
+	for range 3 {
+		if got, ok := to.parameter("p"); got != "1" || !ok {
+			t.Fatalf("%q, %t", got, ok)
+		}
+		if got, ok := to.header(r.Header, "X-Many"); got != "a,b" || !ok {
+			t.Fatalf("%q, %t", got, ok)
+		}
+	}
+	if allocs := testing.AllocsPerRun(10, func() { to.parameter("p"); to.parameter("q"); to.header(r.Header, "X-Many") }); allocs > 0 {
+		t.Errorf("a look costs %v allocations", allocs)
+	}
+}

@@ -12,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wire "github.com/sandbar-dev/sandbar/apis/intercept"
@@ -114,9 +116,64 @@ func (a *applier) withdrawProxiesIn(ctx context.Context, namespace string) error
 
 // removeProxies deletes all that stands for intercepted Services of a namespace.
 func (a *applier) removeProxies(ctx context.Context, namespace string) error {
-	for _, of := range []schema.GroupVersionKind{
-		appsv1.SchemeGroupVersion.WithKind("Deployment"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), corev1.SchemeGroupVersion.WithKind("Service"),
-	} {
+	err := a.removeOurs(ctx, namespace, appsv1.SchemeGroupVersion.WithKind("Deployment"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"))
+	if err == nil {
+		err = a.awaitProxiesGone(ctx, namespace)
+	}
+	if err != nil {
+		return err
+	}
+	return a.removeOurs(ctx, namespace, corev1.SchemeGroupVersion.WithKind("Service"))
+}
+
+// awaitProxiesGone waits until no proxy of a namespace runs: each ends what it has begun, and needs the Service behind it for that.
+func (a *applier) awaitProxiesGone(ctx context.Context, namespace string) error {
+	if a.opts.DryRun {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, a.opts.Timeout, fmt.Errorf("not within %s", a.opts.Timeout))
+	defer cancel()
+	ours := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{
+		placement.LabelManagedBy: placement.ManagedBy, "app.kubernetes.io/name": intercept.Account,
+	}}
+	for {
+		list := &corev1.PodList{}
+		if err := a.client.List(ctx, list, ours...); err != nil {
+			return fmt.Errorf("listing the proxies: %w", cause(ctx, err))
+		}
+		if len(list.Items) == 0 {
+			return nil
+		}
+		a.tell("waiting for %d proxies of namespace %s to end", len(list.Items), namespace)
+		w, err := a.client.Watch(ctx, &corev1.PodList{}, append(ours, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})...)
+		if err != nil {
+			return fmt.Errorf("watching the proxies: %w", cause(ctx, err))
+		}
+		awaitDeletion(ctx, w)
+		w.Stop()
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d proxies still run, such as pod %s: run it again once they have ended: %w", len(list.Items), list.Items[0].Name, context.Cause(ctx))
+		}
+	}
+}
+
+// awaitDeletion returns when an object of a watch is deleted, or when the watch or the context ends.
+func awaitDeletion(ctx context.Context, w watch.Interface) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, ok := <-w.ResultChan():
+			if !ok || event.Type == watch.Deleted {
+				return
+			}
+		}
+	}
+}
+
+// removeOurs deletes what stands for intercepted Services of a namespace, of some kinds.
+func (a *applier) removeOurs(ctx context.Context, namespace string, kinds ...schema.GroupVersionKind) error {
+	for _, of := range kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(of.GroupVersion().WithKind(of.Kind + "List"))
 		if err := a.client.List(ctx, list, client.InNamespace(namespace), client.HasLabels{intercept.LabelService}); err != nil {

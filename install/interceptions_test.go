@@ -4,12 +4,14 @@
 package install
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +20,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	wire "github.com/sandbar-dev/sandbar/apis/intercept"
@@ -88,6 +92,7 @@ func TestAdmissionLeavesOfAServiceItsSelectorAloneAndNoOther(t *testing.T) {
 		return s
 	}
 	merged := edit(switched, func(s *corev1.Service) { s.Spec.Selector["app"] = "web2" })
+	mergedAll := edit(merged, func(s *corev1.Service) { s.Spec.Selector["tier"], s.Spec.Selector["x"] = "back", "y" })
 	restored := func(s *corev1.Service) *corev1.Service {
 		r, err := intercept.Restored(s, nil)
 		if err != nil {
@@ -107,7 +112,16 @@ func TestAdmissionLeavesOfAServiceItsSelectorAloneAndNoOther(t *testing.T) {
 		"the switch again": {switched, edit(switched, func(s *corev1.Service) { s.ResourceVersion = "9" }), ""},
 		"the restore":      {switched, restored(switched), ""},
 		"the restore of what somebody has merged": {merged, restored(merged), ""},
-		"the switch of what somebody has merged":  {merged, intercept.Switched(merged, nil), ""},
+		"the restore of all that is merged":       {mergedAll, restored(mergedAll), ""},
+		"the switch of what somebody has merged":  {mergedAll, intercept.Switched(mergedAll, nil), ""},
+		"a restore of what is merged, alone":      {merged, edit(before, other(map[string]string{"app": "web2"})), back},
+		"a restore of what was":                   {merged, before, back},
+		"a restore of less than is merged":        {mergedAll, edit(before, other(map[string]string{"app": "web2", "tier": "back"})), back},
+		"a restore of more than is merged":        {merged, edit(before, other(map[string]string{"app": "web2", "tier": "front", "x": "y"})), back},
+		"a restore of another value of what was":  {merged, edit(before, other(map[string]string{"app": "web2", "tier": "thief"})), back},
+		"a restore of a part of a value that was": {merged, edit(before, other(map[string]string{"app": "web2", "tier": "fro"})), back},
+		"a restore of a part of a key that was":   {merged, edit(before, other(map[string]string{"app": "web2", "ier": "front"})), back},
+		"a restore that keeps the annotation":     {merged, edit(before, func(s *corev1.Service) { s.Spec.Selector["app"], s.Annotations = "web2", merged.Annotations }), back},
 		"the switch of what somebody has changed": {edit(switched, other(map[string]string{"app": "x"})), intercept.Switched(edit(switched, other(map[string]string{"app": "x"})), nil), ""},
 		"an annotation that is left over goes":    {edit(switched, other(map[string]string{"app": "x"})), edit(before, other(map[string]string{"app": "x"})), ""},
 		"another selector":                        {before, edit(before, other(map[string]string{"app": "thief"})), back},
@@ -304,7 +318,7 @@ func TestTheRightToProxiesGoesWithTheServicesRestored(t *testing.T) {
 		if err := a.client.Get(t.Context(), at, now); err != nil || !intercept.IsIntercepted(now) {
 			t.Fatalf("%v: what is granted is taken back: %+v", err, now)
 		}
-		wanted["prod"].proxies, a.opts.DryRun = false, dryRun
+		wanted["prod"].proxies, a.opts.DryRun, a.opts.Timeout = false, dryRun, time.Minute
 		if err := a.withdrawProxies(t.Context(), wanted); err != nil {
 			t.Fatal(err)
 		}
@@ -318,6 +332,30 @@ func TestTheRightToProxiesGoesWithTheServicesRestored(t *testing.T) {
 		if got := len(roles.Items) + len(deployments.Items) + len(configs.Items); dryRun != (got == 3+2+2) || !dryRun && got != 1+1 {
 			t.Errorf("dry run %t: %d objects are left", dryRun, got)
 		}
+	}
+}
+
+// A proxy that ends still passes what it has begun to the Service behind it.
+func TestTheServiceBehindStaysWhileAProxyRuns(t *testing.T) {
+	behind := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-sandbar-baseline", Labels: intercept.Labels("web")}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "sandbar-proxy-web-0", Labels: intercept.Labels("web")}}
+	a := granting(t, behind, proxyDeployment(t), pod)
+	a.opts.Timeout = 50 * time.Millisecond
+	there := func() bool {
+		return a.client.Get(t.Context(), client.ObjectKeyFromObject(behind), &corev1.Service{}) == nil
+	}
+	if err := a.removeProxies(t.Context(), "prod"); err == nil || !strings.Contains(err.Error(), "pod sandbar-proxy-web-0") || !there() {
+		t.Errorf("%v; the Service behind is there: %t", err, there())
+	}
+	a.opts.Timeout = time.Minute
+	a.client = interceptor.NewClient(a.client, interceptor.Funcs{
+		Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			w, err := c.Watch(ctx, list, opts...)
+			return w, errors.Join(err, c.Delete(ctx, pod)) // it ends while it is waited for
+		},
+	})
+	if err := a.removeProxies(t.Context(), "prod"); err != nil || there() {
+		t.Errorf("%v; the Service behind is there: %t", err, there())
 	}
 }
 

@@ -113,10 +113,12 @@ func interceptionFinding(name types.NamespacedName, routes *intercept.Routes) *F
 	state := routes.State
 	var f Finding
 	switch {
-	case len(routes.Intents) == 0, state.Reason == sandbarv1alpha1.RouteAttached && len(state.Refused) == 0:
+	case len(routes.Intents) == 0, state.Reason == sandbarv1alpha1.RouteAttached && len(state.Refused) == 0 && state.Detail == "":
 		return nil
 	case state.Reason == "":
 		f = warning("see whether sandbar-provider controllers runs", "%d SandboxRoutes ask proxies for Service %s, and nothing has come of it", len(routes.Intents), name)
+	case state.Reason == sandbarv1alpha1.RouteAttached && len(state.Refused) == 0:
+		f = warning("", "the proxies of Service %s lead requests, but cannot be changed", name)
 	case state.Reason == sandbarv1alpha1.RouteAttached:
 		f = warning("", "the proxies of Service %s have no room for the rules of %d SandboxRoutes", name, len(state.Refused))
 	case state.Reason == sandbarv1alpha1.RouteProxyNotReady:

@@ -33,6 +33,8 @@ func TestWhatIsWrongWithProxiesIsFound(t *testing.T) {
 	of := func(reason, message string) intercept.State { return intercept.State{Reason: reason, Message: message} }
 	admits := &sandbarv1alpha1.Baseline{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	admits.Spec.Namespaces, admits.Spec.Routing.Proxy.Enabled = []sandbarv1alpha1.BaselineNamespace{{Name: "prod"}}, true
+	stuck := attached
+	stuck.Detail = "the quota"
 	crowded := attached
 	crowded.Refused = map[types.UID]string{"a": "full"}
 	for name, c := range map[string]struct {
@@ -47,6 +49,7 @@ func TestWhatIsWrongWithProxiesIsFound(t *testing.T) {
 		"proxies that are not ready":   {[]client.Object{service, config(of(sandbarv1alpha1.RouteProxyNotReady, "slow"), true)}, []string{"warning: prod/web: ProxyNotReady: slow"}},
 		"a conflict":                   {[]client.Object{service, config(of(sandbarv1alpha1.RouteOwnershipConflict, "argocd"), true)}, []string{"warning: OwnershipConflict: argocd"}},
 		"no controllers":               {[]client.Object{service, config(intercept.State{}, true)}, []string{"warning: nothing has come of it"}},
+		"proxies that cannot change":   {[]client.Object{switched, config(stuck, true)}, []string{"warning: lead requests, but cannot be changed: the quota"}},
 		"too many rules":               {[]client.Object{switched, config(crowded, true)}, []string{"warning: no room for the rules of 1 SandboxRoutes"}},
 		"neither a right nor an image": {[]client.Object{admits}, []string{"warning: there is no image for them", "warning: admits proxies in namespace prod, where the controllers have no right"}},
 	} {

@@ -33,21 +33,42 @@ func (v *View) attach(s *State, now time.Time) Step {
 		return step
 	}
 	owned := AsOwned(v.Service, v.Behind)
-	wanted, doc := render(owned, v.Image), documentOf(owned, v.Routes.Intents)
+	wanted, doc := render(owned, v.ownBehind(), v.Image), documentOf(owned, v.ownBehind(), v.Routes.Intents)
 	s.Refused = doc.Refused
-	if IsIntercepted(v.Service) && (isFuture(s.RetryAfter, now) || v.hasOtherPorts(wanted.deployment)) {
+	if s.Tried != "" && s.Tried != wanted.deployment.Annotations[annotationSpec] {
+		s.forgive() // others have not failed yet
+	}
+	if IsIntercepted(v.Service) && v.hasOtherPorts(wanted.deployment) {
 		return v.restore(s)
 	}
-	if step, ok := v.prepare(s, wanted, doc); ok {
+	// The document has the address of the Service behind. Routes do not wait for it to leave.
+	if v.Behind != nil || len(v.leaving()) > 0 {
+		if step, ok := v.instruct(s, doc); ok {
+			return step
+		}
+	}
+	if step, ok := v.prepare(s, wanted); ok {
 		return step
 	}
-	if uids := v.leaving(); len(uids) > 0 {
-		return Step{Do: DropIntents, UIDs: uids}
-	}
 	if IsIntercepted(v.Service) {
-		return v.keep(s, doc, now)
+		return v.keep(s, now)
 	}
 	return v.begin(s, now)
+}
+
+// instruct is the first step to a document that says what is asked for, and to routes that may go because it does not have their rules.
+// It comes before the proxies' own objects: where one of these is refused the proxies that there are still follow the document.
+func (v *View) instruct(s *State, doc Document) (step Step, ok bool) {
+	if v.Document != doc.Text {
+		return Step{Do: WriteDocument, Text: doc.Text}, true
+	}
+	if IsIntercepted(v.Service) && v.readyProxies() > 0 {
+		s.Applied = doc.Applied
+	}
+	if uids := v.leaving(); len(uids) > 0 {
+		return Step{Do: DropIntents, UIDs: uids}, true
+	}
+	return Step{}, false
 }
 
 // noteChange notes that somebody else has changed the selector: once it is written again, twice within ConflictWithin it is left.
@@ -88,14 +109,12 @@ func (v *View) hasOtherPorts(wanted *appsv1.Deployment) bool {
 }
 
 // prepare is the first step to what has to be there before the switch; ok is false if all of it is.
-func (v *View) prepare(s *State, wanted objects, doc Document) (step Step, ok bool) {
+func (v *View) prepare(s *State, wanted objects) (step Step, ok bool) {
 	if name := v.foreign(); name != "" {
 		s.say(sandbarv1alpha1.RouteOwnershipConflict, name+", which Sandbar needs for the proxies, is somebody else's: ask the operator to give it another name")
 		return Step{Do: Wait, After: LookAgain}, true
 	}
 	switch {
-	case v.Document != doc.Text:
-		return Step{Do: WriteDocument, Text: doc.Text}, true
 	case v.Behind == nil:
 		return Step{Do: Create, Object: wanted.behind}, true
 	case !isBehind(v.Behind, wanted.behind):
@@ -114,17 +133,26 @@ func (v *View) prepare(s *State, wanted objects, doc Document) (step Step, ok bo
 	return Step{}, false
 }
 
+// ownBehind is the Service behind the proxies, nil if it is not there or somebody else's.
+func (v *View) ownBehind() *corev1.Service {
+	if v.Behind == nil || v.isForeign(v.Behind) {
+		return nil
+	}
+	return v.Behind
+}
+
+func (v *View) isForeign(obj metav1.Object) bool {
+	return obj.GetLabels()[LabelService] != v.Name.Name || !IsOurs(obj.GetLabels())
+}
+
 // foreign is what has the name of an object of ours and is somebody else's.
 func (v *View) foreign() string {
-	theirs := func(obj metav1.Object) bool {
-		return obj.GetLabels()[LabelService] != v.Name.Name || !IsOurs(obj.GetLabels())
-	}
 	switch {
-	case v.Behind != nil && theirs(v.Behind):
+	case v.Behind != nil && v.isForeign(v.Behind):
 		return "Service " + v.Behind.Name
-	case v.Deployment != nil && theirs(v.Deployment):
+	case v.Deployment != nil && v.isForeign(v.Deployment):
 		return "Deployment " + v.Deployment.Name
-	case v.Budget != nil && theirs(v.Budget):
+	case v.Budget != nil && v.isForeign(v.Budget):
 		return "PodDisruptionBudget " + v.Budget.Name
 	}
 	return ""
@@ -135,40 +163,34 @@ func overBehind(is, wanted *corev1.Service) *corev1.Service {
 	next := is.DeepCopy()
 	next.Labels = wanted.Labels
 	next.Spec.Type, next.Spec.Selector, next.Spec.Ports = wanted.Spec.Type, wanted.Spec.Selector, wanted.Spec.Ports
-	next.Spec.SessionAffinity, next.Spec.SessionAffinityConfig = wanted.Spec.SessionAffinity, wanted.Spec.SessionAffinityConfig
-	next.Spec.PublishNotReadyAddresses = wanted.Spec.PublishNotReadyAddresses
+	next.Spec.SessionAffinity, next.Spec.SessionAffinityConfig = wanted.Spec.SessionAffinity, nil
+	next.Spec.PublishNotReadyAddresses, next.Spec.TrafficDistribution = wanted.Spec.PublishNotReadyAddresses, wanted.Spec.TrafficDistribution
 	return next
 }
 
-// keep is the step of a Service whose requests go to proxies: it lets them if one is ready.
-func (v *View) keep(s *State, doc Document, now time.Time) Step {
-	if v.Deployment.Status.ReadyReplicas > 0 {
-		s.Switched, s.Pending, s.NotReady, s.Applied = true, nil, nil, doc.Applied
-		s.say(sandbarv1alpha1.RouteAttached, "")
-		if s.RetryAfter == nil {
-			return Step{Do: Wait}
-		}
-		if rest := left(s.RetryAfter, ForgetAfter, now); rest > 0 {
-			return Step{Do: Wait, After: rest}
-		}
-		s.Failures, s.RetryAfter = 0, nil
+// keep is the step of a Service whose requests go to proxies: it lets them if one is ready. Urgent ends it if none is.
+func (v *View) keep(s *State, now time.Time) Step {
+	if v.readyProxies() == 0 {
+		return Step{Do: Wait, After: v.LookAgainIn(now)}
+	}
+	s.Switched, s.Pending = true, nil
+	s.say(sandbarv1alpha1.RouteAttached, "")
+	if s.RetryAfter == nil {
 		return Step{Do: Wait}
 	}
-	if s.NotReady == nil {
-		s.NotReady = stamp(now)
-	}
-	if rest := left(s.NotReady, FailOpenAfter, now); rest > 0 {
+	if rest := left(s.RetryAfter, ForgetAfter, now); rest > 0 {
 		return Step{Do: Wait, After: rest}
 	}
-	s.Failures++
-	s.RetryAfter, s.NotReady, s.Applied = stamp(now.Add(backoff(s.Failures))), nil, nil
-	s.say(sandbarv1alpha1.RouteProxyNotReady, v.whyNotReady())
-	return v.restore(s)
+	s.forgive()
+	return Step{Do: Wait}
 }
+
+// forgive has the next failure of the proxies be the first one.
+func (s *State) forgive() { s.Failures, s.RetryAfter, s.Tried = 0, nil, "" }
 
 // begin is the step of a Service that is to be switched.
 func (v *View) begin(s *State, now time.Time) Step {
-	s.Applied = nil
+	s.Applied, s.NotReady = nil, nil
 	if isFuture(s.RetryAfter, now) {
 		return Step{Do: Wait, After: s.RetryAfter.Sub(now)}
 	}

@@ -58,6 +58,10 @@ func checkKind(s *corev1.Service) error {
 		return invalid("Service %s has externalTrafficPolicy Local: nodes without a proxy would drop what comes from outside, and the address of the client would be lost, which that policy is there to keep", s.Name)
 	case s.Spec.InternalTrafficPolicy != nil && *s.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal:
 		return invalid("Service %s has internalTrafficPolicy Local: pods on nodes without a proxy would not reach it", s.Name)
+	case s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP:
+		return invalid("Service %s has sessionAffinity ClientIP: its pods would get all requests from the addresses of the two proxies, so that neither a client would stay with its pod nor the load be shared; use None, if clients may change pods", s.Name)
+	case s.Spec.PublishNotReadyAddresses:
+		return invalid("Service %s has publishNotReadyAddresses: it would lead to proxies that are not ready", s.Name)
 	}
 	return nil
 }

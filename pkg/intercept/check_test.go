@@ -16,6 +16,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/golden"
+	"github.com/sandbar-dev/sandbar/pkg/proxyrules"
 	"github.com/sandbar-dev/sandbar/pkg/route"
 )
 
@@ -70,6 +71,8 @@ func TestAServiceThatCannotHaveProxiesIsRefused(t *testing.T) {
 		"a load balancer of that kind":    {"spec: {type: LoadBalancer, externalTrafficPolicy: Local}", "externalTrafficPolicy Local"},
 		"node ports of all nodes":         {"spec: {type: NodePort, externalTrafficPolicy: Cluster}", ""},
 		"of the own node alone":           {"spec: {internalTrafficPolicy: Local}", "internalTrafficPolicy Local"},
+		"that keeps clients with a pod":   {"spec: {sessionAffinity: ClientIP}", "sessionAffinity ClientIP"},
+		"that leads to pods too early":    {"spec: {publishNotReadyAddresses: true}", "publishNotReadyAddresses"},
 		"with a port of UDP":              {"spec: {ports: [{port: 53, protocol: UDP}]}", "port 53 of UDP"},
 		"with a port of SCTP":             {"spec: {ports: [{port: 80}, {port: 81, protocol: SCTP}]}", "port 81 of SCTP"},
 		"without ports":                   {"spec: {ports: []}", "has 0 ports"},
@@ -137,7 +140,7 @@ func TestWhereAProxyListensAndWhatItSpeaks(t *testing.T) {
 		"a server that speaks first, by a name":        {"[{name: mysql-main, port: 3306}]", "mysql-main 3306 TCP b:3306"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := portsOf(serviceOf(t, "spec: {ports: "+c.ports+"}"))
+			p := portsOf(serviceOf(t, "spec: {ports: "+c.ports+"}"), nil)
 			var all []string
 			for _, one := range p.wire {
 				all = append(all, fmt.Sprintf("%s %d %s %s", one.Name, one.Listen, one.Protocol, strings.Replace(one.Baseline, "web-sandbar-baseline.prod.svc", "b", 1)))
@@ -149,6 +152,19 @@ func TestWhereAProxyListensAndWhatItSpeaks(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+func TestProxiesReachTheOriginalPodsByAnAddress(t *testing.T) {
+	for address, want := range map[string]string{"": "web-sandbar-baseline.prod.svc:80", "None": "web-sandbar-baseline.prod.svc:80", "10.0.0.9": "10.0.0.9:80", "fd00::9": "[fd00::9]:80"} {
+		behind := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: address}}
+		if got := portsOf(serviceOf(t, "{}"), behind).wire[0].Baseline; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		doc := documentOf(serviceOf(t, "{}"), behind, nil)
+		if _, _, err := proxyrules.Parse([]byte(doc.Text), "web"); err != nil {
+			t.Errorf("the proxies do not take %s: %v", doc.Text, err)
+		}
 	}
 }
 
@@ -170,9 +186,10 @@ func TestTheObjectsOfProxiesAreAsTheGoldenHasThem(t *testing.T) {
 	}
 	for name, spec := range map[string]string{
 		"web":        "{}",
-		"privileged": "spec: {type: NodePort, sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}, ports: [{name: https, port: 443, nodePort: 30443}]}",
+		"dual":       "spec: {ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack, trafficDistribution: PreferClose}",
+		"privileged": "spec: {type: NodePort, ports: [{name: https, port: 443, nodePort: 30443}]}",
 	} {
-		all := render(serviceOf(t, spec), "registry.example/proxy:1")
+		all := render(serviceOf(t, spec), nil, "registry.example/proxy:1")
 		var texts []string
 		for _, obj := range []any{all.behind, all.budget, all.deployment} {
 			text, err := yaml.Marshal(obj)

@@ -5,14 +5,15 @@ package intercept
 
 import "time"
 
-// reset forgets what is of no concern to a Service without proxies, but since when they drain.
-func (s *State) reset() { *s = State{Draining: s.Draining} }
+// reset forgets what is of no concern to a Service without proxies, but since when they drain, and have not been ready.
+func (s *State) reset() { *s = State{Draining: s.Draining, NotReady: s.NotReady} }
 
 // detach is the next step out: the Service gets its own pods, and then the proxies go.
 func (v *View) detach(s *State, now time.Time) Step {
 	if HasTraces(v.Service) {
 		return v.restore(s)
 	}
+	s.NotReady = nil
 	return v.dismantle(s, now, !v.Forgetful)
 }
 
@@ -40,17 +41,17 @@ func (v *View) dismantle(s *State, now time.Time, drain bool) Step {
 			return Step{Do: Wait} // the endpoints do not show yet that the Service has its own pods
 		}
 	}
-	return v.remove(s, drain)
+	return v.remove(s)
 }
 
 // remove is the step that removes one of the objects that are left.
-func (v *View) remove(s *State, drain bool) Step {
+func (v *View) remove(s *State) Step {
 	switch {
 	case v.Deployment != nil && IsOurs(v.Deployment.Labels):
 		return Step{Do: Delete, Object: v.Deployment}
 	case v.Budget != nil && IsOurs(v.Budget.Labels):
 		return Step{Do: Delete, Object: v.Budget}
-	case drain && v.ProxyRuns:
+	case v.ProxyRuns:
 		return Step{Do: Wait, After: LookAgain} // it ends what it has begun, and needs what is below for it
 	case v.Behind != nil && IsOurs(v.Behind.Labels):
 		return Step{Do: Delete, Object: v.Behind}

@@ -23,11 +23,11 @@ type Document struct {
 	Refused map[types.UID]string
 }
 
-// documentOf makes the document of a Service, as its owner has it. Where the rules of all routes have no room, those of the oldest
+// documentOf makes the document of a Service, as its owner has it, and of the one that has its original pods. Where the rules of all routes have no room, those of the oldest
 // routes are in it: a new route takes nothing away from another one.
-func documentOf(s *corev1.Service, intents []*Intent) Document {
+func documentOf(s, behind *corev1.Service, intents []*Intent) Document {
 	doc := Document{Applied: map[types.UID]string{}, Refused: map[types.UID]string{}}
-	config := wire.Config{Service: s.Name, Ports: portsOf(s).wire}
+	config := wire.Config{Service: s.Name, Ports: portsOf(s, behind).wire}
 	bytes := len(encode(config))
 	for _, intent := range intents {
 		if intent.Leaving {

@@ -62,7 +62,7 @@ func TestTheDocumentHasTheRulesOfAllRoutesInTheOrderOfTheGatewayAPI(t *testing.T
 		{name: headers, matches: [{headers: [{name: X-A, value: "<1>"}]}, {queryParams: [{name: q, value: "1"}]}, {headers: [{name: X-A, value: "1"}, {name: x-b, value: "2"}]}], backends: [{component: {name: web, port: 80}}]},
 		{name: all, backends: [{component: {name: web, port: 80}}]}]`)
 	left := intentOf(t, "c", "sbx-cccccccc", 50, simple).Left()
-	doc := documentOf(serviceOf(t, "{}"), []*Intent{left, older, newer})
+	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer})
 	config := wire.Config{}
 	if err := json.Unmarshal([]byte(doc.Text), &config); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTheDocumentHasTheRulesOfAllRoutesInTheOrderOfTheGatewayAPI(t *testing.T
 		t.Errorf("%s; refused: %v", diff, doc.Refused)
 	}
 	for range 20 {
-		if again := documentOf(serviceOf(t, "{}"), []*Intent{left, older, newer}); again.Text != doc.Text {
+		if again := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer}); again.Text != doc.Text {
 			t.Fatal("equal input has another document")
 		}
 	}
@@ -101,7 +101,7 @@ func TestARouteThatHasNoRoomTakesNothingFromOlderOnes(t *testing.T) {
 			for i := range 6 {
 				intents = append(intents, intentOf(t, strconv.Itoa(i), "sbx-aaaaaaaa", int64(i), c.rules))
 			}
-			doc := documentOf(serviceOf(t, "{}"), intents)
+			doc := documentOf(serviceOf(t, "{}"), nil, intents)
 			if doc.Applied["0"] == "" || !strings.Contains(doc.Refused["5"], c.says) || len(doc.Applied)+len(doc.Refused) != 6 {
 				t.Errorf("%v; refused: %v", doc.Applied, doc.Refused)
 			}
@@ -166,7 +166,7 @@ func TestARestoredServiceIsAsItWas(t *testing.T) {
 		if !IsIntercepted(switched) || !HasTraces(switched) || HasTraces(before) {
 			t.Fatalf("%+v", switched)
 		}
-		behind := render(AsOwned(switched, nil), "i").behind
+		behind := render(AsOwned(switched, nil), nil, "i").behind
 		if diff := cmp.Diff(before.Spec.Selector, behind.Spec.Selector); diff != "" {
 			t.Fatal(diff)
 		}
@@ -198,20 +198,23 @@ func patchedBy(t *testing.T, s *corev1.Service, patch []byte) *corev1.Service {
 
 func TestWhatSomebodyHasWrittenSinceIsKept(t *testing.T) {
 	switched := Switched(serviceOf(t, "{}"), nil)
-	behind := render(serviceOf(t, "{}"), "i").behind
+	behind := render(serviceOf(t, "{}"), nil, "i").behind
 	for name, c := range map[string]struct {
 		change func()
 		want   map[string]string
 		lost   bool
 	}{
-		"nothing":                          {func() {}, map[string]string{"app": "web", "tier": "front"}, false},
-		"another selector":                 {func() { switched.Spec.Selector = map[string]string{"app": "web2"} }, map[string]string{"app": "web2"}, false},
-		"a selector that is merged":        {func() { switched.Spec.Selector["app"] = "web3" }, map[string]string{"app": "web3"}, false},
-		"a damaged annotation":             {func() { switched.Annotations[AnnotationOriginal] = "{" }, map[string]string{"app": "web", "tier": "front"}, false},
-		"a damaged annotation, all of it":  {func() { switched.Annotations[AnnotationOriginal], behind = "null", nil }, nil, true},
-		"the same, with a foreign Service": {func() { switched.Annotations[AnnotationOriginal], behind = "[]", serviceOf(t, "{}") }, nil, true},
+		"nothing":                            {func() {}, map[string]string{"app": "web", "tier": "front"}, false},
+		"another selector":                   {func() { switched.Spec.Selector = map[string]string{"app": "web2"} }, map[string]string{"app": "web2"}, false},
+		"one key of it, merged":              {func() { switched.Spec.Selector["app"] = "web3" }, map[string]string{"app": "web3", "tier": "front"}, false},
+		"all keys of it, merged":             {func() { switched.Spec.Selector["app"], switched.Spec.Selector["tier"] = "web3", "back" }, map[string]string{"app": "web3", "tier": "back"}, false},
+		"a further key, merged":              {func() { switched.Spec.Selector["version"] = "2" }, map[string]string{"app": "web", "tier": "front", "version": "2"}, false},
+		"one key, of which no more is known": {func() { switched.Spec.Selector["app"], switched.Annotations[AnnotationOriginal] = "web3", "{" }, map[string]string{"app": "web3"}, false},
+		"a damaged annotation":               {func() { switched.Annotations[AnnotationOriginal] = "{" }, map[string]string{"app": "web", "tier": "front"}, false},
+		"a damaged annotation, all of it":    {func() { switched.Annotations[AnnotationOriginal], behind = "null", nil }, nil, true},
+		"the same, with a foreign Service":   {func() { switched.Annotations[AnnotationOriginal], behind = "[]", serviceOf(t, "{}") }, nil, true},
 	} {
-		switched, behind = Switched(serviceOf(t, "{}"), nil), render(serviceOf(t, "{}"), "i").behind
+		switched, behind = Switched(serviceOf(t, "{}"), nil), render(serviceOf(t, "{}"), nil, "i").behind
 		c.change()
 		restored, err := Restored(switched, behind)
 		if c.lost {
@@ -254,7 +257,7 @@ func FuzzReadRoutes(f *testing.F) {
 				t.Errorf("a Service is called %q", name)
 			}
 			s := serviceOf(t, "{}")
-			if doc := documentOf(s, routes.Intents); len(doc.Text) > wire.MaxBytes {
+			if doc := documentOf(s, nil, routes.Intents); len(doc.Text) > wire.MaxBytes {
 				t.Errorf("%d bytes", len(doc.Text))
 			}
 			Next(&View{Name: types.NamespacedName{Namespace: "prod", Name: "web"}, Service: s, Routes: *routes, Image: "i"}, time.Unix(1, 0))
@@ -269,7 +272,7 @@ func TestTheProxiesReadTheDocument(t *testing.T) {
 			backends: [{component: {name: web, port: 80}, weight: 0}, {component: {name: web, port: 80}}]},
 		{name: exact, matches: [{path: {type: Exact, value: /}}, {path: {type: RegularExpression, value: "/i[0-9]+"}}], backends: [{component: {name: web, port: 80}}]}]`)
 	service := serviceOf(t, "{}")
-	doc := documentOf(service, []*Intent{one})
+	doc := documentOf(service, nil, []*Intent{one})
 	config, table, err := proxyrules.Parse([]byte(doc.Text), service.Name)
 	if err != nil || table.Rules != 4 || len(config.Ports) != len(service.Spec.Ports) {
 		t.Fatalf("%v, %+v: %s", err, config, doc.Text)
@@ -290,7 +293,7 @@ func TestARuleThatProxiesDoNotTakeKeepsNoOtherOut(t *testing.T) {
 	}
 	one, bad := intentOf(t, "a", "sbx-aaaaaaaa", 100, simple), intentOf(t, "b", "sbx-bbbbbbbb", 50, simple)
 	bad.Rules[0].Match.Path = &sandbarv1alpha1.SandboxRoutePathMatch{Type: sandbarv1alpha1.RoutePathExpression, Value: "/[a-z]{999}[a-z]{999}[a-z]{999}"}
-	doc := documentOf(serviceOf(t, "{}"), []*Intent{bad, one})
+	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{bad, one})
 	if _, table, err := proxyrules.Parse([]byte(doc.Text), "web"); err != nil || table.Rules != 1 || !strings.Contains(doc.Refused["b"], "instructions") || doc.Applied["a"] == "" {
 		t.Errorf("%v, refused %v, applied %v", err, doc.Refused, doc.Applied)
 	}

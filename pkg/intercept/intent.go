@@ -23,6 +23,9 @@ const (
 	MaxIntentRules = 128
 	// MaxIntentBytes is how long these are at most: those of all routes of a namespace are in one ConfigMap.
 	MaxIntentBytes = 32 << 10
+	// MaxRoutesBytes is how much all routes of a namespace say at most, with the results. What a ConfigMap has room for in addition
+	// (1 MiB in all) is for the State of Services: a tenant's routes must not keep the controllers from noting what they do.
+	MaxRoutesBytes = 768 << 10
 )
 
 // RouteKey is where a SandboxRoute is.

@@ -69,35 +69,130 @@ type Step struct {
 	UIDs []types.UID
 	// After is when to look again; 0 for when something changes.
 	After time.Duration
+	// Then is what follows without another look; nil for most. A Restore follows a WriteState that the API server refuses: the Service
+	// must not wait for room in a ConfigMap. A WriteState follows a Restore that comes before all else.
+	Then *Step
+}
+
+// Urgent is the step by which a Service whose requests reach nobody gets its own pods back, or by which the time is remembered since
+// which they do not; ok is false if there is none. It needs of the View no more than Name, Service, Behind, Deployment, Routes and
+// Forgetful, so that nothing else that cannot be read or written stands in its way. It comes before Next.
+func Urgent(v *View, now time.Time) (step Step, ok bool) {
+	state := v.Routes.State
+	step, ok = v.urgent(&state, now)
+	switch {
+	case ok && standingOf(v.Service) == merged:
+		if v.hasNews(&state) {
+			step.Then = new(writing(&state))
+		}
+		return step, true
+	case ok:
+		return v.remembering(&state, step), true
+	case !v.hasNews(&state):
+		return Step{}, false
+	case state.NotReady == nil:
+		return writing(&state), true
+	}
+	// A time that cannot be remembered does not pass.
+	step = v.restore(&State{})
+	return v.remembering(&state, step), true
 }
 
 // Next is the next step from what there is to what the routes ask for. It is asked again after each, with what there is then: a process
 // that ends between any two steps leaves nothing that the next one would not go on from.
 func Next(v *View, now time.Time) Step {
-	state := v.Routes.State
-	step := v.next(&state, now)
-	switch {
-	case v.Forgetful || state.Encode() == v.Routes.State.Encode():
+	if step, ok := Urgent(v, now); ok {
 		return step
-	case state.isZero():
+	}
+	state := v.Routes.State
+	return v.remembering(&state, v.next(&state, now))
+}
+
+func (v *View) hasNews(s *State) bool {
+	return !v.Forgetful && s.Encode() != v.Routes.State.Encode()
+}
+
+// remembering is a step, or before it the one that writes the state.
+func (v *View) remembering(s *State, step Step) Step {
+	if !v.hasNews(s) {
+		return step
+	}
+	first := writing(s)
+	if step.Do == Restore {
+		first.Then = &step
+	}
+	return first
+}
+
+func writing(s *State) Step {
+	if s.isZero() {
 		return Step{Do: DropState}
 	}
-	return Step{Do: WriteState, Text: state.Encode()}
+	return Step{Do: WriteState, Text: s.Encode()}
+}
+
+// urgent is the step of a Service that has neither its own pods nor a proxy that is ready. Without one it notes since when.
+func (v *View) urgent(s *State, now time.Time) (step Step, ok bool) {
+	if v.Service == nil || v.Service.DeletionTimestamp != nil {
+		return Step{}, false
+	}
+	if _, err := Restored(v.Service, v.Behind); err != nil {
+		return Step{}, false // there is nothing that could be done
+	}
+	switch {
+	case standingOf(v.Service) == merged:
+		// It chooses no pod, so that each request to it fails: before all else, also before it is noted, the owner's selector comes back.
+		v.noteChange(s, now)
+		return v.restore(s), true
+	case !IsIntercepted(v.Service) || !v.IsWanted():
+		return Step{}, false
+	case isFuture(s.RetryAfter, now):
+		return v.restore(s), true
+	case v.readyProxies() > 0:
+		s.NotReady = nil
+		return Step{}, false
+	case s.NotReady == nil:
+		s.NotReady = stamp(now)
+		return Step{}, false
+	case left(s.NotReady, FailOpenAfter, now) > 0:
+		return Step{}, false
+	}
+	s.Failures++
+	s.Tried = ""
+	if v.Deployment != nil {
+		s.Tried = v.Deployment.Annotations[annotationSpec]
+	}
+	s.RetryAfter, s.NotReady, s.Applied = stamp(now.Add(backoff(s.Failures))), nil, nil
+	s.say(sandbarv1alpha1.RouteProxyNotReady, v.whyNotReady())
+	return v.restore(s), true
+}
+
+// readyProxies is how many proxies are ready.
+func (v *View) readyProxies() int32 {
+	if v.Deployment == nil {
+		return 0
+	}
+	return v.Deployment.Status.ReadyReplicas
+}
+
+// LookAgainIn is when to look again at a Service of which a step could not be done: LookAgain, or earlier if its proxies have to be ready
+// by then.
+func (v *View) LookAgainIn(now time.Time) time.Duration {
+	if notReady := v.Routes.State.NotReady; notReady != nil {
+		return min(LookAgain, max(time.Second, left(notReady, FailOpenAfter, now)))
+	}
+	return LookAgain
 }
 
 func (v *View) next(s *State, now time.Time) Step {
 	if v.Service == nil || v.Service.DeletionTimestamp != nil {
 		s.reset()
+		s.NotReady = nil
 		s.say(sandbarv1alpha1.RouteResolveFailed, "there is no Service "+v.Name.Name)
 		return v.dismantle(s, now, false)
 	}
-	if standingOf(v.Service) == merged {
-		// It chooses no pod, so that each request to it fails: before all else the owner's selector comes back.
-		v.noteChange(s, now)
-		return v.restore(s)
-	}
 	switch err := v.obstacle(); {
-	case !v.isWanted():
+	case !v.IsWanted():
 		s.reset()
 		return v.detach(s, now)
 	case err != nil:
@@ -108,8 +203,8 @@ func (v *View) next(s *State, now time.Time) Step {
 	return v.attach(s, now)
 }
 
-// isWanted reports whether a route asks for the proxies.
-func (v *View) isWanted() bool { return len(v.leaving()) < len(v.Routes.Intents) }
+// IsWanted reports whether a route asks for the proxies.
+func (v *View) IsWanted() bool { return len(v.leaving()) < len(v.Routes.Intents) }
 
 func (v *View) leaving() (uids []types.UID) {
 	for _, intent := range v.Routes.Intents {

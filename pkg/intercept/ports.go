@@ -5,7 +5,9 @@ package intercept
 
 import (
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +35,9 @@ type ports struct {
 }
 
 // portsOf chooses where the proxies of a Service listen. Several ports of the Service with one targetPort are one: they have the
-// same pods behind them.
-func portsOf(s *corev1.Service) ports {
+// same pods behind them. behind is the Service that has these, nil if it is not there yet.
+func portsOf(s, behind *corev1.Service) ports {
+	host := hostOf(s, behind)
 	taken := map[int32]bool{}
 	for _, p := range s.Spec.Ports {
 		if target := targetOf(&p); target.Type == intstr.Int {
@@ -58,11 +61,25 @@ func portsOf(s *corev1.Service) ports {
 		all.declared = append(all.declared, listen)
 		all.wire = append(all.wire, wire.Port{
 			Name: p.Name, Listen: listen.ContainerPort, Protocol: protocolOf(p),
-			Baseline: fmt.Sprintf("%s.%s.svc:%d", BaselineName(s.Name), s.Namespace, p.Port),
+			Baseline: net.JoinHostPort(host, strconv.Itoa(int(p.Port))),
 		})
 	}
 	all.admin = freePort(adminPort, adminPort, taken)
 	return all
+}
+
+// hostOf is where the original pods of a Service are reached: the address of the Service behind, so that requests need no answer of the
+// cluster's DNS. It does not change while that Service lives; its name stands for it while it has none.
+func hostOf(s, behind *corev1.Service) string {
+	if behind == nil || behind.Spec.ClusterIP == "" || behind.Spec.ClusterIP == corev1.ClusterIPNone {
+		return fmt.Sprintf("%s.%s.svc", BaselineName(s.Name), s.Namespace)
+	}
+	return behind.Spec.ClusterIP
+}
+
+// hash tells ports from others: where the proxies listen, what is spoken there, and where the original pods are.
+func (p ports) hash() string {
+	return hashOf([]byte(encode([]any{p.declared, p.wire})))[:nameHash]
 }
 
 // targetOf is the targetPort of a port of a Service: by default its own number.

@@ -6,6 +6,7 @@ package intercept
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,7 +33,8 @@ const (
 	pathReady  = "/readyz"
 	pathHealth = "/healthz"
 
-	// annotationPorts, on the Deployment, tells where its proxies listen, and annotationSpec what else was written.
+	// annotationPorts, on the Deployment and on its pods, tells what the proxies do at which port, which does not change while one runs;
+	// annotationSpec, on the Deployment, tells what else was written.
 	annotationPorts = "sandbar.dev/ports"
 	annotationSpec  = "sandbar.dev/rendered"
 )
@@ -44,20 +46,25 @@ type objects struct {
 	behind     *corev1.Service
 }
 
-// render makes the objects for a Service, as its owner has it.
-func render(s *corev1.Service, image string) objects {
+// render makes the objects for a Service, as its owner has it. live is the Service behind as it is; nil if there is none.
+func render(s, live *corev1.Service, image string) objects {
+	p := portsOf(s, live)
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: Labels(s.Name)}
 	}
 	all := objects{
-		deployment: &appsv1.Deployment{ObjectMeta: meta(ProxyName(s.Name)), Spec: deploymentOf(s, image)},
+		deployment: &appsv1.Deployment{ObjectMeta: meta(ProxyName(s.Name)), Spec: deploymentOf(s, p, image)},
 		budget: &policyv1.PodDisruptionBudget{ObjectMeta: meta(ProxyName(s.Name)), Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: Selector(s.Name)},
+			// Proxies that are not ready serve nobody: they must not keep a node from being drained.
+			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		}},
 		behind: &corev1.Service{ObjectMeta: meta(BaselineName(s.Name)), Spec: behindOf(s)},
 	}
+	// As those of the Service itself, when it is made: later the API server lets nobody change the first.
+	all.behind.Spec.IPFamilies, all.behind.Spec.IPFamilyPolicy = slices.Clone(s.Spec.IPFamilies), s.Spec.IPFamilyPolicy
 	all.deployment.Annotations = map[string]string{
-		annotationPorts: hashOf([]byte(encode(portsOf(s).declared)))[:nameHash],
+		annotationPorts: p.hash(),
 		annotationSpec:  hashOf([]byte(encode(all.deployment.Spec)))[:nameHash],
 	}
 	return all
@@ -68,8 +75,9 @@ func render(s *corev1.Service, image string) objects {
 func behindOf(s *corev1.Service) corev1.ServiceSpec {
 	spec := corev1.ServiceSpec{
 		Type: corev1.ServiceTypeClusterIP, Selector: maps.Clone(s.Spec.Selector),
-		SessionAffinity: s.Spec.SessionAffinity, SessionAffinityConfig: s.Spec.SessionAffinityConfig.DeepCopy(),
-		PublishNotReadyAddresses: s.Spec.PublishNotReadyAddresses,
+		// Its clients are the proxies: two addresses, by which the pods could not share the load.
+		SessionAffinity:     corev1.ServiceAffinityNone,
+		TrafficDistribution: s.Spec.TrafficDistribution,
 	}
 	for _, p := range s.Spec.Ports {
 		port := *p.DeepCopy()
@@ -79,7 +87,7 @@ func behindOf(s *corev1.Service) corev1.ServiceSpec {
 	return spec
 }
 
-func deploymentOf(s *corev1.Service, image string) appsv1.DeploymentSpec {
+func deploymentOf(s *corev1.Service, p ports, image string) appsv1.DeploymentSpec {
 	return appsv1.DeploymentSpec{
 		Replicas: new(int32(Replicas)),
 		Selector: &metav1.LabelSelector{MatchLabels: Selector(s.Name)},
@@ -87,19 +95,20 @@ func deploymentOf(s *corev1.Service, image string) appsv1.DeploymentSpec {
 			MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1)),
 		}},
 		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: Labels(s.Name)},
-			Spec:       podOf(s, image),
+			// By the annotation other ports are other pods.
+			ObjectMeta: metav1.ObjectMeta{Labels: Labels(s.Name), Annotations: map[string]string{annotationPorts: p.hash()}},
+			Spec:       podOf(s, p, image),
 		},
 	}
 }
 
 // podOf is a proxy's pod. It is what the admission policy of the controllers lets through (install/manifests/runtime/50-admission.yaml):
 // without volumes, variables, and privileges, and with the identity that reads one ConfigMap.
-func podOf(s *corev1.Service, image string) corev1.PodSpec {
-	p := portsOf(s)
+func podOf(s *corev1.Service, p ports, image string) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		ServiceAccountName:            Account,
 		EnableServiceLinks:            new(false),
+		NodeSelector:                  map[string]string{corev1.LabelOSStable: string(corev1.Linux)},
 		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(uid)), RunAsGroup: new(int64(uid)),
@@ -132,7 +141,7 @@ func containerOf(s *corev1.Service, p ports, image string) corev1.Container {
 		Name: container, Image: image,
 		Args:           []string{"--service", s.Name, "--namespace", s.Namespace, "--admin", fmt.Sprintf(":%d", p.admin), "--drain", DrainFor.String()},
 		Ports:          append([]corev1.ContainerPort{{Name: portAdmin, ContainerPort: p.admin, Protocol: corev1.ProtocolTCP}}, p.declared...),
-		ReadinessProbe: probe(pathReady, 1),
+		ReadinessProbe: probe(pathReady, 3), // one answer that is late takes no proxy out of a Service that has two
 		LivenessProbe:  probe(pathHealth, 15),
 		Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("64Mi")},
@@ -152,12 +161,14 @@ func isDeployment(is, wanted *appsv1.Deployment) bool {
 }
 
 func isBudget(is, wanted *policyv1.PodDisruptionBudget) bool {
-	return has(is.Labels, wanted.Labels) && equality.Semantic.DeepEqual(wanted.Spec.MinAvailable, is.Spec.MinAvailable) && equality.Semantic.DeepEqual(wanted.Spec.Selector, is.Spec.Selector)
+	return has(is.Labels, wanted.Labels) && equality.Semantic.DeepEqual(wanted.Spec.MinAvailable, is.Spec.MinAvailable) &&
+		equality.Semantic.DeepEqual(wanted.Spec.Selector, is.Spec.Selector) && equality.Semantic.DeepEqual(wanted.Spec.UnhealthyPodEvictionPolicy, is.Spec.UnhealthyPodEvictionPolicy)
 }
 
 func isBehind(is, wanted *corev1.Service) bool {
 	of := func(s *corev1.Service) corev1.ServiceSpec { return behindOf(s) }
-	return has(is.Labels, wanted.Labels) && is.Spec.Type == corev1.ServiceTypeClusterIP && equality.Semantic.DeepEqual(of(is), of(wanted))
+	return has(is.Labels, wanted.Labels) && is.Spec.Type == corev1.ServiceTypeClusterIP &&
+		is.Spec.SessionAffinity != corev1.ServiceAffinityClientIP && !is.Spec.PublishNotReadyAddresses && equality.Semantic.DeepEqual(of(is), of(wanted))
 }
 
 // has reports whether all of some labels are among others.

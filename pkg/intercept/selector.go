@@ -47,7 +47,8 @@ func HasTraces(s *corev1.Service) bool {
 	return annotated || standingOf(s) != own
 }
 
-// AsOwned is a Service as its owner has it: with the selector that the owner wrote last, and without the annotation. The selector is
+// AsOwned is a Service as its owner has it: with the selector that the owner wrote last, and without the annotation. Of a selector that
+// was merged into that of the proxies, keys that it lacks are the original one's. The selector is
 // empty if nobody knows it. behind is the Service that has the original pods, nil if there is none; it helps out where
 // the annotation is damaged.
 func AsOwned(s, behind *corev1.Service) *corev1.Service {
@@ -65,19 +66,33 @@ func ownSelector(s, behind *corev1.Service) map[string]string {
 	case own:
 		return s.Spec.Selector
 	case merged:
-		selector := maps.Clone(s.Spec.Selector)
+		// What was merged may be a part of it: a patch of one key, and kubectl apply of a file that changes one. With that alone the
+		// Service would choose pods of others too. What is there without ours wins over what was.
+		selector := saidSelector(s)
+		if selector == nil {
+			selector = map[string]string{}
+		}
+		maps.Copy(selector, s.Spec.Selector)
 		delete(selector, LabelService)
 		return selector
 	case intercepted:
 	}
-	var said map[string]string
-	if json.Unmarshal([]byte(s.Annotations[AnnotationOriginal]), &said) == nil && len(said) > 0 {
+	if said := saidSelector(s); len(said) > 0 {
 		return said
 	}
 	if behind != nil && IsOurs(behind.Labels) {
 		return maps.Clone(behind.Spec.Selector)
 	}
 	return nil
+}
+
+// saidSelector is what the annotation says; nil if it cannot be read.
+func saidSelector(s *corev1.Service) map[string]string {
+	var said map[string]string
+	if json.Unmarshal([]byte(s.Annotations[AnnotationOriginal]), &said) != nil {
+		return nil
+	}
+	return said
 }
 
 // Switched is a Service whose requests go to the proxies. Its resourceVersion is that of s, so that a write fails where somebody has

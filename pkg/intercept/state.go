@@ -16,11 +16,13 @@ import (
 const (
 	// FailOpenAfter is how long a Service has no proxy that is ready before it gets its own pods back.
 	FailOpenAfter = 10 * time.Second
-	// RetryFirst and RetryMost bound the wait before proxies that were not ready are tried again; it doubles each time, until
-	// the proxies have stood for ForgetAfter.
+	// RetryFirst is the wait before proxies that were not ready are tried again; it doubles each time, and is RetryLast from the
+	// MaxFailures-th time on: each try may cost the Service's clients FailOpenAfter. That begins from the first when the proxies have stood
+	// for ForgetAfter, and when others are to come, of another image for example.
 	RetryFirst  = 30 * time.Second
-	RetryMost   = 10 * time.Minute
-	ForgetAfter = 10 * time.Minute
+	RetryLast   = time.Hour
+	MaxFailures = 5
+	ForgetAfter = time.Hour
 	// PendingFor is how long proxies may take to start before that is told as a failure.
 	PendingFor = time.Minute
 	// ConflictWithin is the time in which a selector that somebody else changes twice is left alone, and ConflictFor how long.
@@ -51,6 +53,8 @@ type State struct {
 	// Failures is how often in a row that was too long, and RetryAfter when the proxies are tried again.
 	Failures   int          `json:"failures,omitempty"`
 	RetryAfter *metav1.Time `json:"retryAfter,omitempty"`
+	// Tried tells the proxies that failed from others.
+	Tried string `json:"tried,omitempty"`
 	// Reapplied is when the selector was written last over a change of somebody else.
 	Reapplied *metav1.Time `json:"reapplied,omitempty"`
 	// Conflict is since when the Service is left alone, because somebody changed its selector again.
@@ -66,10 +70,22 @@ func (s *State) isZero() bool { return s.Encode() == (&State{}).Encode() }
 
 func (s *State) say(reason, message string) { s.Reason, s.Message, s.Detail = reason, message, "" }
 
-// Denied is a State that says that the runtime cluster has refused a write about a Service, and why.
+// Denied is a State that says that the runtime cluster has refused a write about a Service, and why. While requests are led the routes
+// stay attached, and the operator alone is told.
 func (s State) Denied(service, why string) State {
-	s.say(sandbarv1alpha1.RouteProviderUnavailable, "the runtime cluster refuses what the proxies of Service "+service+" need: ask the operator, whom sandbar-provider doctor tells more")
-	s.Detail = why
+	return s.failed(sandbarv1alpha1.RouteProviderUnavailable, "the runtime cluster refuses what the proxies of Service "+service+" need: ask the operator, whom sandbar-provider doctor tells more", why)
+}
+
+// Undone is a State that says that something on the runtime cluster changes what is written about a Service; as Denied.
+func (s State) Undone(service, why string) State {
+	return s.failed(sandbarv1alpha1.RouteAttachFailed, "something on the runtime cluster changes what the proxies of Service "+service+" need: ask the operator, whom sandbar-provider doctor tells more", why)
+}
+
+func (s State) failed(reason, message, detail string) State {
+	if !s.Switched || s.Reason != sandbarv1alpha1.RouteAttached {
+		s.say(reason, message)
+	}
+	s.Detail = detail
 	return s
 }
 
@@ -89,11 +105,8 @@ func left(since *metav1.Time, all time.Duration, now time.Time) time.Duration {
 
 // backoff is how long proxies are left alone that were not ready for the nth time in a row.
 func backoff(n int) time.Duration {
-	wait := RetryFirst
-	for range n - 1 {
-		if wait *= 2; wait >= RetryMost {
-			return RetryMost
-		}
+	if n >= MaxFailures {
+		return RetryLast
 	}
-	return wait
+	return RetryFirst << max(0, n-1) // somebody may have written a number below 1
 }

@@ -48,8 +48,19 @@ type world struct {
 	image string
 	// denies has the API server refuse Deployments.
 	denies bool
+	// refuses has the API server refuse a write, and unreadable a read; nil for none.
+	refuses    func(obj client.Object, what string) error
+	unreadable func(obj client.Object) error
+	// imageError is why the image of the proxies is not known.
+	imageError error
+	// undoes has a webhook change each update of a Deployment to what it was.
+	undoes bool
 	// broken has no proxy become ready.
 	broken bool
+	// addresses is how many Services have been given one.
+	addresses int
+	// lingers has the pods of a Deployment outlive it.
+	lingers bool
 	// killAt is the write, counted from 1, after which the process ends; 0 for none.
 	killAt int
 	writes int
@@ -79,8 +90,22 @@ func newWorld(t *testing.T) *world {
 		WithObjects(service, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sb-x"}}, config(intercept.RoutesConfigMap), config(wire.ConfigMap)).
 		WithReturnManagedFields().WithIndex(&corev1.ConfigMap{}, metav1.ObjectNameField, func(obj client.Object) []string { return []string{obj.GetName()} }).
 		Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if w.unreadable != nil {
+				if err := w.unreadable(obj); err != nil {
+					return err
+				}
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return w.write(obj, "create", func() error { return c.Create(ctx, obj, opts...) })
+			return w.write(obj, "create", func() error {
+				if service, isService := obj.(*corev1.Service); isService && service.Spec.ClusterIP == "" {
+					w.addresses++
+					service.Spec.ClusterIP = fmt.Sprintf("10.0.1.%d", w.addresses)
+				}
+				return c.Create(ctx, obj, opts...)
+			})
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 			return w.write(obj, "update", func() error { return c.Update(ctx, obj, opts...) })
@@ -113,6 +138,14 @@ func (w *world) write(obj client.Object, what string, do func() error) error {
 	if _, isDeployment := obj.(*appsv1.Deployment); isDeployment && w.denies {
 		return apierrors.NewForbidden(appsv1.Resource("deployments"), obj.GetName(), errors.New("the policy says no"))
 	}
+	if w.refuses != nil {
+		if err := w.refuses(obj, what); err != nil {
+			return err
+		}
+	}
+	if _, isDeployment := obj.(*appsv1.Deployment); isDeployment && w.undoes && what == "update" {
+		return nil
+	}
 	err := do()
 	if err == nil {
 		w.done = append(w.done, fmt.Sprintf("%s %T %s", what, obj, obj.GetName()))
@@ -136,10 +169,10 @@ func must(t *testing.T, err error) {
 // plainly does what others on the cluster do.
 func (w *world) plainly(do func()) {
 	w.Helper()
-	killAt, writes, done, of := w.killAt, w.writes, w.done, w.ofService
-	w.killAt = 0
+	killAt, writes, done, of, refuses, unreadable := w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable
+	w.killAt, w.refuses, w.unreadable = 0, nil, nil
 	do()
-	w.killAt, w.writes, w.done, w.ofService = killAt, writes, done, of
+	w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable = killAt, writes, done, of, refuses, unreadable
 }
 
 // settle has the cluster's own controllers do what there is to do.
@@ -179,7 +212,7 @@ func (w *world) settleDeployments() {
 	}
 	must(w.T, w.List(ctx, pods, client.HasLabels{intercept.LabelService}))
 	for i := range pods.Items {
-		if !owned[pods.Items[i].Name] {
+		if !owned[pods.Items[i].Name] && !w.lingers {
 			must(w.T, w.Delete(ctx, &pods.Items[i]))
 		}
 	}
@@ -206,7 +239,7 @@ func (w *world) settleEndpoints() {
 
 // look is one look of a process that has just begun.
 func (w *world) look() (time.Duration, error) {
-	r := &reconciler{cache: w, reader: w, writer: w, image: func(context.Context) (string, error) { return w.image, nil }, counts: &w.counts, now: func() time.Time { return w.clock }}
+	r := &reconciler{cache: w, reader: w, writer: w, image: func(context.Context) (string, error) { return w.image, w.imageError }, counts: &w.counts, now: func() time.Time { return w.clock }}
 	result, err := r.Reconcile(w.Context(), reconcile.Request{NamespacedName: web})
 	return result.RequeueAfter, err
 }
@@ -232,6 +265,15 @@ func (w *world) quiet(within time.Duration) {
 			return
 		}
 		w.clock = w.clock.Add(again)
+	}
+}
+
+// pass has a time pass in which looks may fail.
+func (w *world) pass(within time.Duration) {
+	w.Helper()
+	for end := w.clock.Add(within); !w.clock.After(end); w.clock = w.clock.Add(time.Second) {
+		w.settle()
+		_, _ = w.look() // the queue asks again
 	}
 }
 

@@ -23,51 +23,74 @@ import (
 // errWithdrawn means that an operator has taken back the right to proxies in a namespace, where grant has restored the Services.
 var errWithdrawn = errors.New("the right to proxies in the namespace is withdrawn")
 
-// view reads all that matters of one Service.
+// view reads what intercept.Urgent needs of one Service.
 func (r *reconciler) view(ctx context.Context, name types.NamespacedName) (*intercept.View, error) {
 	v := &intercept.View{Name: name}
-	routes, documents := &corev1.ConfigMap{}, &corev1.ConfigMap{}
-	service, behind := &corev1.Service{}, &corev1.Service{}
-	deployment, budget := &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{}
-	found := map[client.Object]bool{}
-	for _, one := range []struct {
-		object client.Object
-		name   string
-	}{
-		{routes, intercept.RoutesConfigMap},
-		{documents, wire.ConfigMap},
-		{service, name.Name},
-		{behind, intercept.BaselineName(name.Name)},
-		{deployment, intercept.ProxyName(name.Name)},
-		{budget, intercept.ProxyName(name.Name)},
-	} {
-		err := r.reader.Get(ctx, types.NamespacedName{Namespace: name.Namespace, Name: one.name}, one.object)
-		if apierrors.IsForbidden(err) && !found[routes] {
-			return nil, errWithdrawn
-		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("reading %s/%s: %w", name.Namespace, one.name, err)
-		}
-		found[one.object] = err == nil
+	routes, service, behind, deployment := &corev1.ConfigMap{}, &corev1.Service{}, &corev1.Service{}, &appsv1.Deployment{}
+	hasRoutes, err := r.get(ctx, name.Namespace, intercept.RoutesConfigMap, routes)
+	if apierrors.IsForbidden(err) {
+		return nil, errWithdrawn
 	}
-	v.Service, v.Behind = orNil(service, found[service]), orNil(behind, found[behind])
-	v.Deployment, v.Budget = orNil(deployment, found[deployment]), orNil(budget, found[budget])
-	v.Document, v.Forgetful = documents.Data[wire.Key(name.Name)], !found[routes]
-	if here := intercept.ReadRoutes(routes.Data)[name.Name]; here != nil {
-		v.Routes = *here
-	}
-	if err := r.leaveGone(ctx, v); err != nil {
-		return nil, err
-	}
-	if err := r.readPods(ctx, v); err != nil {
-		return nil, err
-	}
-	image, err := r.image(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v.Image = image
+	hasService, err := r.get(ctx, name.Namespace, name.Name, service)
+	if apierrors.IsForbidden(err) && !hasRoutes {
+		return nil, errWithdrawn
+	}
+	if err != nil {
+		return nil, err
+	}
+	hasBehind, err := r.get(ctx, name.Namespace, intercept.BaselineName(name.Name), behind)
+	if err != nil {
+		return nil, err
+	}
+	hasDeployment, err := r.get(ctx, name.Namespace, intercept.ProxyName(name.Name), deployment)
+	if err != nil {
+		return nil, err
+	}
+	v.Service, v.Behind, v.Deployment = orNil(service, hasService), orNil(behind, hasBehind), orNil(deployment, hasDeployment)
+	v.Forgetful = !hasRoutes
+	if here := intercept.ReadRoutes(routes.Data)[name.Name]; here != nil {
+		v.Routes = *here
+	}
 	return v, nil
+}
+
+// get reads an object; found is false if there is none.
+func (r *reconciler) get(ctx context.Context, namespace, name string, object client.Object) (found bool, err error) {
+	err = r.reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s/%s: %w", namespace, name, err)
+	}
+	return true, nil
+}
+
+// complete reads all else that matters of a Service. What fails here keeps no Service from its own pods.
+func (r *reconciler) complete(ctx context.Context, v *intercept.View) error {
+	documents, budget := &corev1.ConfigMap{}, &policyv1.PodDisruptionBudget{}
+	if _, err := r.get(ctx, v.Name.Namespace, wire.ConfigMap, documents); err != nil {
+		return err
+	}
+	hasBudget, err := r.get(ctx, v.Name.Namespace, intercept.ProxyName(v.Name.Name), budget)
+	if err != nil {
+		return err
+	}
+	v.Document, v.Budget = documents.Data[wire.Key(v.Name.Name)], orNil(budget, hasBudget)
+	if err := r.leaveGone(ctx, v); err != nil {
+		return err
+	}
+	if err := r.readPods(ctx, v); err != nil {
+		return err
+	}
+	if !v.IsWanted() {
+		return nil // the image is of no concern
+	}
+	v.Image, err = r.image(ctx)
+	return err
 }
 
 // leaveGone has those routes ask for nothing whose copies are gone, with a workspace that was deleted for example. Only the API server's

@@ -133,6 +133,36 @@ func TestAServiceWithoutAProxyThatIsReadyGetsItsOwnPods(t *testing.T) {
 	}
 }
 
+// Each try costs clients the time until the Service has its own pods again: after some the tries are an hour apart.
+func TestProxiesThatFailAgainAndAgainAreLeftUntilTheyAreOthers(t *testing.T) {
+	w := newWorld(t)
+	w.ask("1", 10)
+	w.quiet(time.Minute)
+	fail := func() {
+		t.Helper()
+		w.wantReason(sandbarv1alpha1.RouteAttached)
+		w.broken = true
+		w.quiet(intercept.FailOpenAfter + time.Second)
+		w.wantReason(sandbarv1alpha1.RouteProxyNotReady)
+		w.broken = false
+	}
+	for _, wait := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		fail()
+		w.quiet(wait + time.Second)
+	}
+	fail()
+	w.quiet(intercept.RetryLast - 10*time.Second)
+	w.wantReason(sandbarv1alpha1.RouteProxyNotReady)
+	w.quiet(15 * time.Second)
+	fail()
+	w.image = "proxy:2"
+	w.quiet(time.Minute)
+	w.wantReason(sandbarv1alpha1.RouteAttached)
+	if state := w.routes().State; state.Failures != 0 {
+		t.Errorf("others have failed %d times", state.Failures)
+	}
+}
+
 func TestProxiesThatNeverBecomeReadyAreTold(t *testing.T) {
 	w := newWorld(t)
 	w.broken = true
@@ -272,6 +302,71 @@ func TestOtherPortsAreOtherProxiesBehindTheServicesOwnPods(t *testing.T) {
 	}
 }
 
+// A proxy reads its ports once: without other pods its requests would go where nobody listens.
+func TestEachOtherPortIsOtherProxies(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *corev1.Service)
+		says   string
+	}{
+		"another number":        {func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 }, `10.0.1.1:8080"`},
+		"another protocol":      {func(s *corev1.Service) { s.Spec.Ports[0].AppProtocol = new("https") }, `"protocol":"TCP"`},
+		"another name":          {func(s *corev1.Service) { s.Spec.Ports[0].Name = "tcp" }, `"name":"tcp"`},
+		"the first one is gone": {func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }, `10.0.1.1:81"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.change("kubectl", func(s *corev1.Service) {
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "second", Port: 81, TargetPort: intstr.FromString("http"), Protocol: corev1.ProtocolTCP})
+			})
+			w.ask("1", 10)
+			w.quiet(time.Minute)
+			proxies := func() map[string]string {
+				d := &appsv1.Deployment{}
+				must(t, w.Get(t.Context(), types.NamespacedName{Namespace: "prod", Name: "sandbar-proxy-web"}, d))
+				return d.Spec.Template.Annotations
+			}
+			before := proxies()
+			w.change("kubectl", c.change)
+			w.forget()
+			w.quiet(time.Minute)
+			w.wantReason(sandbarv1alpha1.RouteAttached)
+			order := strings.Join(w.done, "\n")
+			if restored, updated := strings.Index(order, "patch *v1.Service web\n"), strings.Index(order, "update *v1.Deployment"); restored < 0 || updated < restored || w.ofService != 2 {
+				t.Errorf("the order is\n%s", order)
+			}
+			if maps.Equal(before, proxies()) {
+				t.Errorf("the pods stay: %v", before)
+			}
+			if !strings.Contains(w.document(), c.says) {
+				t.Errorf("%s, want %s", w.document(), c.says)
+			}
+		})
+	}
+}
+
+// The proxies need no DNS for the Service's own pods: its failure would be that of every request.
+func TestTheProxiesKnowTheAddressOfTheServiceBehind(t *testing.T) {
+	w := newWorld(t)
+	w.ask("1", 10)
+	w.quiet(time.Minute)
+	if !strings.Contains(w.document(), `"baseline":"10.0.1.1:80"`) {
+		t.Error(w.document())
+	}
+	w.plainly(func() {
+		must(t, w.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-sandbar-baseline"}}))
+	})
+	w.forget()
+	w.quiet(time.Minute)
+	w.wantReason(sandbarv1alpha1.RouteAttached)
+	order := strings.Join(w.done, "\n")
+	if restored, made := strings.Index(order, "patch *v1.Service web\n"), strings.Index(order, "create *v1.Service web-sandbar-baseline"); restored < 0 || made < restored || w.ofService != 2 {
+		t.Errorf("the order is\n%s", order)
+	}
+	if !strings.Contains(w.document(), `"baseline":"10.0.1.2:80"`) {
+		t.Error(w.document())
+	}
+}
+
 func TestWhatIsLeftOverGoes(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"no route asks any more":      func(w *world) { w.drop(intercept.RoutesConfigMap, true) },
@@ -306,8 +401,14 @@ func TestADeletedServiceLeavesNothing(t *testing.T) {
 	a := w.ask("1", 10)
 	w.quiet(time.Minute)
 	w.plainly(func() { must(t, w.Delete(t.Context(), w.service())) })
-	w.quiet(time.Second)
+	w.lingers = true
+	w.quiet(time.Minute)
 	w.wantReason(sandbarv1alpha1.RouteResolveFailed)
+	if !strings.Contains(w.everything(), "web-sandbar-baseline") {
+		t.Error("the Service behind goes before the proxies have ended")
+	}
+	w.lingers = false
+	w.quiet(intercept.LookAgain)
 	if strings.Contains(w.everything(), "web-sandbar-baseline") {
 		t.Error(w.everything())
 	}

@@ -66,7 +66,11 @@ func (s Store) Of(ctx context.Context, route export.Key) ([]Asked, error) {
 
 // Ask writes what a route asks of the proxies of a Service. Errors: ErrNotGranted, ErrFull, and those that a retry mends.
 func (s Store) Ask(ctx context.Context, service types.NamespacedName, intent *intercept.Intent) error {
-	err := patchData(ctx, s.Writer, service.Namespace, intercept.RoutesConfigMap, map[string]any{intercept.IntentKey(service.Name, intent.UID): intent.Encode()})
+	key := intercept.IntentKey(service.Name, intent.UID)
+	err := s.makeRoom(ctx, service.Namespace, key, intent)
+	if err == nil {
+		err = patchData(ctx, s.Writer, service.Namespace, intercept.RoutesConfigMap, map[string]any{key: intent.Encode()})
+	}
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return fmt.Errorf("namespace %s: %w", service.Namespace, ErrNotGranted)
@@ -74,6 +78,29 @@ func (s Store) Ask(ctx context.Context, service types.NamespacedName, intent *in
 		return fmt.Errorf("namespace %s: %w", service.Namespace, ErrFull)
 	}
 	return err
+}
+
+// makeRoom refuses an intent for which there is not room. One that takes no more than it did is never refused.
+//
+// The attack: a tenant's routes fill the ConfigMap, and the controllers cannot note any more what they do with the Services of others.
+func (s Store) makeRoom(ctx context.Context, namespace, key string, intent *intercept.Intent) error {
+	config := &corev1.ConfigMap{}
+	if err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: intercept.RoutesConfigMap}, config); err != nil {
+		return fmt.Errorf("reading what routes ask of proxies: %w", err)
+	}
+	all := len(key) + len(intent.Encode())
+	if before := config.Data[key]; before != "" && len(key)+len(before) >= all {
+		return nil
+	}
+	for name, text := range config.Data {
+		if name != key {
+			all += len(name) + len(text)
+		}
+	}
+	if all > intercept.MaxRoutesBytes {
+		return fmt.Errorf("%w: there are %d bytes for them", ErrFull, intercept.MaxRoutesBytes)
+	}
+	return nil
 }
 
 // keyOf is the SandboxRoute that asks.

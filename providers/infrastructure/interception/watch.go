@@ -66,6 +66,8 @@ type part struct {
 
 	// service is the name of that Service; empty for what is about none.
 	service string
+	// ours is set for what stands for an intercepted Service, also where nobody asks for it any more.
+	ours bool
 	// says is what matters of it. It is compared alone.
 	says any
 }
@@ -81,6 +83,7 @@ func metaOf(u *unstructured.Unstructured) metav1.ObjectMeta {
 // keepPart makes of an object of a namespace what is kept of it.
 func keepPart(u *unstructured.Unstructured) *part {
 	kept := &part{ObjectMeta: metaOf(u), service: u.GetLabels()[intercept.LabelService]}
+	kept.ours = kept.service != ""
 	switch u.GetKind() {
 	case "Service":
 		if kept.service == "" {
@@ -217,7 +220,7 @@ func (w *watch) partChanged(about ...*part) {
 		w.mu.Lock()
 		isAsked := w.names[one.Namespace][one.service]
 		w.mu.Unlock()
-		if isAsked || one.service != one.Name || leftOver(one) {
+		if isAsked || one.ours || leftOver(one) {
 			w.wake(types.NamespacedName{Namespace: one.Namespace, Name: one.service})
 		}
 	}

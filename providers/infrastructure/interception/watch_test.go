@@ -34,6 +34,8 @@ const (
 	leftText    = `{apiVersion: v1, kind: Service, metadata: {namespace: prod, name: left, uid: s3, annotations: {sandbar.dev/original-selector: '{}'}}, spec: {selector: {app: left}}}`
 	orphanText  = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: prod, name: sandbar-proxy-orphan, uid: d1, labels: {sandbar.dev/intercepts: orphan}}, spec: {replicas: 2}}`
 	foreignText = `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: prod, name: api, uid: d2}, spec: {replicas: 2}}`
+	otherText   = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: prod, name: api-x, uid: e2, labels: {kubernetes.io/service-name: api}}, endpoints: []}`
+	behindText  = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: prod, name: gone-x, uid: e3, labels: {sandbar.dev/intercepts: gone, kubernetes.io/service-name: gone-sandbar-baseline}}, endpoints: []}`
 	sliceText   = `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: prod, name: web-x, uid: e1, labels: {kubernetes.io/service-name: web}}, endpoints: []}`
 )
 
@@ -90,8 +92,10 @@ func TestWhatIsAskedForAndWhatIsLeftOverIsLookedAt(t *testing.T) {
 			}
 		}
 	}
+	in(2)(otherText) // each pod of a busy namespace would have its Service looked at
+	in(2)(behindText)
 	in(2)(sliceText)
-	await(t, told, []string{"prod/web"}, "prod/api")
+	await(t, told, []string{"prod/gone", "prod/web"}, "prod/api")
 }
 
 func TestANamespaceIsFollowedWhileItsConfigMapIsThere(t *testing.T) {

@@ -41,7 +41,7 @@ func (r *reconciler) take(ctx context.Context, name types.NamespacedName, v *int
 func (r *reconciler) takeObject(ctx context.Context, v *intercept.View, step intercept.Step) error {
 	if service, ok := step.Object.(*corev1.Service); ok && (step.Do == intercept.Switch || step.Do == intercept.Restore) {
 		patch := client.RawPatch(types.MergePatchType, intercept.Patch(v.Service, service))
-		return wrapped(r.writer.Patch(ctx, service, patch, client.FieldOwner(intercept.FieldOwner)))
+		return changing(service, func() error { return r.writer.Patch(ctx, service, patch, client.FieldOwner(intercept.FieldOwner)) })
 	}
 	object, ok := step.Object.(client.Object)
 	if !ok {
@@ -51,7 +51,7 @@ func (r *reconciler) takeObject(ctx context.Context, v *intercept.View, step int
 	case intercept.Create:
 		return wrapped(r.writer.Create(ctx, object, client.FieldOwner(intercept.FieldOwner)))
 	case intercept.Update:
-		return wrapped(r.writer.Update(ctx, object, client.FieldOwner(intercept.FieldOwner)))
+		return changing(object, func() error { return r.writer.Update(ctx, object, client.FieldOwner(intercept.FieldOwner)) })
 	case intercept.Delete:
 		return wrapped(runtimecluster.Delete(ctx, r.writer, object))
 	default:
@@ -85,6 +85,18 @@ func patchData(ctx context.Context, c client.Writer, namespace, name string, dat
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := c.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(intercept.FieldOwner)); err != nil {
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// changing does a write of an object, which has its version before and after. The error is errUndone if it has changed nothing.
+func changing(object metav1.Object, write func() error) error {
+	before := object.GetResourceVersion()
+	if err := write(); err != nil {
+		return wrapped(err)
+	}
+	if object.GetResourceVersion() == before {
+		return errUndone
 	}
 	return nil
 }

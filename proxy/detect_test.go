@@ -116,21 +116,32 @@ func (s *splitting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A connection to the baseline that was made for nothing is not kept.
+// A connection to the baseline that was made for nothing is not kept. The client speaks once the connection is there: before, the proxy
+// may have given up connecting, and the baseline sees nothing at all.
 func TestTheBaselinesConnectionOfAnHTTPClientIsGivenUp(t *testing.T) {
-	ended := make(chan struct{}, 1)
+	accepted, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 	baseline := newTCP(t, func(_ int, conn *net.TCPConn) {
+		accepted <- struct{}{}
 		_, _ = io.Copy(io.Discard, conn)
 		ended <- struct{}{}
 	})
 	w := newWorld(t, intercept.Detect, baseline, newBackend(t, named(copyAnswered)))
-	if _, got := w.ask(w.client(false), w.request("GET", "/", nil, ownBaggage)); got != copyAnswered {
-		t.Fatalf("answered by the %s", got)
+	conn := w.dial()
+	within(t, accepted, "the baseline has a connection")
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nBaggage: "+ownBaggage+"\r\n\r\n")
+	answer := make([]byte, 4096)
+	if n, err := conn.Read(answer); err != nil || !strings.Contains(string(answer[:n]), "200 OK") {
+		t.Fatalf("answered %q, %v", answer[:n], err)
 	}
+	within(t, ended, "the connection has ended, while the client's goes on")
+}
+
+func within(t *testing.T, happens <-chan struct{}, what string) {
+	t.Helper()
 	select {
-	case <-ended:
+	case <-happens:
 	case <-time.After(15 * time.Second):
-		t.Error("it is still open")
+		t.Fatal("not within 15 s: " + what)
 	}
 }
 

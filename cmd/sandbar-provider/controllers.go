@@ -167,12 +167,13 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := sandboxclaim.Register(mgr, cluster, sandboxclaim.Options{Offers: offers, Sandboxes: kinds.Sandboxes(), Wakes: wakes}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxClaims: %w", err)
 	}
-	if err := interception.Register(mgr, cluster, interception.Options{RouteChanged: routes.Changed}); err != nil {
+	proxies, err := interception.Register(mgr, cluster, interception.Options{RouteChanged: routes.Changed})
+	if err != nil {
 		return fmt.Errorf("registering the controller of interceptions: %w", err)
 	}
 	if err := sandboxroute.Register(mgr, cluster, routes, sandboxroute.Options{
 		Offers: offers, Groups: kinds.Groups(), Changed: kinds.BuiltInPartChanged(builtin.SandboxRoute),
-		Proxies: interception.Store{Reader: cluster.GetAPIReader(), Writer: cluster.GetClient()},
+		Proxies: proxies,
 	}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxRoutes: %w", err)
 	}

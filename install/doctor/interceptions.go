@@ -100,7 +100,7 @@ func leadsNowhere(s *corev1.Service, routes *intercept.Routes) []Finding {
 	switch {
 	case !intercept.HasTraces(s):
 		return nil
-	case routes == nil:
+	case routes == nil || len(routes.Intents) == 0: // a state outlives the routes for a while
 		return one(failure(restoreCommand, "Service %s/%s has the selector or the annotation of proxies that nobody asks for", s.Namespace, s.Name))
 	case !intercept.IsIntercepted(s) && routes.State.Reason != sandbarv1alpha1.RouteOwnershipConflict:
 		return one(failure("see whether sandbar-provider controllers runs; "+restoreCommand, "Service %s/%s has a selector that is neither its owner's nor that of its proxies alone", s.Namespace, s.Name))

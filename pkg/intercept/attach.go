@@ -33,7 +33,7 @@ func (v *View) attach(s *State, now time.Time) Step {
 		return step
 	}
 	owned := AsOwned(v.Service, v.Behind)
-	wanted, doc := render(owned, v.ownBehind(), v.Image), documentOf(owned, v.ownBehind(), v.Routes.Intents)
+	wanted, doc := render(owned, v.ownBehind(), v.Image), documentOf(owned, v.ownBehind(), v.Routes.Intents, s.Applied)
 	s.Refused = doc.Refused
 	if s.Tried != "" && s.Tried != wanted.deployment.Annotations[annotationSpec] {
 		s.forgive() // others have not failed yet
@@ -47,13 +47,29 @@ func (v *View) attach(s *State, now time.Time) Step {
 			return step
 		}
 	}
+	if step, ok := v.damp(s, now); ok {
+		return step
+	}
 	if step, ok := v.prepare(s, wanted); ok {
 		return step
 	}
 	if IsIntercepted(v.Service) {
 		return v.keep(s, now)
 	}
-	return v.begin(s, now)
+	return v.begin(s, doc, now)
+}
+
+// damp is the step of a Service to which proxies would come too soon after they have gone; ok is false for another one.
+//
+// The attack: a tenant deletes its route and makes it again all the time, and the requests of everybody change sides each time.
+func (v *View) damp(s *State, now time.Time) (step Step, ok bool) {
+	until := s.dampedUntil()
+	if IsIntercepted(v.Service) || !isFuture(until, now) {
+		return Step{}, false
+	}
+	s.say(sandbarv1alpha1.RoutePending, fmt.Sprintf("the proxies of Service %s have come and gone %d times in a row: the next ones come at %s",
+		v.Name.Name, s.Detaches, until.UTC().Format(time.RFC3339)))
+	return Step{Do: Wait, After: until.Sub(now)}, true
 }
 
 // instruct is the first step to a document that says what is asked for, and to routes that may go because it does not have their rules.
@@ -71,9 +87,11 @@ func (v *View) instruct(s *State, doc Document) (step Step, ok bool) {
 	return Step{}, false
 }
 
-// noteChange notes that somebody else has changed the selector: once it is written again, twice within ConflictWithin it is left.
+// noteChange notes that somebody else has changed the selector: once it is written again, twice within ConflictWithin it is left. That it
+// was switched is known from the state, or from the annotation where the process has ended, or the write failed, before the state
+// said so.
 func (v *View) noteChange(s *State, now time.Time) {
-	if !s.Switched || IsIntercepted(v.Service) {
+	if IsIntercepted(v.Service) || s.Conflict != nil || !s.Switched && !HasTraces(v.Service) {
 		return
 	}
 	s.Switched, s.Applied = false, nil
@@ -173,8 +191,7 @@ func (v *View) keep(s *State, now time.Time) Step {
 	if v.readyProxies() == 0 {
 		return Step{Do: Wait, After: v.LookAgainIn(now)}
 	}
-	s.Switched, s.Pending = true, nil
-	s.say(sandbarv1alpha1.RouteAttached, "")
+	s.attached()
 	if s.RetryAfter == nil {
 		return Step{Do: Wait}
 	}
@@ -185,12 +202,19 @@ func (v *View) keep(s *State, now time.Time) Step {
 	return Step{Do: Wait}
 }
 
+// attached notes that the requests of the Service go to proxies that have their document.
+func (s *State) attached() {
+	s.Switched, s.Pending = true, nil
+	s.say(sandbarv1alpha1.RouteAttached, "")
+}
+
 // forgive has the next failure of the proxies be the first one.
 func (s *State) forgive() { s.Failures, s.RetryAfter, s.Tried = 0, nil, "" }
 
-// begin is the step of a Service that is to be switched.
-func (v *View) begin(s *State, now time.Time) Step {
-	s.Applied, s.NotReady = nil, nil
+// begin is the step of a Service that is to be switched. doc is what its proxies do. That it was switched is written without another look:
+// somebody who writes the selector back before that one would not be told from the owner who has not been asked yet.
+func (v *View) begin(s *State, doc Document, now time.Time) Step {
+	s.Applied, s.NotReady, s.ReadyAgain = nil, nil, nil
 	if isFuture(s.RetryAfter, now) {
 		return Step{Do: Wait, After: s.RetryAfter.Sub(now)}
 	}
@@ -211,7 +235,10 @@ func (v *View) begin(s *State, now time.Time) Step {
 		s.say(sandbarv1alpha1.RoutePending, "Service "+v.Name.Name+" has no pod of its own that is ready")
 		return Step{Do: Wait}
 	}
-	return Step{Do: Switch, Object: Switched(v.Service, v.Behind)}
+	after := *s
+	after.Applied = doc.Applied
+	after.attached()
+	return Step{Do: Switch, Object: Switched(v.Service, v.Behind), Then: new(writing(&after))}
 }
 
 // isRolledOut reports whether all proxies are of the newest version, and ready.

@@ -161,7 +161,7 @@ func TestProxiesReachTheOriginalPodsByAnAddress(t *testing.T) {
 		if got := portsOf(serviceOf(t, "{}"), behind).wire[0].Baseline; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		doc := documentOf(serviceOf(t, "{}"), behind, nil)
+		doc := documentOf(serviceOf(t, "{}"), behind, nil, nil)
 		if _, _, err := proxyrules.Parse([]byte(doc.Text), "web"); err != nil {
 			t.Errorf("the proxies do not take %s: %v", doc.Text, err)
 		}

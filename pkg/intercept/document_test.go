@@ -62,7 +62,7 @@ func TestTheDocumentHasTheRulesOfAllRoutesInTheOrderOfTheGatewayAPI(t *testing.T
 		{name: headers, matches: [{headers: [{name: X-A, value: "<1>"}]}, {queryParams: [{name: q, value: "1"}]}, {headers: [{name: X-A, value: "1"}, {name: x-b, value: "2"}]}], backends: [{component: {name: web, port: 80}}]},
 		{name: all, backends: [{component: {name: web, port: 80}}]}]`)
 	left := intentOf(t, "c", "sbx-cccccccc", 50, simple).Left()
-	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer})
+	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer}, nil)
 	config := wire.Config{}
 	if err := json.Unmarshal([]byte(doc.Text), &config); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestTheDocumentHasTheRulesOfAllRoutesInTheOrderOfTheGatewayAPI(t *testing.T
 		t.Errorf("%s; refused: %v", diff, doc.Refused)
 	}
 	for range 20 {
-		if again := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer}); again.Text != doc.Text {
+		if again := documentOf(serviceOf(t, "{}"), nil, []*Intent{left, older, newer}, nil); again.Text != doc.Text {
 			t.Fatal("equal input has another document")
 		}
 	}
@@ -99,9 +99,11 @@ func TestARouteThatHasNoRoomTakesNothingFromOlderOnes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var intents []*Intent
 			for i := range 6 {
-				intents = append(intents, intentOf(t, strconv.Itoa(i), "sbx-aaaaaaaa", int64(i), c.rules))
+				intent := intentOf(t, strconv.Itoa(i), "sbx-aaaaaaaa", int64(i), c.rules)
+				intent.Route.Cluster = strconv.Itoa(i)
+				intents = append(intents, intent)
 			}
-			doc := documentOf(serviceOf(t, "{}"), nil, intents)
+			doc := documentOf(serviceOf(t, "{}"), nil, intents, nil)
 			if doc.Applied["0"] == "" || !strings.Contains(doc.Refused["5"], c.says) || len(doc.Applied)+len(doc.Refused) != 6 {
 				t.Errorf("%v; refused: %v", doc.Applied, doc.Refused)
 			}
@@ -257,7 +259,7 @@ func FuzzReadRoutes(f *testing.F) {
 				t.Errorf("a Service is called %q", name)
 			}
 			s := serviceOf(t, "{}")
-			if doc := documentOf(s, nil, routes.Intents); len(doc.Text) > wire.MaxBytes {
+			if doc := documentOf(s, nil, routes.Intents, routes.State.Applied); len(doc.Text) > wire.MaxBytes {
 				t.Errorf("%d bytes", len(doc.Text))
 			}
 			Next(&View{Name: types.NamespacedName{Namespace: "prod", Name: "web"}, Service: s, Routes: *routes, Image: "i"}, time.Unix(1, 0))
@@ -272,7 +274,7 @@ func TestTheProxiesReadTheDocument(t *testing.T) {
 			backends: [{component: {name: web, port: 80}, weight: 0}, {component: {name: web, port: 80}}]},
 		{name: exact, matches: [{path: {type: Exact, value: /}}, {path: {type: RegularExpression, value: "/i[0-9]+"}}], backends: [{component: {name: web, port: 80}}]}]`)
 	service := serviceOf(t, "{}")
-	doc := documentOf(service, nil, []*Intent{one})
+	doc := documentOf(service, nil, []*Intent{one}, nil)
 	config, table, err := proxyrules.Parse([]byte(doc.Text), service.Name)
 	if err != nil || table.Rules != 4 || len(config.Ports) != len(service.Spec.Ports) {
 		t.Fatalf("%v, %+v: %s", err, config, doc.Text)
@@ -293,7 +295,7 @@ func TestARuleThatProxiesDoNotTakeKeepsNoOtherOut(t *testing.T) {
 	}
 	one, bad := intentOf(t, "a", "sbx-aaaaaaaa", 100, simple), intentOf(t, "b", "sbx-bbbbbbbb", 50, simple)
 	bad.Rules[0].Match.Path = &sandbarv1alpha1.SandboxRoutePathMatch{Type: sandbarv1alpha1.RoutePathExpression, Value: "/[a-z]{999}[a-z]{999}[a-z]{999}"}
-	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{bad, one})
+	doc := documentOf(serviceOf(t, "{}"), nil, []*Intent{bad, one}, nil)
 	if _, table, err := proxyrules.Parse([]byte(doc.Text), "web"); err != nil || table.Rules != 1 || !strings.Contains(doc.Refused["b"], "instructions") || doc.Applied["a"] == "" {
 		t.Errorf("%v, refused %v, applied %v", err, doc.Refused, doc.Applied)
 	}

@@ -26,6 +26,12 @@ const (
 	// MaxRoutesBytes is how much all routes of a namespace say at most, with the results. What a ConfigMap has room for in addition
 	// (1 MiB in all) is for the State of Services: a tenant's routes must not keep the controllers from noting what they do.
 	MaxRoutesBytes = 768 << 10
+	// MaxShareBytes is how much of that the routes of one workspace say at most: a quarter.
+	MaxShareBytes = 192 << 10
+	// MaxTenantRules and MaxTenantBytes are how many rules of the routes of one workspace are in the document of a Service at most, and how
+	// long these are: a quarter of what the proxies take, which is room for one route that is as large as can be.
+	MaxTenantRules = 128
+	MaxTenantBytes = 32 << 10
 )
 
 // RouteKey is where a SandboxRoute is.
@@ -165,6 +171,25 @@ func encode(value any) string {
 		panic(err) // types of this package are always written
 	}
 	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// Sizes are how many bytes RoutesConfigMap has for its keys and their texts: of all, and of the routes of one workspace. The key of an
+// intent that is about to be written is left out.
+func Sizes(data map[string]string, but, cluster string) (all, share int) {
+	for key, text := range data {
+		if key == but {
+			continue
+		}
+		all += len(key) + len(text)
+		intent := Intent{}
+		if strings.HasSuffix(key, stateSuffix) || json.Unmarshal([]byte(text), &intent) != nil {
+			continue
+		}
+		if intent.Route.Cluster == cluster {
+			share += len(key) + len(text)
+		}
+	}
+	return all, share
 }
 
 // Routes is what RoutesConfigMap has for one Service.

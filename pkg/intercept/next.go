@@ -81,7 +81,7 @@ func Urgent(v *View, now time.Time) (step Step, ok bool) {
 	state := v.Routes.State
 	step, ok = v.urgent(&state, now)
 	switch {
-	case ok && standingOf(v.Service) == merged:
+	case ok && !IsIntercepted(v.Service):
 		if v.hasNews(&state) {
 			step.Then = new(writing(&state))
 		}
@@ -90,7 +90,7 @@ func Urgent(v *View, now time.Time) (step Step, ok bool) {
 		return v.remembering(&state, step), true
 	case !v.hasNews(&state):
 		return Step{}, false
-	case state.NotReady == nil:
+	case v.readyProxies() > 0:
 		return writing(&state), true
 	}
 	// A time that cannot be remembered does not pass.
@@ -144,15 +144,22 @@ func (v *View) urgent(s *State, now time.Time) (step Step, ok bool) {
 		// It chooses no pod, so that each request to it fails: before all else, also before it is noted, the owner's selector comes back.
 		v.noteChange(s, now)
 		return v.restore(s), true
-	case !IsIntercepted(v.Service) || !v.IsWanted():
+	case !v.IsWanted():
+		return Step{}, false
+	case !IsIntercepted(v.Service) && HasTraces(v.Service):
+		// Somebody has written a selector of their own over that of the proxies: the annotation goes with the note of it, so that it is
+		// noted once.
+		v.noteChange(s, now)
+		return v.restore(s), true
+	case !IsIntercepted(v.Service):
 		return Step{}, false
 	case isFuture(s.RetryAfter, now):
 		return v.restore(s), true
 	case v.readyProxies() > 0:
-		s.NotReady = nil
+		s.noteReady(now)
 		return Step{}, false
-	case s.NotReady == nil:
-		s.NotReady = stamp(now)
+	case !s.WithoutProxy():
+		s.noteNotReady(now)
 		return Step{}, false
 	case left(s.NotReady, FailOpenAfter, now) > 0:
 		return Step{}, false
@@ -162,7 +169,7 @@ func (v *View) urgent(s *State, now time.Time) (step Step, ok bool) {
 	if v.Deployment != nil {
 		s.Tried = v.Deployment.Annotations[annotationSpec]
 	}
-	s.RetryAfter, s.NotReady, s.Applied = stamp(now.Add(backoff(s.Failures))), nil, nil
+	s.RetryAfter, s.NotReady, s.ReadyAgain, s.Applied = stamp(now.Add(backoff(s.Failures))), nil, nil, nil
 	s.say(sandbarv1alpha1.RouteProxyNotReady, v.whyNotReady())
 	return v.restore(s), true
 }
@@ -178,25 +185,24 @@ func (v *View) readyProxies() int32 {
 // LookAgainIn is when to look again at a Service of which a step could not be done: LookAgain, or earlier if its proxies have to be ready
 // by then.
 func (v *View) LookAgainIn(now time.Time) time.Duration {
-	if notReady := v.Routes.State.NotReady; notReady != nil {
-		return min(LookAgain, max(time.Second, left(notReady, FailOpenAfter, now)))
+	if s := &v.Routes.State; s.WithoutProxy() {
+		return min(LookAgain, max(time.Second, left(s.NotReady, FailOpenAfter, now)))
 	}
 	return LookAgain
 }
 
 func (v *View) next(s *State, now time.Time) Step {
 	if v.Service == nil || v.Service.DeletionTimestamp != nil {
-		s.reset()
-		s.NotReady = nil
+		*s = State{Draining: s.Draining}
 		s.say(sandbarv1alpha1.RouteResolveFailed, "there is no Service "+v.Name.Name)
 		return v.dismantle(s, now, false)
 	}
 	switch err := v.obstacle(); {
 	case !v.IsWanted():
-		s.reset()
+		s.reset(now)
 		return v.detach(s, now)
 	case err != nil:
-		s.reset()
+		s.reset(now)
 		s.refuse(err)
 		return v.detach(s, now)
 	}

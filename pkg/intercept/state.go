@@ -14,8 +14,11 @@ import (
 
 // Bounds in time. They are the promises of docs/sandboxroutes.md.
 const (
-	// FailOpenAfter is how long a Service has no proxy that is ready before it gets its own pods back.
+	// FailOpenAfter is how long a Service has no proxy that is ready before it gets its own pods back. Such times add up until there has been
+	// one for ReadyFor without a break: proxies that are ready for 5 s, and then not for 5 s, have the Service get its own pods
+	// back with the second time. That is within half a minute, and within a minute for all that are not ready for a fifth of the time or more.
 	FailOpenAfter = 10 * time.Second
+	ReadyFor      = 30 * time.Second
 	// RetryFirst is the wait before proxies that were not ready are tried again; it doubles each time, and is RetryLast from the
 	// MaxFailures-th time on: each try may cost the Service's clients FailOpenAfter. That begins from the first when the proxies have stood
 	// for ForgetAfter, and when others are to come, of another image for example.
@@ -23,6 +26,11 @@ const (
 	RetryLast   = time.Hour
 	MaxFailures = 5
 	ForgetAfter = time.Hour
+	// DampFirst is the wait before proxies come again that have gone twice, each within ForgetDetaches of the last time; it doubles each time,
+	// up to DampLast. After the first time there is none: a route that is deleted and made again works at once.
+	DampFirst      = time.Minute
+	DampLast       = time.Hour
+	ForgetDetaches = time.Hour
 	// PendingFor is how long proxies may take to start before that is told as a failure.
 	PendingFor = time.Minute
 	// ConflictWithin is the time in which a selector that somebody else changes twice is left alone, and ConflictFor how long.
@@ -48,8 +56,11 @@ type State struct {
 	Switched bool `json:"switched,omitempty"`
 	// Pending is since when the proxies are to come.
 	Pending *metav1.Time `json:"pending,omitempty"`
-	// NotReady is since when a Service that is intercepted has no proxy that is ready.
+	// NotReady is since when a Service that is intercepted has no proxy that is ready. Times in which there was one for less than ReadyFor
+	// are taken out: it is then later than that was.
 	NotReady *metav1.Time `json:"notReady,omitempty"`
+	// ReadyAgain is since when it has one again; nil while it has none, or has always had one.
+	ReadyAgain *metav1.Time `json:"readyAgain,omitempty"`
 	// Failures is how often in a row that was too long, and RetryAfter when the proxies are tried again.
 	Failures   int          `json:"failures,omitempty"`
 	RetryAfter *metav1.Time `json:"retryAfter,omitempty"`
@@ -59,6 +70,10 @@ type State struct {
 	Reapplied *metav1.Time `json:"reapplied,omitempty"`
 	// Conflict is since when the Service is left alone, because somebody changed its selector again.
 	Conflict *metav1.Time `json:"conflict,omitempty"`
+	// Detached is when the proxies went last because nothing asked for them, or could have them, and Detaches how often in a row. Both outlive
+	// the routes, for ForgetDetaches.
+	Detached *metav1.Time `json:"detached,omitempty"`
+	Detaches int          `json:"detaches,omitempty"`
 	// Draining is since when the proxies lead nothing any more.
 	Draining *metav1.Time `json:"draining,omitempty"`
 }
@@ -87,6 +102,29 @@ func (s State) failed(reason, message, detail string) State {
 	}
 	s.Detail = detail
 	return s
+}
+
+// WithoutProxy reports whether the time passes after which the Service gets its own pods back.
+func (s *State) WithoutProxy() bool { return s.NotReady != nil && s.ReadyAgain == nil }
+
+// noteReady notes that there is a proxy that is ready, if there was none. That there has been one for ReadyFor is not noted: ReadyAgain tells
+// it, so that the state is written no more often than the proxies become ready or not.
+func (s *State) noteReady(now time.Time) {
+	if s.WithoutProxy() {
+		s.ReadyAgain = stamp(now)
+	}
+}
+
+// noteNotReady notes that there is none.
+func (s *State) noteNotReady(now time.Time) {
+	switch {
+	case s.NotReady == nil, s.ReadyAgain != nil && left(s.ReadyAgain, ReadyFor, now) <= 0:
+		s.NotReady = stamp(now)
+	case s.ReadyAgain != nil:
+		// Whole seconds, rounded down: the time that was ready counts for no more than it was.
+		s.NotReady = new(metav1.NewTime(s.NotReady.Add(max(0, now.Sub(s.ReadyAgain.Time)).Truncate(time.Second))))
+	}
+	s.ReadyAgain = nil
 }
 
 // stamp is a time as it is written: whole seconds. One that is rounded down would have a wait end early.

@@ -135,11 +135,11 @@ func TestRoutesLeaveRoomForTheStateOfServices(t *testing.T) {
 	must(t, w.Update(t.Context(), config))
 	more := *intent
 	more.UID, more.Created = "2", metav1.Unix(20, 0)
-	if err := (Store{w, w}).Ask(t.Context(), web, &more); !errors.Is(err, ErrFull) {
+	if err := (Store{Reader: w, Writer: w}).Ask(t.Context(), web, &more); !errors.Is(err, ErrFull) {
 		t.Errorf("one that has no room: %v", err)
 	}
 	for name, same := range map[string]*intercept.Intent{"the same again": intent, "one that leaves": intent.Left()} {
-		if err := (Store{w, w}).Ask(t.Context(), web, same); err != nil {
+		if err := (Store{Reader: w, Writer: w}).Ask(t.Context(), web, same); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 
 	wire "github.com/sandbar-dev/sandbar/apis/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 var web = types.NamespacedName{Namespace: "prod", Name: "web"}
@@ -51,6 +52,8 @@ type world struct {
 	// refuses has the API server refuse a write, and unreadable a read; nil for none.
 	refuses    func(obj client.Object, what string) error
 	unreadable func(obj client.Object) error
+	// then is what happens at once after a write; nil for nothing.
+	then func(obj client.Object, what string)
 	// imageError is why the image of the proxies is not known.
 	imageError error
 	// undoes has a webhook change each update of a Deployment to what it was.
@@ -68,6 +71,8 @@ type world struct {
 	done      []string
 	ofService int
 	counts    counts
+	// known is what a reconciler knows of the provider; nil for nothing.
+	known *watch
 }
 
 const serviceText = `
@@ -84,7 +89,10 @@ func newWorld(t *testing.T) *world {
 	must(t, yaml.Unmarshal([]byte(serviceText), service))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-0", Labels: map[string]string{"app": "web"}}}
 	config := func(name string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "prod", Name: name,
+			Labels: map[string]string{placement.LabelManagedBy: placement.ManagedBy}, Annotations: map[string]string{placement.AnnotationProvider: "us"},
+		}}
 	}
 	w.WithWatch = interceptor.NewClient(fake.NewClientBuilder().WithScheme(schemeOfFour(t)).
 		WithObjects(service, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sb-x"}}, config(intercept.RoutesConfigMap), config(wire.ConfigMap)).
@@ -153,6 +161,9 @@ func (w *world) write(obj client.Object, what string, do func() error) error {
 			w.ofService++
 		}
 	}
+	if w.then != nil && err == nil {
+		w.then(obj, what)
+	}
 	if w.killAt == w.writes {
 		return errKilled
 	}
@@ -169,10 +180,10 @@ func must(t *testing.T, err error) {
 // plainly does what others on the cluster do.
 func (w *world) plainly(do func()) {
 	w.Helper()
-	killAt, writes, done, of, refuses, unreadable := w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable
-	w.killAt, w.refuses, w.unreadable = 0, nil, nil
+	killAt, writes, done, of, refuses, unreadable, then := w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable, w.then
+	w.killAt, w.refuses, w.unreadable, w.then = 0, nil, nil, nil
 	do()
-	w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable = killAt, writes, done, of, refuses, unreadable
+	w.killAt, w.writes, w.done, w.ofService, w.refuses, w.unreadable, w.then = killAt, writes, done, of, refuses, unreadable, then
 }
 
 // settle has the cluster's own controllers do what there is to do.
@@ -239,7 +250,7 @@ func (w *world) settleEndpoints() {
 
 // look is one look of a process that has just begun.
 func (w *world) look() (time.Duration, error) {
-	r := &reconciler{cache: w, reader: w, writer: w, image: func(context.Context) (string, error) { return w.image, w.imageError }, counts: &w.counts, now: func() time.Time { return w.clock }}
+	r := &reconciler{cache: w, watch: w.known, reader: w, writer: w, image: func(context.Context) (string, error) { return w.image, w.imageError }, counts: &w.counts, now: func() time.Time { return w.clock }}
 	result, err := r.Reconcile(w.Context(), reconcile.Request{NamespacedName: web})
 	return result.RequeueAfter, err
 }
@@ -284,13 +295,13 @@ func (w *world) ask(uid string, created int64) *intercept.Intent {
 		Route: intercept.RouteKey{Cluster: "c", Namespace: "shop", Name: "r-" + uid}, UID: types.UID(uid), Created: metav1.Unix(created, 0),
 		Placement: "sb-x", Rules: []wire.Rule{{ID: "sbx-aaaaaaa" + uid, Header: "baggage", Backends: []wire.Backend{{Address: "checkout-web-svc.sb-x.svc:80", Weight: 1}}}},
 	}
-	w.plainly(func() { must(w.T, Store{w, w}.Ask(w.Context(), web, intent)) })
+	w.plainly(func() { must(w.T, Store{Reader: w, Writer: w}.Ask(w.Context(), web, intent)) })
 	return intent
 }
 
 func (w *world) leave(intent *intercept.Intent) {
 	w.Helper()
-	w.plainly(func() { must(w.T, Store{w, w}.Ask(w.Context(), web, intent.Left())) })
+	w.plainly(func() { must(w.T, Store{Reader: w, Writer: w}.Ask(w.Context(), web, intent.Left())) })
 }
 
 func (w *world) service() *corev1.Service {

@@ -23,21 +23,30 @@ import (
 // errWithdrawn means that an operator has taken back the right to proxies in a namespace, where grant has restored the Services.
 var errWithdrawn = errors.New("the right to proxies in the namespace is withdrawn")
 
-// view reads what intercept.Urgent needs of one Service.
+// view reads what intercept.Urgent needs of one Service. The error is errWithdrawn where any of it may not be read, and where the right is
+// that of another provider.
 func (r *reconciler) view(ctx context.Context, name types.NamespacedName) (*intercept.View, error) {
-	v := &intercept.View{Name: name}
-	routes, service, behind, deployment := &corev1.ConfigMap{}, &corev1.Service{}, &corev1.Service{}, &appsv1.Deployment{}
-	hasRoutes, err := r.get(ctx, name.Namespace, intercept.RoutesConfigMap, routes)
+	v, err := r.read(ctx, name)
 	if apierrors.IsForbidden(err) {
 		return nil, errWithdrawn
 	}
+	return v, err
+}
+
+func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*intercept.View, error) {
+	v := &intercept.View{Name: name}
+	routes, service, behind, deployment := &corev1.ConfigMap{}, &corev1.Service{}, &corev1.Service{}, &appsv1.Deployment{}
+	hasRoutes, err := r.get(ctx, name.Namespace, intercept.RoutesConfigMap, routes)
 	if err != nil {
 		return nil, err
 	}
-	hasService, err := r.get(ctx, name.Namespace, name.Name, service)
-	if apierrors.IsForbidden(err) && !hasRoutes {
-		return nil, errWithdrawn
+	if !r.watch.isGranted(routes) {
+		if isGrantedBy("", routes) {
+			return nil, errWithdrawn
+		}
+		hasRoutes, routes.Data = false, nil // what it says is not believed: nothing asks for proxies
 	}
+	hasService, err := r.get(ctx, name.Namespace, name.Name, service)
 	if err != nil {
 		return nil, err
 	}

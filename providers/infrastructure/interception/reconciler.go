@@ -43,7 +43,9 @@ type reconciler struct {
 	// image returns that of the proxies; empty if the operator has set none.
 	image func(ctx context.Context) (string, error)
 	// cache reads Namespaces of placements, but may not know of a new one.
-	cache  client.Reader
+	cache client.Reader
+	// watch tells whose a ConfigMap is.
+	watch  *watch
 	counts *counts
 	now    func() time.Time
 }
@@ -109,7 +111,7 @@ func (r *reconciler) next(ctx context.Context, v *intercept.View) (intercept.Ste
 
 // retry is when to look again after an error: 0 leaves it to the queue.
 func (r *reconciler) retry(v *intercept.View) time.Duration {
-	if v.Routes.State.NotReady == nil {
+	if !v.Routes.State.WithoutProxy() {
 		return 0
 	}
 	return v.LookAgainIn(r.now())

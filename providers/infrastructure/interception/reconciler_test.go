@@ -66,6 +66,10 @@ func TestProxiesComeAndGoAndLeaveNothing(t *testing.T) {
 		t.Errorf("the proxies go while their clients do: %v", err)
 	}
 	w.quiet(time.Minute)
+	if state := w.routes().State; state.Encode() != (&intercept.State{Detached: state.Detached, Detaches: 1}).Encode() {
+		t.Errorf("%+v", state)
+	}
+	w.quiet(intercept.ForgetDetaches)
 	if diff := cmp.Diff(before, w.everything()); diff != "" {
 		t.Errorf("something is left (-before +after):\n%s", diff)
 	}
@@ -443,12 +447,12 @@ func TestAStoreHasWhatARouteAsked(t *testing.T) {
 	w.ask("2", 20)
 	w.quiet(time.Minute)
 	key := export.Key{Cluster: "c", NamespacedName: types.NamespacedName{Namespace: "shop", Name: "r-1"}}
-	all, err := Store{w, w}.Of(t.Context(), key)
+	all, err := Store{Reader: w, Writer: w}.Of(t.Context(), key)
 	if err != nil || len(all) != 1 || all[0].Service != web || all[0].Intent.Hash() != intent.Hash() || all[0].State.Reason != sandbarv1alpha1.RouteAttached {
 		t.Errorf("%v, %+v", err, all)
 	}
 	elsewhere := types.NamespacedName{Namespace: "other", Name: "web"}
-	if err := (Store{w, w}).Ask(t.Context(), elsewhere, intent); err == nil || !strings.Contains(err.Error(), ErrNotGranted.Error()) {
+	if err := (Store{Reader: w, Writer: w}).Ask(t.Context(), elsewhere, intent); err == nil || !strings.Contains(err.Error(), ErrNotGranted.Error()) {
 		t.Error(err)
 	}
 }

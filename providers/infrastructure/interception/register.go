@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kcp-dev/logicalcluster/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -42,11 +43,12 @@ type Options struct {
 	RouteChanged func(export.Key)
 }
 
-// Register adds the controller to the manager of the provider workspace, which knows the image of the proxies.
-func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) error {
+// Register adds the controller to the manager of the provider workspace, which knows the image of the proxies. It returns the Store by which
+// SandboxRoutes ask.
+func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) (Store, error) {
 	dyn, err := dynamic.NewForConfig(runtime.GetConfig())
 	if err != nil {
-		return fmt.Errorf("connecting to the runtime cluster: %w", err)
+		return Store{}, fmt.Errorf("connecting to the runtime cluster: %w", err)
 	}
 	var wakes atomic.Pointer[queue]
 	w := newWatch(dyn)
@@ -61,7 +63,8 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) e
 		w.start() // not before: what it tells of must not be lost
 		return nil
 	}
-	every := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) (all []reconcile.Request) {
+	every := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, provider client.Object) (all []reconcile.Request) {
+		w.believe(logicalcluster.From(provider).String())
 		for _, name := range w.all() {
 			all = append(all, reconcile.Request{NamespacedName: name})
 		}
@@ -69,19 +72,19 @@ func Register(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Options) e
 	})
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
-		Watches(&sandbarv1alpha1.InfrastructureProvider{}, every). // its image of the proxies
+		Watches(&sandbarv1alpha1.InfrastructureProvider{}, every). // its image of the proxies, and where it is
 		WatchesRawSource(source.Func(begin)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Complete(&reconciler{
-			cache: runtime.GetClient(), reader: runtime.GetAPIReader(), writer: runtime.GetClient(), image: imageIn(mgr.GetClient(), runtime), counts: &counts{}, now: time.Now,
+			cache: runtime.GetClient(), watch: w, reader: runtime.GetAPIReader(), writer: runtime.GetClient(), image: imageIn(mgr.GetClient(), runtime), counts: &counts{}, now: time.Now,
 		})
 	if err != nil {
-		return fmt.Errorf("building the controller of interceptions: %w", err)
+		return Store{}, fmt.Errorf("building the controller of interceptions: %w", err)
 	}
 	if err := mgr.Add(manager.RunnableFunc(w.run)); err != nil {
-		return fmt.Errorf("adding the watches of interceptions: %w", err)
+		return Store{}, fmt.Errorf("adding the watches of interceptions: %w", err)
 	}
-	return nil
+	return Store{Reader: runtime.GetAPIReader(), Writer: runtime.GetClient(), watch: w}, nil
 }
 
 // imageIn returns the image of the proxies in what was accepted of the InfrastructureProvider last.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
 )
 
 var (
@@ -23,9 +24,11 @@ var (
 	ErrNotGranted = errors.New("the controllers may not put proxies in front of its Services")
 	// ErrFull means that the routes of a namespace have no room for another one.
 	ErrFull = errors.New("the proxies of the namespace have no room for the rules of another route")
+	// ErrShare means that the routes of one workspace have no room for another one there.
+	ErrShare = fmt.Errorf("the rules of the routes of this workspace are more than the %d bytes that it may have for the Services of one namespace", intercept.MaxShareBytes)
 )
 
-// Asked is what a SandboxRoute asks of the proxies of a Service, and the state of these.
+// Asked is what a SandboxRoute asks of the proxies of a Service, and the state of these. It must not be changed.
 type Asked struct {
 	Service types.NamespacedName
 	Intent  *intercept.Intent
@@ -38,10 +41,29 @@ type Store struct {
 	// Reader reads the runtime cluster, live.
 	Reader client.Reader
 	Writer client.Writer
+	// watch follows what is asked for; nil for a Store that reads all of it live.
+	watch *watch
 }
 
-// Of returns what a SandboxRoute has asked for, also earlier ones of its name.
+// Of returns what a SandboxRoute has asked for, also earlier ones of its name. It is what the controllers follow, and may be some moments old:
+// a change that it does not have yet has the route looked at again.
 func (s Store) Of(ctx context.Context, route export.Key) ([]Asked, error) {
+	if s.watch == nil {
+		return s.OfLive(ctx, route)
+	}
+	all, known := s.watch.items()
+	if known == follow.Looking {
+		return s.OfLive(ctx, route)
+	}
+	var found []Asked
+	for _, one := range all { // none, where init of this version has not been run
+		found = append(found, of(route, one.Namespace, one.routes)...)
+	}
+	return found, nil
+}
+
+// OfLive is Of as it is now: one list of the runtime cluster. It is for what cannot be made good again.
+func (s Store) OfLive(ctx context.Context, route export.Key) ([]Asked, error) {
 	list := &corev1.ConfigMapList{}
 	// The right is to ConfigMaps of this name: a list whose field selector has it is one of that name.
 	err := s.Reader.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: intercept.RoutesConfigMap})
@@ -51,24 +73,44 @@ func (s Store) Of(ctx context.Context, route export.Key) ([]Asked, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what routes ask of proxies: %w", err)
 	}
-	var all []Asked
+	var found []Asked
 	for i := range list.Items {
-		for service, routes := range intercept.ReadRoutes(list.Items[i].Data) {
-			for _, intent := range routes.Intents {
-				if keyOf(intent) == route {
-					all = append(all, Asked{types.NamespacedName{Namespace: list.Items[i].Namespace, Name: service}, intent, routes.State})
-				}
+		if s.watch.isGranted(&list.Items[i]) {
+			found = append(found, of(route, list.Items[i].Namespace, intercept.ReadRoutes(list.Items[i].Data))...)
+		}
+	}
+	return found, nil
+}
+
+// of is what a SandboxRoute has asked for in a namespace.
+func of(route export.Key, namespace string, all map[string]*intercept.Routes) (found []Asked) {
+	for service, routes := range all {
+		for _, intent := range routes.Intents {
+			if keyOf(intent) == route {
+				found = append(found, Asked{types.NamespacedName{Namespace: namespace, Name: service}, intent, routes.State})
 			}
 		}
 	}
-	return all, nil
+	return found
 }
 
-// Ask writes what a route asks of the proxies of a Service. Errors: ErrNotGranted, ErrFull, and those that a retry mends.
+// Ask writes what a route asks of the proxies of a Service. Errors: ErrNotGranted, ErrFull, ErrShare, and those that a retry mends.
 func (s Store) Ask(ctx context.Context, service types.NamespacedName, intent *intercept.Intent) error {
 	key := intercept.IntentKey(service.Name, intent.UID)
-	err := s.makeRoom(ctx, service.Namespace, key, intent)
+	config := &corev1.ConfigMap{}
+	err := s.Reader.Get(ctx, types.NamespacedName{Namespace: service.Namespace, Name: intercept.RoutesConfigMap}, config)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("reading what routes ask of proxies: %w", err)
+	case !s.watch.isGranted(config):
+		return fmt.Errorf("namespace %s: %w", service.Namespace, ErrNotGranted)
+	case intent.Leaving && config.Data[key] == "":
+		return nil // it is gone, and what was read of it is old
+	default:
+		err = hasRoom(config.Data, key, intent)
+	}
 	if err == nil {
+		// Also what it says already: that it may be written tells a namespace with the right from one without.
 		err = patchData(ctx, s.Writer, service.Namespace, intercept.RoutesConfigMap, map[string]any{key: intent.Encode()})
 	}
 	switch {
@@ -80,24 +122,20 @@ func (s Store) Ask(ctx context.Context, service types.NamespacedName, intent *in
 	return err
 }
 
-// makeRoom refuses an intent for which there is not room. One that takes no more than it did is never refused.
+// hasRoom refuses an intent for which there is not room. One that takes no more than it did is never refused.
 //
-// The attack: a tenant's routes fill the ConfigMap, and the controllers cannot note any more what they do with the Services of others.
-func (s Store) makeRoom(ctx context.Context, namespace, key string, intent *intercept.Intent) error {
-	config := &corev1.ConfigMap{}
-	if err := s.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: intercept.RoutesConfigMap}, config); err != nil {
-		return fmt.Errorf("reading what routes ask of proxies: %w", err)
-	}
-	all := len(key) + len(intent.Encode())
-	if before := config.Data[key]; before != "" && len(key)+len(before) >= all {
+// The attack: a tenant's routes fill the ConfigMap, and the controllers cannot note any more what they do with the Services of others,
+// or the routes of others have no room.
+func hasRoom(data map[string]string, key string, intent *intercept.Intent) error {
+	more := len(key) + len(intent.Encode())
+	if before := data[key]; before != "" && len(key)+len(before) >= more {
 		return nil
 	}
-	for name, text := range config.Data {
-		if name != key {
-			all += len(name) + len(text)
-		}
-	}
-	if all > intercept.MaxRoutesBytes {
+	all, share := intercept.Sizes(data, key, intent.Route.Cluster)
+	switch {
+	case share+more > intercept.MaxShareBytes:
+		return ErrShare
+	case all+more > intercept.MaxRoutesBytes:
 		return fmt.Errorf("%w: there are %d bytes for them", ErrFull, intercept.MaxRoutesBytes)
 	}
 	return nil

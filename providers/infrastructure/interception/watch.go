@@ -19,6 +19,7 @@ import (
 
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/follow"
 )
 
@@ -37,27 +38,40 @@ var (
 type asked struct {
 	metav1.ObjectMeta
 
-	// text is all that is asked for, and said, by Service.
-	text map[string]map[string]string
-	// routes are those that ask, by Service.
-	routes map[string][]export.Key
+	// routes is what is asked for, and said, by Service, and text the same, to be compared.
+	routes map[string]*intercept.Routes
+	text   map[string]map[string]string
 }
 
 func keepAsked(u *unstructured.Unstructured) *asked {
-	kept := &asked{ObjectMeta: metaOf(u), text: map[string]map[string]string{}, routes: map[string][]export.Key{}}
+	kept := &asked{ObjectMeta: metaOf(u), text: map[string]map[string]string{}}
+	kept.Labels = map[string]string{placement.LabelManagedBy: u.GetLabels()[placement.LabelManagedBy]}
+	kept.Annotations = map[string]string{placement.AnnotationProvider: u.GetAnnotations()[placement.AnnotationProvider]}
 	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
-	for service, routes := range intercept.ReadRoutes(data) {
+	kept.routes = intercept.ReadRoutes(data)
+	for service, routes := range kept.routes {
 		kept.text[service] = map[string]string{intercept.StateKey(service): routes.State.Encode()}
 		for _, intent := range routes.Intents {
 			kept.text[service][intercept.IntentKey(service, intent.UID)] = intent.Hash()
-			kept.routes[service] = append(kept.routes[service], keyOf(intent))
 		}
 	}
 	return kept
 }
 
 func (a *asked) same(other *asked) bool {
-	return a.UID == other.UID && equality.Semantic.DeepEqual(a.text, other.text)
+	return a.UID == other.UID && equality.Semantic.DeepEqual(a.text, other.text) &&
+		maps.Equal(a.Labels, other.Labels) && maps.Equal(a.Annotations, other.Annotations)
+}
+
+// asking are the SandboxRoutes that ask for proxies of a Service.
+func (a *asked) asking(service string) (keys []export.Key) {
+	if a.routes[service] == nil {
+		return nil
+	}
+	for _, intent := range a.routes[service].Intents {
+		keys = append(keys, keyOf(intent))
+	}
+	return keys
 }
 
 // part is what is kept of what is in a namespace: which Service it is about, and what would make another step.
@@ -73,7 +87,7 @@ type part struct {
 }
 
 func (p *part) same(other *part) bool {
-	return p.UID == other.UID && p.service == other.service && equality.Semantic.DeepEqual(p.says, other.says)
+	return p.UID == other.UID && p.service == other.service && equality.Semantic.DeepEqual(p.says, other.says) && maps.Equal(p.Labels, other.Labels)
 }
 
 func metaOf(u *unstructured.Unstructured) metav1.ObjectMeta {
@@ -88,6 +102,7 @@ func keepPart(u *unstructured.Unstructured) *part {
 	case "Service":
 		if kept.service == "" {
 			kept.service = u.GetName()
+			kept.Labels = u.GetLabels() // by which a Baseline chooses its Services
 		}
 		kept.says = []any{u.Object["spec"], u.GetAnnotations()[intercept.AnnotationOriginal], u.GetDeletionTimestamp() != nil}
 	case "EndpointSlice":
@@ -115,15 +130,17 @@ type watch struct {
 	wg   sync.WaitGroup
 
 	mu sync.Mutex
+	// provider is the logical cluster of the provider workspace; empty before it is known.
+	provider string
 	// routes is nil before start.
 	routes *follow.Follower[*asked]
-	// in are the watches of a namespace, by its name, and names the Services of it that are asked for.
+	// in are the watches of a namespace, by its name, and names the Services of it that are asked for, each with the routes.
 	in    map[string][]*follow.Follower[*part]
-	names map[string]map[string]bool
+	names map[string]map[string][]export.Key
 }
 
 func newWatch(client dynamic.Interface) *watch {
-	w := &watch{client: client, in: map[string][]*follow.Follower[*part]{}, names: map[string]map[string]bool{}}
+	w := &watch{client: client, in: map[string][]*follow.Follower[*part]{}, names: map[string]map[string][]export.Key{}}
 	w.life, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -149,22 +166,90 @@ func (w *watch) run(ctx context.Context) error {
 	return nil
 }
 
-// changed has those looked at that a change of what is asked for is about: about is a ConfigMap as it was and is.
+// isGranted reports whether a ConfigMap is one that grant has made for this provider (install/manifests/interception). Before the provider is
+// known those of others are among them. It is the one place that decides which ConfigMaps are believed. A nil watch knows no provider.
+//
+// The attack: somebody who may make ConfigMaps in a namespace of their own makes one of this name, and has SandboxRoutes ask there
+// for proxies of Services, or wait for them.
+func (w *watch) isGranted(config metav1.Object) bool {
+	if w == nil {
+		return isGrantedBy("", config)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return isGrantedBy(w.provider, config)
+}
+
+func isGrantedBy(provider string, config metav1.Object) bool {
+	return config.GetLabels()[placement.LabelManagedBy] == placement.ManagedBy &&
+		(provider == "" || config.GetAnnotations()[placement.AnnotationProvider] == provider)
+}
+
+// believe notes whose ConfigMaps are believed.
+func (w *watch) believe(provider string) {
+	w.mu.Lock()
+	isNews := w.provider != provider
+	w.provider = provider
+	w.mu.Unlock()
+	if isNews {
+		w.again()
+	}
+}
+
+// items are the ConfigMaps that are believed, and how much is known of them.
+func (w *watch) items() ([]*asked, follow.Knowledge) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.itemsLocked()
+}
+
+func (w *watch) itemsLocked() ([]*asked, follow.Knowledge) {
+	if w.routes == nil {
+		return nil, follow.Looking
+	}
+	all, known := w.routes.Items()
+	return slices.DeleteFunc(all, func(a *asked) bool { return !isGrantedBy(w.provider, a) }), known
+}
+
+// again has all looked at.
+func (w *watch) again() {
+	w.mu.Lock()
+	routes := w.routes
+	w.mu.Unlock()
+	if routes == nil {
+		return
+	}
+	all, _ := routes.Items()
+	for _, one := range all {
+		w.changed(one)
+	}
+}
+
+// changed has those looked at that a change of what is asked for is about: about is a ConfigMap as it was and is, or none if more is known
+// of all, or less.
 func (w *watch) changed(about ...*asked) {
 	if len(about) == 0 {
+		w.again()
 		return
 	}
 	first, last := about[0], about[len(about)-1]
+	if w.isGranted(first) || w.isGranted(last) {
+		w.wakeAbout(first, last)
+	}
+	w.adjust(last)
+}
+
+func (w *watch) wakeAbout(first, last *asked) {
+	isMore := first == last || !maps.Equal(first.Labels, last.Labels) || !maps.Equal(first.Annotations, last.Annotations)
 	for service := range union(first.text, last.text) {
-		if len(about) > 1 && maps.Equal(first.text[service], last.text[service]) {
+		if !isMore && maps.Equal(first.text[service], last.text[service]) {
 			continue
 		}
 		w.wake(types.NamespacedName{Namespace: last.Namespace, Name: service})
-		for _, route := range slices.Concat(first.routes[service], last.routes[service]) {
+		for _, route := range slices.Concat(first.asking(service), last.asking(service)) {
 			w.routeChanged(route)
 		}
 	}
-	w.adjust(last)
 }
 
 func union(a, b map[string]map[string]string) map[string]bool {
@@ -178,7 +263,7 @@ func union(a, b map[string]map[string]string) map[string]bool {
 	return all
 }
 
-// adjust follows the namespace of a ConfigMap if it is there, and ends with it. The follower does not say which of both a change of one
+// adjust follows the namespace of a ConfigMap if it is there and believed, and ends with it. The follower does not say which of both a change of one
 // object is, so that its store is asked.
 func (w *watch) adjust(one *asked) {
 	w.mu.Lock()
@@ -187,10 +272,10 @@ func (w *watch) adjust(one *asked) {
 		return
 	}
 	namespace := one.Namespace
-	all, known := w.routes.Items()
+	all, known := w.itemsLocked()
 	there := slices.ContainsFunc(all, func(a *asked) bool { return a.Namespace == namespace })
 	switch {
-	case !there && known == follow.Known:
+	case !there && (known == follow.Known || !isGrantedBy(w.provider, one)):
 		for _, f := range w.in[namespace] {
 			f.Stop()
 		}
@@ -204,25 +289,39 @@ func (w *watch) adjust(one *asked) {
 			}))
 		}
 	}
-	w.names[namespace] = map[string]bool{}
+	w.names[namespace] = map[string][]export.Key{}
 	for service := range one.text {
-		w.names[namespace][service] = true
+		w.names[namespace][service] = one.asking(service)
 	}
 }
 
 // partChanged has the Service looked at that something in its namespace is about: one that is asked for, or that has something of
 // an interception, which may be left over.
 func (w *watch) partChanged(about ...*part) {
+	w.labelsChanged(about...)
 	for _, one := range about {
 		if one.service == "" {
 			continue
 		}
 		w.mu.Lock()
-		isAsked := w.names[one.Namespace][one.service]
+		_, isAsked := w.names[one.Namespace][one.service]
 		w.mu.Unlock()
 		if isAsked || one.ours || leftOver(one) {
 			w.wake(types.NamespacedName{Namespace: one.Namespace, Name: one.service})
 		}
+	}
+}
+
+// labelsChanged has the SandboxRoutes looked at that ask for a Service whose labels are others: it may be one of the Baseline's no more.
+func (w *watch) labelsChanged(about ...*part) {
+	if len(about) < 2 || maps.Equal(about[0].Labels, about[1].Labels) {
+		return
+	}
+	w.mu.Lock()
+	routes := w.names[about[1].Namespace][about[1].service]
+	w.mu.Unlock()
+	for _, route := range routes {
+		w.routeChanged(route)
 	}
 }
 

@@ -73,6 +73,11 @@ type world struct {
 	asked    map[types.NamespacedName]map[types.UID]*intercept.Intent
 	state    intercept.State
 	askError error
+	// withdrawn is a namespace in which nothing may be asked.
+	withdrawn string
+	// unseen: what is asked for is not seen by the watch yet. lists is how often it was read live, and reads how often a Service was.
+	unseen       bool
+	lists, reads int
 	// full: the quota of the placement has no room.
 	full   bool
 	events []string
@@ -232,6 +237,7 @@ func (w *world) remove(_ context.Context, namespace, name string, uid types.UID)
 }
 
 func (w *world) service(_ context.Context, namespace, name string) (*corev1.Service, error) {
+	w.reads++
 	return w.services[namespace+"/"+name], nil
 }
 
@@ -246,7 +252,16 @@ func (w *world) Write(_ context.Context, _ export.Key, event *corev1.Event, _ ti
 	w.events = append(w.events, event.Type+" "+event.Reason)
 }
 
-func (w *world) Of(_ context.Context, route export.Key) (all []interception.Asked, err error) {
+func (w *world) Of(ctx context.Context, route export.Key) ([]interception.Asked, error) {
+	if w.unseen {
+		return nil, nil
+	}
+	w.lists--
+	return w.OfLive(ctx, route)
+}
+
+func (w *world) OfLive(_ context.Context, route export.Key) (all []interception.Asked, err error) {
+	w.lists++
 	for service, intents := range w.asked {
 		for _, intent := range intents {
 			if intent.Route == (intercept.RouteKey{Cluster: route.Cluster, Namespace: route.Namespace, Name: route.Name}) {
@@ -260,6 +275,9 @@ func (w *world) Of(_ context.Context, route export.Key) (all []interception.Aske
 func (w *world) Ask(_ context.Context, service types.NamespacedName, intent *intercept.Intent) error {
 	if w.askError != nil {
 		return w.askError
+	}
+	if service.Namespace == w.withdrawn {
+		return interception.ErrNotGranted
 	}
 	w.writes++
 	if w.asked[service] == nil {

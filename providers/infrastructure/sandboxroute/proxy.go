@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,8 +25,13 @@ import (
 // proxies are asked to lead requests; interception.Store does it.
 type proxies interface {
 	Of(ctx context.Context, route export.Key) ([]interception.Asked, error)
+	OfLive(ctx context.Context, route export.Key) ([]interception.Asked, error)
 	Ask(ctx context.Context, service types.NamespacedName, intent *intercept.Intent) error
 }
+
+// lookAgainAtService is how soon a route is looked at again though nothing tells of a change: whether the Service is still one that the
+// Baseline offers. A change of its labels is told.
+const lookAgainAtService = 10 * time.Minute
 
 // proxied is a Service in front of which a route asks for proxies.
 type proxied struct {
@@ -48,10 +54,14 @@ func (r *reconciler) convergeProxies(ctx context.Context, key export.Key, obj *s
 	if found.refused != nil {
 		wanted = nil // what was led before is so no more: what is refused may be the tenant's right to it
 	}
-	if _, err := r.leaveProxies(ctx, key, wanted); err != nil {
+	there, err := r.proxies.Of(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading what SandboxRoute %s asks of proxies: %w", key.Name, err)
+	}
+	if _, err := r.leaveProxies(ctx, there, wanted); err != nil {
 		return reconcile.Result{}, err
 	}
-	if found.proxied, err = r.ask(ctx, key, wanted); err != nil {
+	if found.proxied, err = r.ask(ctx, there, wanted); err != nil {
 		name := "no Baseline"
 		if found.place != nil && found.place.Baseline != nil {
 			name = found.place.Baseline.Name
@@ -61,6 +71,9 @@ func (r *reconciler) convergeProxies(ctx context.Context, key export.Key, obj *s
 		}
 	}
 	again, err := r.report(ctx, key, obj, statusFor(obj, &found))
+	if again == 0 {
+		again = lookAgainAtService
+	}
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
@@ -145,15 +158,8 @@ func (r *reconciler) checkTarget(ctx context.Context, field string, name types.N
 	return nil
 }
 
-// ask asks for what is wanted, and returns it with the result.
-func (r *reconciler) ask(ctx context.Context, key export.Key, wanted []proxied) ([]proxied, error) {
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	there, err := r.proxies.Of(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("reading what SandboxRoute %s asks of proxies: %w", key.Name, err)
-	}
+// ask asks for what is wanted and not there, and returns it with the result.
+func (r *reconciler) ask(ctx context.Context, there []interception.Asked, wanted []proxied) ([]proxied, error) {
 	for i := range wanted {
 		w := &wanted[i]
 		at := slices.IndexFunc(there, func(a interception.Asked) bool {
@@ -176,38 +182,43 @@ func unasked(err error, name string) error {
 	case errors.Is(err, interception.ErrNotGranted):
 		return refuse(sandbarv1alpha1.RouteProviderUnavailable,
 			"spec.provider: the controllers may not put proxies in front of Services of Baseline %s: ask the operator to run %s", name, baseline.GrantCommand(name))
+	case errors.Is(err, interception.ErrShare):
+		return refuse(sandbarv1alpha1.RouteAttachFailed, "spec.rules: %v: have fewer matches, or delete a route", interception.ErrShare)
 	case errors.Is(err, interception.ErrFull):
 		return refuse(sandbarv1alpha1.RouteAttachFailed, "spec.rules: %v: have fewer matches, or delete a route", interception.ErrFull)
 	}
 	return err
 }
 
-// leaveProxies has the route ask for nothing any more but what is wanted, and reports whether the proxies of a Service, or the Service itself,
-// still go by what it asked before.
+// leaveProxies has a route that asks for what is there ask for nothing any more but what is wanted, and reports whether the proxies of a
+// Service, or the Service itself, still go by what it asked before.
 //
 // Where the right to say so is gone the controllers can do nothing for the Service either: the route goes, and what it has left is
-// found when the right is back.
-func (r *reconciler) leaveProxies(ctx context.Context, key export.Key, wanted []proxied) (waits bool, err error) {
-	there, err := r.proxies.Of(ctx, key)
-	if err != nil {
-		return false, fmt.Errorf("reading what SandboxRoute %s asks of proxies: %w", key.Name, err)
-	}
+// found when the right is back. So it is said again also where it was said already: a route must not wait for one of these.
+func (r *reconciler) leaveProxies(ctx context.Context, there []interception.Asked, wanted []proxied) (waits bool, err error) {
 	for _, a := range there {
 		if slices.ContainsFunc(wanted, func(w proxied) bool { return w.service == a.Service && w.intent.UID == a.Intent.UID }) {
 			continue
 		}
-		if !a.Intent.Leaving {
-			err := r.proxies.Ask(ctx, a.Service, a.Intent.Left())
-			if errors.Is(err, interception.ErrNotGranted) {
-				continue
-			}
-			if err != nil {
-				return false, fmt.Errorf("leaving the proxies of Service %s: %w", a.Service.Name, err)
-			}
+		err := r.proxies.Ask(ctx, a.Service, a.Intent.Left())
+		if errors.Is(err, interception.ErrNotGranted) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("leaving the proxies of Service %s: %w", a.Service.Name, err)
 		}
 		waits = true
 	}
 	return waits, nil
+}
+
+// leaveAll has a route ask for nothing any more, of what read says that it has asked, and reports whether it has to wait.
+func (r *reconciler) leaveAll(ctx context.Context, key export.Key, read func(context.Context, export.Key) ([]interception.Asked, error)) (waits bool, err error) {
+	there, err := read(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("reading what SandboxRoute %s asks of proxies: %w", key.Name, err)
+	}
+	return r.leaveProxies(ctx, there, nil)
 }
 
 // verdictOfProxies says whether requests are led as is asked.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,6 +140,10 @@ func TestWithoutTheRightTheCommandIsTold(t *testing.T) {
 	if c := w.look(); c.Reason != sandbarv1alpha1.RouteAttachFailed || !strings.Contains(c.Message, "delete a route") {
 		t.Errorf("%+v", c)
 	}
+	w.askError = fmt.Errorf("asking: %w", interception.ErrShare)
+	if c := w.look(); c.Reason != sandbarv1alpha1.RouteAttachFailed || !strings.Contains(c.Message, strconv.Itoa(intercept.MaxShareBytes)) || !strings.Contains(c.Message, "delete a route") {
+		t.Errorf("%+v", c)
+	}
 	w.askError = errors.New("no answer")
 	if _, err := w.r.Reconcile(t.Context(), key); err == nil {
 		t.Error("an error that a retry mends is not one")
@@ -191,5 +197,71 @@ func TestARouteThatIsToldOfEarlyIsLookedAtLater(t *testing.T) {
 	routes.Changed(group)
 	if !slices.Equal(woken, []string{"preview", "checkout"}) {
 		t.Errorf("%v", woken)
+	}
+}
+
+// What a route asked a moment ago is not in what the controllers follow yet: its finalizer goes by the runtime cluster's own word.
+func TestARouteDoesNotGoBeforeWhatItHasJustAsked(t *testing.T) {
+	w := newProxyWorld(t)
+	w.look()
+	w.unseen = true
+	now := metav1.Now()
+	w.route.SetDeletionTimestamp(&now)
+	if _, err := w.r.Reconcile(t.Context(), key); err != nil || w.route == nil || !w.asked[target]["r"].Leaving {
+		t.Fatalf("%v: it is gone, or leaves %+v", err, w.asked[target]["r"])
+	}
+	delete(w.asked, target)
+	if _, err := w.r.Reconcile(t.Context(), key); err != nil || w.route != nil {
+		t.Errorf("%v: it is still there", err)
+	}
+}
+
+// A Service in a namespace whose right is gone is left to the operator; those of others are left as always.
+func TestOneServiceWithoutTheRightKeepsNoOtherOne(t *testing.T) {
+	w := newProxyWorld(t)
+	w.look()
+	elsewhere := types.NamespacedName{Namespace: "elsewhere", Name: "frontend"}
+	lost := w.asked[target]["r"].Left()
+	must(t, w.Ask(t.Context(), elsewhere, lost))
+	w.withdrawn = "elsewhere"
+	now := metav1.Now()
+	w.route.SetDeletionTimestamp(&now)
+	if _, err := w.r.Reconcile(t.Context(), key); err != nil || !w.asked[target]["r"].Leaving {
+		t.Fatalf("%v: %+v", err, w.asked[target]["r"])
+	}
+	delete(w.asked, target)
+	if _, err := w.r.Reconcile(t.Context(), key); err != nil || w.route != nil {
+		t.Errorf("%v: it waits for what nobody can change", err)
+	}
+}
+
+// A Service may be one of the Baseline's no more, of which nothing tells but its labels.
+func TestARouteIsLookedAtAgainForItsService(t *testing.T) {
+	w := newProxyWorld(t)
+	w.look()
+	w.taken()
+	result, err := w.r.Reconcile(t.Context(), key)
+	if c := attachedOf(w.status()); err != nil || c.Status != metav1.ConditionTrue || result.RequeueAfter <= 0 || result.RequeueAfter > 10*time.Minute {
+		t.Fatalf("it is looked at again after %s, %v: %+v", result.RequeueAfter, err, c)
+	}
+	w.place.Baseline.Spec.Services.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"public": "yes"}}
+	if c := w.look(); c.Reason != sandbarv1alpha1.RouteNotAllowed || !w.asked[target]["r"].Leaving {
+		t.Errorf("%+v: it still asks", c)
+	}
+}
+
+// All routes are looked at every 10 minutes, and when a Baseline changes.
+func TestALookAtARouteIsTwoRequestsOfTheRuntimeCluster(t *testing.T) {
+	const routes = 200
+	w := newProxyWorld(t)
+	w.look()
+	w.taken()
+	w.look()
+	w.lists, w.reads, w.writes = 0, 0, 0
+	for range routes {
+		w.look()
+	}
+	if w.lists > 0 || w.writes > 0 || w.reads != 2*routes { // the Service, and that of the copy
+		t.Errorf("%d looks are %d lists, %d reads of Services and %d writes", routes, w.lists, w.reads, w.writes)
 	}
 }

@@ -232,7 +232,12 @@ func (r *reconciler) finalize(ctx context.Context, key export.Key, obj *sandbarv
 	if _, err := r.attach(ctx, obj, nil); err != nil {
 		return reconcile.Result{}, err
 	}
-	if waits, err := r.leaveProxies(ctx, key, nil); err != nil || waits {
+	waits, err := r.leaveAll(ctx, key, r.proxies.Of)
+	if err == nil && !waits {
+		// The route cannot come back to it: what it asked a moment ago may not be seen yet.
+		waits, err = r.leaveAll(ctx, key, r.proxies.OfLive)
+	}
+	if err != nil || waits {
 		return reconcile.Result{RequeueAfter: lookAgain}, err
 	}
 	r.named.Drop(key)
@@ -252,7 +257,7 @@ func (r *reconciler) removeLeft(ctx context.Context, key export.Key) error {
 			return err
 		}
 	}
-	_, err := r.leaveProxies(ctx, key, nil)
+	_, err := r.leaveAll(ctx, key, r.proxies.Of)
 	return err
 }
 

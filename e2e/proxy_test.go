@@ -115,6 +115,29 @@ func (p *intercepted) leftNothing(before *corev1.Service) {
 	})
 }
 
+// isFreshAgain has the controllers forget how often the proxies of the Service have gone, once they are quiet: the waits that follow are minutes,
+// which tests of package interception have without a cluster.
+func (p *intercepted) isFreshAgain() {
+	p.t.Helper()
+	maps := p.shop.kube.CoreV1().ConfigMaps(p.shop.namespace)
+	eventually(p.t, "the controllers have noted that the proxies are gone", func() error {
+		config, err := maps.Get(p.t.Context(), intercept.RoutesConfigMap, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		is, here := intercept.State{}, intercept.ReadRoutes(config.Data)["backend"]
+		if here != nil {
+			is = here.State
+		}
+		if is.Encode() != (&intercept.State{Detached: is.Detached, Detaches: is.Detaches}).Encode() {
+			return fmt.Errorf("the state is %s", is.Encode())
+		}
+		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"data":{%q:null}}`, config.ResourceVersion, intercept.StateKey("backend"))
+		_, err = maps.Patch(p.t.Context(), intercept.RoutesConfigMap, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	})
+}
+
 // TestAProxyInFrontOfAService: requests to a Service of the environment that carry a sandbox's ID get its copy, and all others the
 // environment, by proxies that come and go with the routes that ask for them; somebody else's selector is written over once and then
 // left alone (3-T8); and the Service is as it was in the end (3-T15).
@@ -146,6 +169,7 @@ func TestAProxyInFrontOfAService(t *testing.T) {
 		p.admitsProxies(false)
 		p.says(metav1.ConditionFalse, "ProviderUnavailable", "does not admit proxies")
 		p.leftNothing(before)
+		p.isFreshAgain()
 		p.admitsProxies(true)
 		p.says(metav1.ConditionTrue, "RouteAttached", "")
 	})
@@ -259,6 +283,7 @@ func TestNoRequestIsLostByProxies(t *testing.T) {
 		answered(100)
 		p.route.delete()
 		p.leftNothing(before)
+		p.isFreshAgain()
 	}
 	kills.end()
 	if now := answered(100); now.Failed > 0 {

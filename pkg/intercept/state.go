@@ -41,7 +41,7 @@ const (
 )
 
 // State is what is remembered of the interception of a Service. It is written before what it speaks of is done, so that a process
-// which ends in between takes nothing of its own for the work of somebody else.
+// which ends in between takes nothing of its own for the work of somebody else; but for Switched, which follows the switch.
 type State struct {
 	// Reason and Message are what the routes say, but for those of Refused. The reason is one of the condition Attached.
 	Reason  string `json:"reason,omitempty"`

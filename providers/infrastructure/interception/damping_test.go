@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,6 +142,25 @@ func TestHowOftenProxiesHaveGoneOutlivesTheRoutes(t *testing.T) {
 	must(t, w.Get(t.Context(), types.NamespacedName{Namespace: "prod", Name: intercept.RoutesConfigMap}, config))
 	if len(config.Data) > 0 {
 		t.Errorf("%v", config.Data)
+	}
+}
+
+// Proxies that wait for an hour do not wait for a workspace that was deleted meanwhile.
+func TestARouteWhoseCopiesAreGoneIsFoundWhileItWaits(t *testing.T) {
+	w := newWorld(t)
+	w.ask("1", 10)
+	w.config(func(c *corev1.ConfigMap) {
+		state := intercept.State{Detached: new(metav1.NewTime(w.clock)), Detaches: 20}
+		c.Data[intercept.StateKey("web")] = state.Encode()
+	})
+	w.quiet(time.Second)
+	w.wantReason(sandbarv1alpha1.RoutePending)
+	w.plainly(func() {
+		must(t, w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sb-x"}}))
+	})
+	w.quiet(resync + time.Minute)
+	if n := len(w.routes().Intents); n > 0 {
+		t.Errorf("there are %d that ask", n)
 	}
 }
 

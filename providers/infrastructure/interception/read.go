@@ -18,6 +18,7 @@ import (
 
 	wire "github.com/sandbar-dev/sandbar/apis/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
+	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 // errWithdrawn means that an operator has taken back the right to proxies in a namespace, where grant has restored the Services.
@@ -41,8 +42,8 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*inte
 		return nil, err
 	}
 	if !r.watch.isGranted(routes) {
-		if isGrantedBy("", routes) {
-			return nil, errWithdrawn
+		if isGrantedBy("", routes) && routes.Annotations[placement.AnnotationProvider] != "" {
+			return nil, errWithdrawn // another provider's
 		}
 		hasRoutes, routes.Data = false, nil // what it says is not believed: nothing asks for proxies
 	}

@@ -80,11 +80,8 @@ func (r *reconciler) reconcile(ctx context.Context, name types.NamespacedName) (
 		if err != nil {
 			return r.retry(view), err
 		}
-		if step.Do == intercept.Wait && step.After == 0 && len(view.Routes.Intents) > 0 {
-			return resync, nil
-		}
 		if step.Do == intercept.Wait {
-			return step.After, nil
+			return waiting(view, step), nil
 		}
 		log.FromContext(ctx).V(1).Info("a step of an interception", "namespace", name.Namespace, "service", name.Name, "step", step.Do)
 		err = r.takeWithThen(ctx, name, view, step)
@@ -96,6 +93,14 @@ func (r *reconciler) reconcile(ctx context.Context, name types.NamespacedName) (
 		}
 	}
 	return view.LookAgainIn(r.now()), r.denied(ctx, name, view, errUndone)
+}
+
+// waiting is when to look again; 0 for when something changes.
+func waiting(v *intercept.View, step intercept.Step) time.Duration {
+	if len(v.Routes.Intents) > 0 && (step.After == 0 || step.After > resync) {
+		return resync
+	}
+	return step.After
 }
 
 // next is the next step: the urgent one is found before all else is read.

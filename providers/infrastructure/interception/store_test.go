@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
@@ -100,10 +101,27 @@ func TestTheProxiesOfAnotherProviderAreLeft(t *testing.T) {
 	if !intercept.IsIntercepted(w.service()) || w.writes > 0 {
 		t.Errorf("%v", w.done)
 	}
-	w.config(func(c *corev1.ConfigMap) { c.Labels = nil })
-	w.quiet(time.Minute)
-	if intercept.HasTraces(w.service()) {
-		t.Error("a Service for which nobody asks keeps its proxies")
+}
+
+// Where nobody is believed to ask for proxies there are none: a mark that is gone must not have them stay.
+func TestWithoutTheMarksOfAGrantServicesGetTheirOwnPods(t *testing.T) {
+	for name, change := range map[string]func(c *corev1.ConfigMap){
+		"without the label":      func(c *corev1.ConfigMap) { c.Labels = nil },
+		"without the annotation": func(c *corev1.ConfigMap) { c.Annotations = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.known = newWatch(nil)
+			w.known.believe("us")
+			w.ask("1", 10)
+			w.quiet(time.Minute)
+			w.wantReason(sandbarv1alpha1.RouteAttached)
+			w.config(change)
+			w.quiet(2 * time.Minute)
+			if intercept.HasTraces(w.service()) || strings.Contains(w.everything(), "sandbar-proxy-web") {
+				t.Errorf("the proxies stay:\n%s", w.everything())
+			}
+		})
 	}
 }
 

@@ -51,8 +51,8 @@ func documentOf(s, behind *corev1.Service, intents []*Intent, had map[types.UID]
 	return doc
 }
 
-// byRight are the intents that ask for something, in the order in which they have a right to room. Equal input of documentOf with what it
-// has applied as had has the same result: what had no room behind others has none once all of these have theirs.
+// byRight are the intents that ask for something, in the order in which they have a right to room. documentOf is quiet
+// with it: an intent that had no room behind others has none either once all of these are among those that the proxies have.
 func byRight(intents []*Intent, had map[types.UID]string) []*Intent {
 	rank := func(i *Intent) int {
 		switch hash := had[i.UID]; hash {

@@ -119,7 +119,7 @@ func TestProxiesThatComeAndGoComeLessOften(t *testing.T) {
 	w.wantReason(sandbarv1alpha1.RouteAttached)
 }
 
-// What is known of the times before outlives the routes, and nothing else of them does.
+// How often proxies have gone outlives their routes, and nothing else does.
 func TestHowOftenProxiesHaveGoneOutlivesTheRoutes(t *testing.T) {
 	w := newWorld(t)
 	for range 2 {

@@ -62,7 +62,7 @@ func TestTheRoutesOfAWorkspaceHaveAShareOfAConfigMap(t *testing.T) {
 	must(t, Store{Reader: w, Writer: w}.Ask(t.Context(), web, intent.Left()))
 }
 
-// What a ConfigMap says that grant has not made for this provider is not believed.
+// A ConfigMap that grant has not made for this provider is not believed.
 func TestOnlyConfigMapsThatWereGrantedAreBelieved(t *testing.T) {
 	for name, change := range map[string]func(c *corev1.ConfigMap){
 		"without the label":   func(c *corev1.ConfigMap) { c.Labels = nil },
@@ -88,7 +88,7 @@ func TestOnlyConfigMapsThatWereGrantedAreBelieved(t *testing.T) {
 	}
 }
 
-// Whether the right of another provider counts is known to a reconciler too: it takes nothing down that another one has put up.
+// A reconciler takes nothing down that another provider has put up.
 func TestTheProxiesOfAnotherProviderAreLeft(t *testing.T) {
 	w := newWorld(t)
 	w.ask("1", 10)

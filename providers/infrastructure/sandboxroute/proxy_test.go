@@ -200,7 +200,7 @@ func TestARouteThatIsToldOfEarlyIsLookedAtLater(t *testing.T) {
 	}
 }
 
-// What a route asked a moment ago is not in what the controllers follow yet: its finalizer goes by the runtime cluster's own word.
+// The controllers may not have seen yet that a route asked a moment ago: its finalizer goes by the runtime cluster's own word.
 func TestARouteDoesNotGoBeforeWhatItHasJustAsked(t *testing.T) {
 	w := newProxyWorld(t)
 	w.look()

@@ -155,6 +155,9 @@ func TestARouteWhoseCopiesAreGoneIsFoundWhileItWaits(t *testing.T) {
 	})
 	w.quiet(time.Second)
 	w.wantReason(sandbarv1alpha1.RoutePending)
+	if again, err := w.look(); err != nil || again <= 0 || again > resync {
+		t.Errorf("it is looked at again after %s: %v", again, err)
+	}
 	w.plainly(func() {
 		must(t, w.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "sb-x"}}))
 	})

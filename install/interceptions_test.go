@@ -5,7 +5,6 @@ package install
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -28,7 +27,6 @@ import (
 	wire "github.com/sandbar-dev/sandbar/apis/intercept"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/intercept"
-	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
 func liveService(t *testing.T) *corev1.Service {
@@ -39,147 +37,6 @@ func liveService(t *testing.T) *corev1.Service {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// asMap is an object as the API server shows it to a policy.
-func asMap(t *testing.T, object any) map[string]any {
-	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
-	return fields
-}
-
-// interceptionVerdict is what both policies of the controllers say to a write in a namespace of a Baseline.
-func interceptionVerdict(t *testing.T, operation, what, namespace, name string, before, after any) string {
-	t.Helper()
-	all := policies(t, func(o *Options) { o.proxyImage = "registry.example/proxy:1" })
-	group, resource, _ := strings.Cut(what, "/")
-	for _, policy := range []string{"sandbar-controllers", "sandbar-interception"} {
-		if resource == "configmaps" && policy == "sandbar-interception" {
-			continue // it is not about these
-		}
-		input := map[string]any{"object": nil, "oldObject": nil, "request": map[string]any{
-			"userInfo": map[string]any{"username": controllersUser}, "operation": operation, "namespace": namespace, "name": name,
-			"resource": map[string]any{"group": group, "resource": resource}, "subResource": "",
-		}, "namespaceObject": map[string]any{"metadata": map[string]any{}}}
-		if before != nil {
-			input["oldObject"] = asMap(t, before)
-		}
-		if after != nil {
-			input["object"] = asMap(t, after)
-		}
-		if said := verdict(t, all[policy], input); said != "" {
-			return said
-		}
-	}
-	return ""
-}
-
-// A thief of the credential of the controllers may have the operator's proxies stand in front of a Service, and nothing else.
-func TestAdmissionLeavesOfAServiceItsSelectorAloneAndNoOther(t *testing.T) {
-	before := liveService(t)
-	switched := intercept.Switched(before, nil)
-	behind := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web-sandbar-baseline", Labels: intercept.Labels("web")}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
-	edit := func(s *corev1.Service, change func(s *corev1.Service)) *corev1.Service {
-		s = s.DeepCopy()
-		change(s)
-		return s
-	}
-	merged := edit(switched, func(s *corev1.Service) { s.Spec.Selector["app"] = "web2" })
-	mergedAll := edit(merged, func(s *corev1.Service) { s.Spec.Selector["tier"], s.Spec.Selector["x"] = "back", "y" })
-	restored := func(s *corev1.Service) *corev1.Service {
-		r, err := intercept.Restored(s, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	other := func(selector map[string]string) func(s *corev1.Service) {
-		return func(s *corev1.Service) { s.Spec.Selector = selector }
-	}
-	const alone, back = "selector alone", "and back"
-	for name, c := range map[string]struct {
-		before, after *corev1.Service
-		want          string
-	}{
-		"the switch":       {before, switched, ""},
-		"the switch again": {switched, edit(switched, func(s *corev1.Service) { s.ResourceVersion = "9" }), ""},
-		"the restore":      {switched, restored(switched), ""},
-		"the restore of what somebody has merged": {merged, restored(merged), ""},
-		"the restore of all that is merged":       {mergedAll, restored(mergedAll), ""},
-		"the switch of what somebody has merged":  {mergedAll, intercept.Switched(mergedAll, nil), ""},
-		"a restore of what is merged, alone":      {merged, edit(before, other(map[string]string{"app": "web2"})), back},
-		"a restore of what was":                   {merged, before, back},
-		"a restore of less than is merged":        {mergedAll, edit(before, other(map[string]string{"app": "web2", "tier": "back"})), back},
-		"a restore of more than is merged":        {merged, edit(before, other(map[string]string{"app": "web2", "tier": "front", "x": "y"})), back},
-		"a restore of another value of what was":  {merged, edit(before, other(map[string]string{"app": "web2", "tier": "thief"})), back},
-		"a restore of a part of a value that was": {merged, edit(before, other(map[string]string{"app": "web2", "tier": "fro"})), back},
-		"a restore of a part of a key that was":   {merged, edit(before, other(map[string]string{"app": "web2", "ier": "front"})), back},
-		"a restore that keeps the annotation":     {merged, edit(before, func(s *corev1.Service) { s.Spec.Selector["app"], s.Annotations = "web2", merged.Annotations }), back},
-		"the switch of what somebody has changed": {edit(switched, other(map[string]string{"app": "x"})), intercept.Switched(edit(switched, other(map[string]string{"app": "x"})), nil), ""},
-		"an annotation that is left over goes":    {edit(switched, other(map[string]string{"app": "x"})), edit(before, other(map[string]string{"app": "x"})), ""},
-		"another selector":                        {before, edit(before, other(map[string]string{"app": "thief"})), back},
-		"the proxies of another Service":          {before, edit(switched, other(map[string]string{intercept.LabelService: "api"})), back},
-		"the proxies with something else":         {before, edit(switched, func(s *corev1.Service) { s.Spec.Selector["app"] = "thief" }), back},
-		"an annotation that says something else":  {before, edit(switched, func(s *corev1.Service) { s.Annotations[intercept.AnnotationOriginal] = `{"app":"thf","tier":"front"}` }), back},
-		"an annotation that says more": {before, edit(switched, func(s *corev1.Service) {
-			s.Annotations[intercept.AnnotationOriginal] = `{"app":"web","tier":"front","x":"y"}`
-		}), back},
-		"an annotation that says less":        {before, edit(switched, func(s *corev1.Service) { s.Annotations[intercept.AnnotationOriginal] = `{"app":"web"}` }), back},
-		"no annotation":                       {before, edit(switched, func(s *corev1.Service) { s.Annotations = before.Annotations }), back},
-		"an annotation that is changed later": {switched, edit(switched, func(s *corev1.Service) { s.Annotations[intercept.AnnotationOriginal] = `{"app":"thief"}` }), back},
-		"a restore to something else":         {switched, edit(before, other(map[string]string{"app": "thief", "tier": "front"})), back},
-		"a restore to less":                   {switched, edit(before, other(map[string]string{"app": "web"})), back},
-		"a restore to nothing":                {switched, edit(before, other(nil)), back},
-		"other ports with the switch":         {before, edit(switched, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), alone},
-		"another address":                     {before, edit(switched, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"8.8.8.8"} }), alone},
-		"another type":                        {before, edit(switched, func(s *corev1.Service) { s.Spec.Type = "LoadBalancer" }), alone},
-		"a label":                             {before, edit(switched, func(s *corev1.Service) { s.Labels["x"] = "y" }), alone},
-		"an annotation of others":             {before, edit(switched, func(s *corev1.Service) { s.Annotations["note"] = "other" }), alone},
-		"without an annotation of others":     {before, edit(switched, func(s *corev1.Service) { delete(s.Annotations, "note") }), alone},
-		"an owner":                            {before, edit(switched, func(s *corev1.Service) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), alone},
-		"nothing of an interception":          {before, edit(before, func(s *corev1.Service) { s.Labels["x"] = "y" }), alone},
-		"the Service behind":                  {behind, edit(behind, other(map[string]string{"app": "web2"})), ""},
-		"the Service behind, for the world":   {behind, edit(behind, func(s *corev1.Service) { s.Spec.Type = "NodePort" }), back},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := interceptionVerdict(t, "UPDATE", "/services", "prod", c.after.Name, c.before, c.after); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-				t.Errorf("it says %q, want %q", got, c.want)
-			}
-		})
-	}
-	for name, c := range map[string]struct {
-		operation, namespace string
-		object               *corev1.Service
-		want                 string
-	}{
-		"a Service behind comes":               {"CREATE", "prod", behind, ""},
-		"and goes":                             {"DELETE", "prod", behind, ""},
-		"no other comes":                       {"CREATE", "prod", before, back},
-		"nor goes":                             {"DELETE", "prod", before, back},
-		"nor one that is called so":            {"DELETE", "prod", edit(before, func(s *corev1.Service) { s.Name = "x-sandbar-baseline" }), back},
-		"nor one with an address of its own":   {"CREATE", "prod", edit(behind, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"8.8.8.8"} }), back},
-		"nor one without a selector":           {"CREATE", "prod", edit(behind, other(nil)), back},
-		"nor one in a placement":               {"CREATE", ourPlacement, behind, "in namespaces of Baselines only"},
-		"nor one in the provider's own":        {"CREATE", placement.SystemNamespace, behind, "in namespaces of Baselines only"},
-		"nor one that another name stands for": {"CREATE", "prod", edit(behind, func(s *corev1.Service) { s.Name = "web" }), back},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var old, now any = nil, c.object
-			if c.operation == "DELETE" {
-				old, now = c.object, nil
-			}
-			if got := interceptionVerdict(t, c.operation, "/services", c.namespace, c.object.Name, old, now); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-				t.Errorf("it says %q, want %q", got, c.want)
-			}
-		})
-	}
 }
 
 // proxyDeployment is the Deployment that the controllers make.
@@ -202,53 +59,6 @@ func proxyDeployment(t *testing.T) *appsv1.Deployment {
 	}
 	t.Fatal("there is no Deployment")
 	return nil
-}
-
-func TestAdmissionLeavesTheProxiesTheirOwnPodsAlone(t *testing.T) {
-	const proxies = "make proxies only"
-	for name, c := range map[string]struct {
-		change func(d *appsv1.Deployment, pod *corev1.PodSpec)
-		want   string
-	}{
-		"as the controllers make it": {func(*appsv1.Deployment, *corev1.PodSpec) {}, ""},
-		"another image":              {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].Image = "thief" }, proxies},
-		"a command":                  {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].Command = []string{"sh"} }, proxies},
-		"a variable":                 {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].Env = []corev1.EnvVar{{Name: "a"}} }, proxies},
-		"variables of a Secret":      {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].EnvFrom = []corev1.EnvFromSource{{}} }, proxies},
-		"a volume":                   {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Volumes = []corev1.Volume{{Name: "a"}} }, proxies},
-		"another identity":           {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.ServiceAccountName = "default" }, proxies},
-		"another container":          {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers = append(p.Containers, p.Containers[0]) }, proxies},
-		"a container before":         {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.InitContainers = p.Containers }, proxies},
-		"the node's network":         {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.HostNetwork = true }, proxies},
-		"a port of the node":         {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].Ports[0].HostPort = 80 }, proxies},
-		"privileges":                 {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].SecurityContext.Privileged = new(true) }, proxies},
-		"more privileges later": {func(_ *appsv1.Deployment, p *corev1.PodSpec) {
-			p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
-		}, proxies},
-		"root":                     {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.SecurityContext.RunAsNonRoot = nil }, proxies},
-		"a hook":                   {func(_ *appsv1.Deployment, p *corev1.PodSpec) { p.Containers[0].Lifecycle = &corev1.Lifecycle{} }, proxies},
-		"the labels of a database": {func(d *appsv1.Deployment, _ *corev1.PodSpec) { d.Spec.Template.Labels["app"] = "db" }, proxies},
-		"another name":             {func(d *appsv1.Deployment, _ *corev1.PodSpec) { d.Name = "web" }, "of their proxies only"},
-		"without its labels":       {func(d *appsv1.Deployment, _ *corev1.PodSpec) { d.Labels = nil }, "of their proxies only"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := proxyDeployment(t)
-			c.change(d, &d.Spec.Template.Spec)
-			if got := interceptionVerdict(t, "CREATE", "apps/deployments", "prod", d.Name, nil, d); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-				t.Errorf("it says %q, want %q", got, c.want)
-			}
-		})
-	}
-	web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "web"}}
-	if got := interceptionVerdict(t, "DELETE", "apps/deployments", "prod", "web", web, nil); !strings.Contains(got, "of their proxies only") {
-		t.Errorf("a workload is deleted: %q", got)
-	}
-	for name, want := range map[string]string{wire.ConfigMap: "", intercept.RoutesConfigMap: "", "settings": "immutable copies"} {
-		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
-		if got := interceptionVerdict(t, "UPDATE", "/configmaps", "prod", name, config, config); want == "" && got != "" || !strings.Contains(got, want) {
-			t.Errorf("ConfigMap %s: %q", name, got)
-		}
-	}
 }
 
 func proxied(b client.Object) client.Object {

@@ -38,14 +38,15 @@ func TestAnAPIServerCompilesEveryPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			declared := plugincel.OptionalVariableDeclarations{HasParams: policy.Spec.ParamKind != nil}
 			for _, v := range policy.Spec.Variables {
-				result := compiler.CompileAndStoreVariable(policyExpression{v.Name, v.Expression, cel.AnyType}, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions)
+				result := compiler.CompileAndStoreVariable(policyExpression{v.Name, v.Expression, cel.AnyType}, declared, environment.StoredExpressions)
 				if result.Error != nil {
 					t.Errorf("variable %s: %v", v.Name, result.Error)
 				}
 			}
 			for _, e := range expressionsOf(policy) {
-				if result := compiler.CompileCELExpression(e, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions); result.Error != nil {
+				if result := compiler.CompileCELExpression(e, declared, environment.StoredExpressions); result.Error != nil {
 					t.Errorf("%s: %v", e.text, result.Error)
 				}
 			}

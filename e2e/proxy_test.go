@@ -156,6 +156,7 @@ func TestAProxyInFrontOfAService(t *testing.T) {
 	p.gets(environment, "sandbox=sbx-00000000")
 	p.gets("web", "a=b,"+own+";c=d")
 
+	t.Run("the controllers' credential is worth no more to a thief", func(t *testing.T) { stealsProxies(t, p.shop.namespace) })
 	t.Run("suspended its requests go to the environment", func(t *testing.T) {
 		p.group.mustPatch(`{"spec":{"suspended":true}}`)
 		p.says(metav1.ConditionFalse, "Suspended", "")

@@ -14,6 +14,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -34,6 +35,8 @@ type admittedPolicy struct {
 	*admissionregistrationv1.ValidatingAdmissionPolicy
 
 	conditions, validations plugincel.ConditionEvaluator
+	// params chooses the parameters, and about the objects that the policy is about.
+	params, about labels.Selector
 }
 
 // change is a write as the API server shows it to a policy. Before or after is nil where there is none.
@@ -58,19 +61,50 @@ var (
 // admissionOf compiles the policies that bind the controllers, with one image of proxies.
 func admissionOf(t *testing.T, image string) *admitted {
 	t.Helper()
-	all := policies(t, func(o *Options) { o.proxyImage = image })
+	opts := testOptions()
+	opts.proxyImage = image
+	objects, err := runtimeObjects(opts, "restricted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings := map[string]*admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	for _, object := range objects {
+		if object.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, binding); err != nil {
+				t.Fatal(err)
+			}
+			bindings[binding.Spec.PolicyName] = binding
+		}
+	}
 	a := &admitted{t: t}
-	for name, policy := range all {
+	for name, policy := range policiesOf(t, objects) {
 		if name == "sandbar-controllers" || strings.HasPrefix(name, "sandbar-interception") {
-			a.policies = append(a.policies, compiled(t, policy))
+			a.policies = append(a.policies, compiled(t, policy, bindings[name]))
 		}
 	}
 	slices.SortFunc(a.policies, func(a, b admittedPolicy) int { return strings.Compare(a.Name, b.Name) })
 	return a
 }
 
-func compiled(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy) admittedPolicy {
+func selectorOf(t *testing.T, selector *metav1.LabelSelector) labels.Selector {
 	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func compiled(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionPolicy, binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) admittedPolicy {
+	t.Helper()
+	params, about := labels.Nothing(), labels.Everything()
+	if policy.Spec.ParamKind != nil {
+		params = selectorOf(t, binding.Spec.ParamRef.Selector)
+	}
+	if s := policy.Spec.MatchConstraints.ObjectSelector; s != nil {
+		about = selectorOf(t, s)
+	}
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +126,7 @@ func compiled(t *testing.T, policy *admissionregistrationv1.ValidatingAdmissionP
 		policy,
 		compiler.CompileCondition(conditions, declared, environment.StoredExpressions),
 		compiler.CompileCondition(validations, declared, environment.StoredExpressions),
+		params, about,
 	}
 	for _, err := range slices.Concat(p.conditions.CompilationErrors(), p.validations.CompilationErrors()) {
 		t.Errorf("%s: %v", policy.Name, err)
@@ -110,7 +145,9 @@ func (a *admitted) refusal(c change) string {
 		if p.Spec.ParamKind != nil {
 			params = nil
 			for _, service := range c.services {
-				params = append(params, service)
+				if p.params.Matches(labels.Set(service.Labels)) {
+					params = append(params, service)
+				}
 			}
 		}
 		for _, param := range params {
@@ -132,11 +169,17 @@ func (p *admittedPolicy) isAbout(c change) bool {
 			return r == what || r == "*/*" || strings.HasSuffix(r, "/*") && strings.HasPrefix(what, strings.TrimSuffix(r, "*"))
 		})
 		isGroup := slices.Contains(rule.APIGroups, "*") || slices.Contains(rule.APIGroups, c.resource.Group)
-		if isResource && isGroup {
-			return true
+		isOperation := slices.Contains(rule.Operations, "*") || slices.Contains(rule.Operations, admissionregistrationv1.OperationType(c.operation))
+		if isResource && isGroup && isOperation {
+			return p.selects(c.before) || p.selects(c.after)
 		}
 	}
 	return false
+}
+
+func (p *admittedPolicy) selects(object runtime.Object) bool {
+	of, ok := object.(metav1.Object)
+	return ok && p.about.Matches(labels.Set(of.GetLabels()))
 }
 
 func (a *admitted) judge(p admittedPolicy, c change, param runtime.Object) string {

@@ -427,7 +427,7 @@ func TestAdmissionFollowsWhatTheOperatorSets(t *testing.T) {
 	if !strings.Contains(bounded[kroPolicy], `"system:serviceaccount:a-system:b"`) {
 		t.Error("the policy is not about kro")
 	}
-	if _, ok := unbounded[kroPolicy]; ok || len(unbounded) != 6 {
+	if _, ok := unbounded[kroPolicy]; ok || len(unbounded) != 7 {
 		t.Errorf("without kro's ServiceAccount there are %d policies", len(unbounded))
 	}
 	for name, policy := range bounded {

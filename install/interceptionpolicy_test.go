@@ -100,7 +100,7 @@ func TestAdmissionLeavesOfAServiceItsSelectorAlone(t *testing.T) {
 		"an annotation that says less":            {before, edited(switched, saying(`{"app":"web"}`)), back},
 		"an annotation without its end":           {before, edited(switched, saying(`{"app":"web","tier":"front",`)), back},
 		"an annotation without its beginning":     {before, edited(switched, saying(`"app":"web","tier":"front"}}`)), back},
-		"an annotation that is no JSON":           {before, edited(switched, saying(`["app":"web";"tier":"front"]`)), back},
+		"an annotation that is not JSON":          {before, edited(switched, saying(`["app":"web";"tier":"front"]`)), back},
 		"no annotation":                           {before, edited(switched, func(s *corev1.Service) { s.Annotations = before.Annotations }), back},
 		"an annotation that is changed later":     {switched, edited(switched, saying(`{"app":"thief"}`)), back},
 		"a restore to something else":             {switched, edited(before, selecting(map[string]string{"app": "thief", "tier": "front"})), back},

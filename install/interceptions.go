@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,15 +75,12 @@ func interceptionRole(names placement.Names) string { return names.Prefix() + "-
 // withdrawProxies takes back the right to proxies where no Baseline admits them: it gives the Services their own pods, and deletes the
 // proxies and what they were given.
 func (a *applier) withdrawProxies(ctx context.Context, wanted map[string]*opened) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	if err := a.client.List(ctx, list, client.MatchingLabels{placement.LabelManagedBy: placement.ManagedBy}); err != nil {
-		return fmt.Errorf("listing where proxies were granted: %w", err)
+	namespaces, err := a.proxiedNamespaces(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		namespace := list.Items[i].GetNamespace()
-		isOurs := list.Items[i].GetName() == intercept.RoutesConfigMap && list.Items[i].GetAnnotations()[placement.AnnotationProvider] == a.opts.provider
-		if !isOurs || wanted[namespace] != nil && wanted[namespace].proxies {
+	for _, namespace := range namespaces {
+		if wanted[namespace] != nil && wanted[namespace].proxies {
 			continue
 		}
 		if err := a.withdrawProxiesIn(ctx, namespace); err != nil {
@@ -90,6 +88,28 @@ func (a *applier) withdrawProxies(ctx context.Context, wanted map[string]*opened
 		}
 	}
 	return nil
+}
+
+// proxiedNamespaces are those in which the controllers of this provider have the right to proxies, or had it and something is left.
+//
+// The attack: a thief of their credential takes away what the namespaces are found by, and keeps the right. So they are found by the
+// RoleBinding that gives it, and the Role, which goes last: the controllers can write neither.
+func (a *applier) proxiedNamespaces(ctx context.Context) ([]string, error) {
+	var namespaces []string
+	for _, kind := range []string{"RoleBinding", "Role"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind(kind + "List"))
+		if err := a.client.List(ctx, list, client.MatchingLabels{placement.LabelManagedBy: placement.ManagedBy}); err != nil {
+			return nil, fmt.Errorf("listing where proxies were granted: %w", err)
+		}
+		for i := range list.Items {
+			if list.Items[i].GetName() == interceptionRole(a.opts.names) {
+				namespaces = append(namespaces, list.Items[i].GetNamespace())
+			}
+		}
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces), nil
 }
 
 func (a *applier) withdrawProxiesIn(ctx context.Context, namespace string) error {
@@ -104,14 +124,18 @@ func (a *applier) withdrawProxiesIn(ctx context.Context, namespace string) error
 	if err := a.removeProxies(ctx, namespace); err != nil {
 		return err
 	}
-	return errors.Join(
+	err = errors.Join(
 		a.remove(ctx, rbacv1.SchemeGroupVersion, "RoleBinding", namespace, intercept.Account),
 		a.remove(ctx, rbacv1.SchemeGroupVersion, "Role", namespace, intercept.Account),
 		a.remove(ctx, corev1.SchemeGroupVersion, "ServiceAccount", namespace, intercept.Account),
 		a.remove(ctx, corev1.SchemeGroupVersion, "ConfigMap", namespace, wire.ConfigMap),
-		a.remove(ctx, rbacv1.SchemeGroupVersion, "Role", namespace, interceptionRole(a.opts.names)),
 		a.remove(ctx, corev1.SchemeGroupVersion, "ConfigMap", namespace, intercept.RoutesConfigMap),
 	)
+	if err != nil {
+		return err
+	}
+	// The last: by it the next run finds what this one has left.
+	return a.remove(ctx, rbacv1.SchemeGroupVersion, "Role", namespace, interceptionRole(a.opts.names))
 }
 
 // removeProxies deletes all that stands for intercepted Services of a namespace.

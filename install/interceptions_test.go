@@ -17,7 +17,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -142,6 +144,63 @@ func TestTheRightToProxiesGoesWithTheServicesRestored(t *testing.T) {
 		if got := len(roles.Items) + len(deployments.Items) + len(configs.Items); dryRun != (got == 3+2+2) || !dryRun && got != 1+1 {
 			t.Errorf("dry run %t: %d objects are left", dryRun, got)
 		}
+	}
+}
+
+// The attack: a thief of the controllers' credential takes the label and the provider off the ConfigMaps, which the controllers may
+// write, and goes on with proxies after the withdrawal.
+func TestTheRightToProxiesIsFoundByTheRoleThatGivesIt(t *testing.T) {
+	a := granting(t, proxied(baselineNamed("shop", "prod")), namespaceNamed("prod"))
+	wanted, err := a.namespacesOf(t.Context(), nil)
+	if err == nil {
+		err = a.grant(t.Context(), wanted, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (names []string) {
+		for _, list := range []client.ObjectList{&rbacv1.RoleBindingList{}, &rbacv1.RoleList{}, &corev1.ConfigMapList{}} {
+			if err := a.client.List(t.Context(), list); err != nil {
+				t.Fatal(err)
+			}
+			_ = meta.EachListItem(list, func(o runtime.Object) error {
+				if name := o.(client.Object).GetName(); name != "sandbar-baseline" {
+					names = append(names, name)
+				}
+				return nil
+			})
+		}
+		return names
+	}
+	for _, name := range []string{wire.ConfigMap, intercept.RoutesConfigMap} {
+		config := &corev1.ConfigMap{}
+		err := a.client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: name}, config)
+		if config.Labels, config.Annotations = nil, nil; err == nil {
+			err = a.client.Update(t.Context(), config)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wanted["prod"].proxies, a.opts.Timeout = false, time.Minute
+	whole, refused := a.client, errors.New("the API server is away")
+	a.client = interceptor.NewClient(whole, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if obj.GetName() == intercept.RoutesConfigMap {
+				return refused
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+	})
+	if err := a.withdrawProxies(t.Context(), wanted); !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+	if got := left(); !slices.Equal(got, []string{"sandbar-interception", intercept.RoutesConfigMap}) {
+		t.Errorf("after a failure %v is left", got)
+	}
+	a.client = whole
+	if err := a.withdrawProxies(t.Context(), wanted); err != nil || len(left()) > 0 {
+		t.Errorf("%v is left: %v", left(), err)
 	}
 }
 

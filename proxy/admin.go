@@ -42,7 +42,9 @@ func (p *Proxy) notReady() string {
 	case p.closed.Load():
 		return "ending: no connection is accepted any more"
 	case !p.bound.Load():
-		return "there was no valid document yet, or its ports are not bound"
+		return "there was no valid document yet, its baseline is not known to be the Service's, or its ports are not bound"
+	case p.moved.Load():
+		return "ending: the baseline has another address"
 	}
 	return p.reach.reason()
 }

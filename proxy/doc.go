@@ -24,6 +24,7 @@
 //	upgrade.go    a request that leaves HTTP
 //	headers.go    which headers end at the proxy
 //	backends.go   connections to the baseline and to copies
+//	behind.go     whether the baseline is that of the Service
 //	reach.go      whether the baseline can be reached
 //	slots.go      how much copies may have under way
 //	failure.go    what a client is told when there is no answer

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -49,6 +50,10 @@ const (
 	// and while none does. LostAfter is how long none does, if one was tried, before the proxy is not ready any more.
 	ProbeEvery = time.Second
 	LostAfter  = 10 * time.Second
+	// CheckEvery is how often the proxy asks the cluster's DNS whether its baseline still has the address of the Service behind, and
+	// MovedAnswers how many answers in a row say that it has not before the proxy ends, to begin with the newest document.
+	CheckEvery   = 10 * time.Second
+	MovedAnswers = 3
 	// MaxHTTP2Streams is how many requests a connection of HTTP/2 has under way at most, and MaxHTTP2CopyStreams how many
 	// of them are with copies. What the client sends and a copy does not read stays in the connection's window of nearly
 	// 4 MiB, of which a stream has 64 KiB: copies that read nothing leave a part of it to the baseline.
@@ -90,6 +95,9 @@ type Options struct {
 	CopyRequests, CopiesRequests int
 	// Logger defaults to slog's own.
 	Logger *slog.Logger
+	// Lookup finds the addresses of a network, ip4 or ip6, that a name has. Defaults to the DNS of the pod; an answer that comes
+	// from a part of what was asked for is an error.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 	// listen, if set, stands for net.ListenConfig.Listen in tests, which have no fixed ports.
 	listen func(port int32) (net.Listener, error)
@@ -124,6 +132,10 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.headerTimeout, HeaderTimeout)
 	if o.probe == nil {
 		o.probe = probe
+	}
+	if o.Lookup == nil {
+		// A server that fails for one of the names of the search list must not make the answer "there is none".
+		o.Lookup = (&net.Resolver{PreferGo: true, StrictErrors: true}).LookupNetIP
 	}
 	if o.Access == nil {
 		o.Access = os.Stdout

@@ -38,6 +38,7 @@ type Proxy struct {
 	answering tally
 	slots     *slots
 	reach     *reach
+	behind    *behind
 
 	// baseline and copies are the clients of HTTP/1.1.
 	baseline, copies *http1.Transport
@@ -49,8 +50,8 @@ type Proxy struct {
 	passing    context.Context //nolint:containedctx // the life of what has no request any more
 	endPassing context.CancelFunc
 
-	// bound is set once the ports are, and closed once they are not any more.
-	bound, closed atomic.Bool
+	// bound is set once the ports are, and closed once they are not any more. moved is set when the baseline has another address.
+	bound, closed, moved atomic.Bool
 }
 
 // New makes a Proxy. Nothing is listened to until Run.
@@ -63,6 +64,8 @@ func New(opts Options, documents Documents) (*Proxy, error) {
 	p.metrics = newMetrics(func() bool { return p.state.draining.Load() })
 	p.state = newState(opts.Service, p.log, p.metrics)
 	p.state.onDrain = p.goAway
+	p.behind = newBehind(&opts, p.log)
+	p.state.check = func(ports []intercept.Port) error { _, err := p.behind.addressOf(ports); return err }
 	p.clients = &clients{most: opts.Connections, metrics: p.metrics, conns: map[*clientConn]struct{}{}}
 	p.slots = &slots{each: opts.CopyRequests, all: opts.CopiesRequests, taken: map[string]int{}}
 	p.reach = newReach(p.log, opts.probe)
@@ -116,6 +119,9 @@ func (p *Proxy) serve(ctx, lasting context.Context) error {
 	case <-lasting.Done():
 		return nil
 	}
+	if !p.confirm(ctx, lasting) {
+		return nil
+	}
 	if err := p.listen(ctx); err != nil {
 		return err
 	}
@@ -124,14 +130,27 @@ func (p *Proxy) serve(ctx, lasting context.Context) error {
 	watch, endWatch := context.WithCancel(context.Background())
 	watching.Go(func() { p.watchClients(watch) })
 	watching.Go(func() { p.reach.watch(watch) })
+	moved := make(chan error, 1)
+	watching.Go(func() { moved <- p.behind.watch(watch, p.state.listensAt()) })
+	var err error
 	select {
 	case <-ctx.Done():
 	case <-lasting.Done():
+	case err = <-moved:
+		p.moved.Store(true)
 	}
 	p.drain()
 	endWatch()
 	watching.Wait()
-	return nil
+	return err
+}
+
+// confirm waits until the ports lead to the Service's own pods. It is false if one of the contexts has ended before.
+func (p *Proxy) confirm(ctx, lasting context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(lasting, cancel)()
+	return p.behind.confirm(ctx, p.state)
 }
 
 // watchEvery is how often it is looked which requests take long.

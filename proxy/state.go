@@ -28,15 +28,18 @@ type state struct {
 	onDrain func()
 
 	mu sync.Mutex
-	// ports are those of the first document. first is closed once they are there.
-	ports []intercept.Port
-	first chan struct{}
+	// ports are those of the newest document, until they are settled. first is closed once there are any.
+	ports   []intercept.Port
+	settled bool
+	first   chan struct{}
+	// check refuses ports that lead to others than the Service's own pods.
+	check func(ports []intercept.Port) error
 	// ending is set when the process ends, so that no document ends the draining.
 	ending bool
 }
 
 func newState(service string, log *slog.Logger, m *metrics) *state {
-	s := &state{service: service, log: log, metrics: m, first: make(chan struct{}), onDrain: func() {}}
+	s := &state{service: service, log: log, metrics: m, first: make(chan struct{}), onDrain: func() {}, check: func([]intercept.Port) error { return nil }}
 	s.table.Store(&proxyrules.Table{})
 	return s
 }
@@ -50,6 +53,9 @@ func (s *state) apply(document []byte) {
 		return
 	}
 	config, table, err := proxyrules.Parse(document, s.service)
+	if err == nil {
+		err = s.check(config.Ports)
+	}
 	if err != nil {
 		s.metrics.configErrors.Inc()
 		s.log.Error("the document is refused, and the one before it stays", "key", intercept.Key(s.service), "error", err)
@@ -59,6 +65,8 @@ func (s *state) apply(document []byte) {
 	case s.ports == nil:
 		s.ports = config.Ports
 		defer close(s.first)
+	case !s.settled:
+		s.ports = config.Ports
 	case !slices.Equal(s.ports, config.Ports):
 		s.log.Warn("the ports of a proxy do not change while it runs: it listens where it did", "key", intercept.Key(s.service))
 	}
@@ -92,7 +100,18 @@ func (s *state) end() {
 	s.setDraining(true)
 }
 
-// listensAt returns the ports of the first document.
+// settle has ports be those at which the proxy listens from now on. It is false if there is a newer document with others.
+func (s *state) settle(ports []intercept.Port) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.ports, ports) {
+		return false
+	}
+	s.settled = true
+	return true
+}
+
+// listensAt returns the ports that are settled, or else those of the newest document.
 func (s *state) listensAt() []intercept.Port {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +81,8 @@ func newWorld(t *testing.T, protocol intercept.Protocol, baseline, toCopy string
 			}
 			return l, err
 		},
-		probe: func(context.Context, string) error { return nil }, // see reach_test.go
+		probe:  func(context.Context, string) error { return nil }, // see reach_test.go
+		Lookup: isAt(baseline),
 	}
 	for _, f := range change {
 		f(&opts)
@@ -105,6 +107,14 @@ func newWorld(t *testing.T, protocol intercept.Protocol, baseline, toCopy string
 		return w.proxy.notReady() == "" || opts.probe == nil && w.proxy.bound.Load()
 	})
 	return w
+}
+
+// isAt has each name have the address of host:port.
+func isAt(hostPort string) func(context.Context, string, string) ([]netip.Addr, error) {
+	return func(context.Context, string, string) ([]netip.Addr, error) {
+		at, err := netip.ParseAddrPort(hostPort)
+		return []netip.Addr{at.Addr()}, err
+	}
 }
 
 func ruleFor(id, address string) intercept.Rule {

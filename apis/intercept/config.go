@@ -45,7 +45,8 @@ type Port struct {
 	Name string `json:"name,omitempty"`
 	// Listen is the port on which the proxy listens: the number that the Service's targetPort means.
 	Listen int32 `json:"listen"`
-	// Baseline is the address, host:port, of the Service that has the original pods.
+	// Baseline is the address, host:port, of the Service that has the original pods. The host is one of its addresses, or its name with
+	// the namespace and svc, and the same for all ports: a proxy asks the cluster's DNS, and takes no other host.
 	Baseline string `json:"baseline"`
 	// Protocol is what the port speaks.
 	Protocol Protocol `json:"protocol"`

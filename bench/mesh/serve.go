@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -95,6 +96,10 @@ func serveSandbar(ctx context.Context, listen, to string, sandboxes int) error {
 	}
 	p, err := proxy.New(proxy.Options{
 		Service: "bench", Namespace: "bench", AdminAddress: "127.0.0.1:0", Drain: 1, Logger: slog.New(slog.DiscardHandler),
+		Lookup: func(context.Context, string, string) ([]netip.Addr, error) { // there is no cluster
+			at, err := netip.ParseAddrPort(to)
+			return []netip.Addr{at.Addr()}, err //nolint:wrapcheck // the proxy says what it is about
+		},
 	}, one(document))
 	if err != nil {
 		return err

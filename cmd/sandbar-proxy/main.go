@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,6 +23,9 @@ import (
 
 // version is set when a release is linked.
 var version = "dev"
+
+// lookup stands for the DNS of the pod in tests.
+var lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 func main() {
 	switch err := run(os.Args[1:]); {
@@ -46,6 +50,9 @@ func run(args []string) error {
 		return nil
 	}
 	opts.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if lookup != nil {
+		opts.Lookup = lookup
+	}
 	config, err := connect(*kubeconfig)
 	if err != nil {
 		return err

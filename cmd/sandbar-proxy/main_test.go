@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv("BE_SANDBAR_PROXY") != "" {
 		if file := os.Getenv("MEMORY_MAX"); file != "" {
 			memoryMax = file
+		}
+		if of := os.Getenv("NAME_AND_ADDRESS"); of != "" {
+			name, address, _ := strings.Cut(of, "=")
+			lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+				if host != name {
+					return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+				}
+				return []netip.Addr{netip.MustParseAddr(address)}, nil
+			}
 		}
 		main()
 		return
@@ -122,7 +132,7 @@ func TestTheProgramServesItsDocumentAndDrains(t *testing.T) {
 	if err := os.WriteFile(memory, []byte("200000000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program.Env = append(program.Env, "MEMORY_MAX="+memory, "GOMEMLIMIT=")
+	program.Env = append(program.Env, "MEMORY_MAX="+memory, "GOMEMLIMIT=", "NAME_AND_ADDRESS=shop-sandbar-baseline.demo.svc=127.0.0.1")
 	var lines strings.Builder
 	program.Stdout, program.Stderr = &lines, io.Discard
 	if err := program.Start(); err != nil {

@@ -10,6 +10,8 @@
 //	sandbar-runner supervise PROGRAM [ARGUMENT…]
 //	                             serve, with PROGRAM as the app: before the command of an ordinary container
 //	sandbar-runner install DIR   copy itself to DIR/sandbar-runner
+//	sandbar-runner copy-up SOURCE VOLUME
+//	                             copy a directory of the image into an empty volume (package copyup)
 //	sandbar-runner healthcheck   exit 0 when the runner answers
 //	sandbar-runner wait          exit 0 as soon as the runner answers
 //	sandbar-runner version       print the version
@@ -29,13 +31,14 @@ import (
 	logwire "github.com/sandbar-dev/sandbar/apis/wire/log"
 	"github.com/sandbar-dev/sandbar/pkg/netcheck"
 	"github.com/sandbar-dev/sandbar/runner"
+	"github.com/sandbar-dev/sandbar/runner/copyup"
 )
 
 // version is set when a release is linked.
 var version = "dev"
 
 // errUsage makes main print how the program is called.
-var errUsage = errors.New("usage: sandbar-runner [supervise PROGRAM [ARGUMENT...] | install DIR | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED | netcheck resolve BLOCKED]")
+var errUsage = errors.New("usage: sandbar-runner [supervise PROGRAM [ARGUMENT...] | install DIR | copy-up SOURCE VOLUME | healthcheck | wait | version | netcheck listen | netcheck dial OPEN BLOCKED | netcheck resolve BLOCKED]")
 
 // exitError makes main end with it and say nothing.
 type exitError int
@@ -70,6 +73,8 @@ func run(args []string) error {
 		})
 	case args[0] == "install" && len(args) == 2:
 		return runner.Install(args[1])
+	case args[0] == "copy-up" && len(args) == 3:
+		return copyUp(args[1], args[2])
 	case args[0] == "healthcheck" && len(args) == 1:
 		url, err := runner.HealthURL(os.Environ())
 		if err != nil {
@@ -92,6 +97,25 @@ func run(args []string) error {
 	default:
 		return errUsage
 	}
+}
+
+// copyUp prints how the copy ended, and reports it to Kubernetes.
+func copyUp(source, volume string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(workingMemory)
+	}
+	result := copyup.Run(ctx, copyup.Options{Source: source, Target: volume, Progress: os.Stderr})
+	fmt.Fprintf(os.Stderr, "%s: %s\n", result.Reason, result.Message)
+	// The exit code says as much as Kubernetes needs if the message cannot be written.
+	if err := copyup.Report(copyup.TerminationLog, result); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbar-runner:", err)
+	}
+	if code := result.Reason.ExitCode(); code != 0 {
+		return exitError(code)
+	}
+	return nil
 }
 
 func checkNetwork(args []string) error {

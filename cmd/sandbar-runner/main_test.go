@@ -66,7 +66,8 @@ func TestMain(m *testing.M) {
 var allowedDependencies = []string{
 	// WebSocket for GET /exec, the one library of all of Sandbar, with the SOCKS proxies of its dialer.
 	"github.com/gorilla/websocket",
-	// What clients and the runner say to each other; the standard library alone.
+	// What clients, the provider and the runner say to each other; the standard library alone.
+	"github.com/sandbar-dev/sandbar/apis/wire/copy",
 	"github.com/sandbar-dev/sandbar/apis/wire/exec",
 	"github.com/sandbar-dev/sandbar/apis/wire/log",
 	"github.com/sandbar-dev/sandbar/apis/wire/sync",
@@ -80,6 +81,7 @@ var allowedDependencies = []string{
 	// The rules of that library in one place, shared with the client.
 	"github.com/sandbar-dev/sandbar/pkg/wsconn",
 	"github.com/sandbar-dev/sandbar/runner",
+	"github.com/sandbar-dev/sandbar/runner/copyup",
 	"github.com/sandbar-dev/sandbar/runner/execs",
 	"github.com/sandbar-dev/sandbar/runner/ringlog",
 	"github.com/sandbar-dev/sandbar/runner/supervise",

@@ -94,6 +94,7 @@ var trees = []struct {
 	{
 		path: "runner",
 		packages: []string{
+			"apis/wire/copy",
 			"apis/wire/exec",
 			"apis/wire/log",
 			"apis/wire/sync",

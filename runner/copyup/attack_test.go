@@ -83,7 +83,7 @@ func TestWhatIsExchangedWhileItIsCopiedIsNotWrittenThrough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := range 24 {
-				source, volume := folders(t)
+				source, volume := quickFolders(t)
 				outside := t.TempDir()
 				victim.make(t, outside)
 				m.make(t, source)

@@ -322,7 +322,7 @@ func TestTheVolumeBelowTheSourceIsLeftOut(t *testing.T) {
 }
 
 func TestACopyThatIsToldToEndCanBeginAgain(t *testing.T) {
-	source, volume := folders(t)
+	source, volume := quickFolders(t)
 	m := image{}
 	for i := range 50 {
 		m[fmt.Sprintf("dir-%d/file", i)] = entry{content: fmt.Sprint(i)}
@@ -375,7 +375,7 @@ func TestTwoCopiesAtATimeDoNotMix(t *testing.T) {
 func TestAnyTreeIsCopied(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 17))
-		source, volume := folders(t)
+		source, volume := quickFolders(t)
 		randomImage(r).make(t, source)
 		run(t, Options{Source: source, Target: volume}, copywire.Copied)
 		if diff := cmp.Diff(describe(t, source), copied(t, volume)); diff != "" {

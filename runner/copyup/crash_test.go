@@ -30,7 +30,7 @@ var crashImage = image{
 // A copy is killed ahead of each of its steps once, and at random ones until it was killed fifty times. Until the copy is in
 // its place the volume has no workspace, never half of one; and the next copy gives the same as one that nothing happened to.
 func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
-	source, volume := folders(t)
+	source, volume := quickFolders(t)
 	crashImage.make(t, source)
 	want := describe(t, source)
 	var steps atomic.Int64
@@ -44,7 +44,7 @@ func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
 		if step > steps.Load() || kills >= 45 {
 			step = 1 + r.Int64N(steps.Load())
 		}
-		_, volume := folders(t)
+		_, volume := quickFolders(t)
 		if _, killed := runChild(t, "/proc/self/exe", child{source, volume, step}, nil); !killed {
 			t.Fatalf("step %d: the child was not killed", step)
 		}

@@ -141,7 +141,23 @@ func copied(t testing.TB, volume string) map[string]string {
 // folders makes the image's directory and a volume.
 func folders(t testing.TB) (source, volume string) {
 	t.Helper()
-	dir := t.TempDir()
+	return foldersIn(t, t.TempDir())
+}
+
+// quickFolders is folders in memory, where the machine has such a file system, for tests that copy many times: each copy waits
+// until all of its file system is on disk.
+func quickFolders(t testing.TB) (source, volume string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "sandbar-copyup") //nolint:usetesting // see above
+	if err != nil {
+		return folders(t)
+	}
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return foldersIn(t, dir)
+}
+
+func foldersIn(t testing.TB, dir string) (source, volume string) {
+	t.Helper()
 	source, volume = filepath.Join(dir, "app"), filepath.Join(dir, "volume")
 	must(t, os.Mkdir(source, 0o755))
 	must(t, os.Mkdir(volume, 0o755))

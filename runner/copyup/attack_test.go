@@ -110,6 +110,30 @@ func TestWhatIsExchangedWhileItIsCopiedIsNotWrittenThrough(t *testing.T) {
 	}
 }
 
+// Symlinks that lead out of the volume wait under the names of all that is going to be copied.
+func TestWhatIsPlantedBeforeTheCopyIsNotWrittenThrough(t *testing.T) {
+	m := image{"file": {content: "x"}, "name": {same: "file"}, "link": {symlink: "file"}, "dir/file": {content: "y"}, "large": {content: strings.Repeat("x", 1<<20)}}
+	for path := range m {
+		t.Run(path, func(t *testing.T) {
+			source, volume := folders(t)
+			outside := t.TempDir()
+			victim.make(t, outside)
+			m.make(t, source)
+			before := describe(t, outside)
+			planted := filepath.Join(volume, ".sandbar", stagingName, path)
+			r := Run(t.Context(), Options{Source: source, Target: volume, before: func(string) {
+				_ = os.Symlink(outside+"/dir/secret", planted) // as soon as the directory is there
+			}})
+			if r.Reason != copywire.CopyFailed || !strings.Contains(r.Message, "file exists") {
+				t.Errorf("got %+v", r)
+			}
+			if diff := cmp.Diff(before, describe(t, outside)); diff != "" {
+				t.Errorf("outside of the volume (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
 // newest returns one path of each depth below dir.
 func newest(dir string) (paths []string) {
 	for {
@@ -127,11 +151,7 @@ func newest(dir string) (paths []string) {
 }
 
 func TestWhatTheUserCannotReadIsListedAndTheRestIsCopied(t *testing.T) {
-	var user *syscall.Credential
-	program := "/proc/self/exe"
-	if os.Getuid() == 0 {
-		user, program = &syscall.Credential{Uid: nobody, Gid: nobody}, publicProgram(t)
-	}
+	program, user := podUser(t)
 	dir := publicDir(t)
 	source, volume := filepath.Join(dir, "app"), filepath.Join(dir, "volume")
 	must(t, os.Mkdir(source, 0o755))

@@ -99,6 +99,15 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
+// podUser returns the user that a child copies as, who is not root, and a program that it can run: nil is the test's own.
+func podUser(t *testing.T) (program string, user *syscall.Credential) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return "/proc/self/exe", nil
+	}
+	return publicProgram(t), &syscall.Credential{Uid: nobody, Gid: nobody}
+}
+
 // publicProgram copies the test's own program to where another user can run it.
 func publicProgram(t *testing.T) string {
 	t.Helper()

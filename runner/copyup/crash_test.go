@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,8 +32,10 @@ var crashImage = image{
 // A copy is killed ahead of each of its steps once, and at random ones until it was killed fifty times. Until the copy is in
 // its place the volume has no workspace, never half of one; and the next copy gives the same as one that nothing happened to.
 func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
+	program, user := podUser(t)
 	source, volume := quickFolders(t)
 	crashImage.make(t, source)
+	give(t, filepath.Dir(source), user)
 	want := describe(t, source)
 	var steps atomic.Int64
 	run(t, Options{Source: source, Target: volume, before: func(string) { steps.Add(1) }}, copywire.Copied)
@@ -45,7 +49,8 @@ func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
 			step = 1 + r.Int64N(steps.Load())
 		}
 		_, volume := quickFolders(t)
-		if _, killed := runChild(t, "/proc/self/exe", child{source, volume, step}, nil); !killed {
+		give(t, filepath.Dir(volume), user)
+		if _, killed := runChild(t, program, child{source, volume, step}, user); !killed {
 			t.Fatalf("step %d: the child was not killed", step)
 		}
 		if _, err := os.Lstat(filepath.Join(volume, workspace.TreeName)); !errors.Is(err, os.ErrNotExist) {
@@ -54,10 +59,10 @@ func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
 			}
 		}
 		// The next one is killed too, while it removes what is left or copies again.
-		if _, killed := runChild(t, "/proc/self/exe", child{source, volume, 1 + r.Int64N(steps.Load())}, nil); !killed {
+		if _, killed := runChild(t, program, child{source, volume, 1 + r.Int64N(steps.Load())}, user); !killed {
 			t.Logf("step %d: the second child came to its end", step)
 		}
-		if result := Run(t.Context(), Options{Source: source, Target: volume}); result.Reason.ExitCode() != 0 {
+		if result, _ := runChild(t, program, child{Source: source, Target: volume}, user); result.Reason.ExitCode() != 0 || result.Unreadable > 0 {
 			t.Fatalf("step %d: the next copy ended with %+v", step, result)
 		}
 		if diff := cmp.Diff(want, copied(t, volume)); diff != "" {
@@ -66,5 +71,41 @@ func TestACopyThatIsKilledBeginsAgain(t *testing.T) {
 		if names := namesIn(t, filepath.Join(volume, workspace.StagingName)); len(names) != 1 {
 			t.Fatalf("step %d: %q are left", step, names)
 		}
+	}
+}
+
+// give makes a tree a user's.
+func give(t *testing.T, dir string, user *syscall.Credential) {
+	t.Helper()
+	if user == nil {
+		return
+	}
+	for path := range describe(t, dir) {
+		must(t, os.Lchown(filepath.Join(dir, path), int(user.Uid), int(user.Gid)))
+	}
+}
+
+// A marker that was on disk before the files, or before the directory that has them, would after a loss of power stand for
+// files that are empty.
+func TestTheMarkerIsWrittenWhenTheFilesAreOnDisk(t *testing.T) {
+	source, volume := folders(t)
+	image{"file": {content: "x"}}.make(t, source)
+	var steps []string
+	var mu sync.Mutex
+	run(t, Options{Source: source, Target: volume, before: func(step string) {
+		mu.Lock()
+		defer mu.Unlock()
+		steps = append(steps, step)
+	}}, copywire.Copied)
+	want := []string{
+		"unlink", "mkdir", // .sandbar/copy-up
+		"create", "write", "chmod", "touch", // the file
+		"touch", "chmod", // the workspace
+		"sync all",
+		"mkdir", "unlink", "create", "write", "sync file", "rename", "sync", "sync", "sync", // the marker, and the directories that lead to it
+		"rename", "sync", "sync", // the workspace's place
+	}
+	if diff := cmp.Diff(want, steps[1:]); diff != "" { // behind the mkdir of .sandbar
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -83,7 +83,7 @@ func (w *worker) file(j job) (err error) {
 	err = w.content(p)
 	if err == nil {
 		j.in.into.folder.step("chmod")
-		err = unix.Fchmod(p.to, fileMode(p.stat.Mode)) // exact, whatever the umask
+		err = unix.Fchmod(p.to, fileMode(p.stat.Mode)) // exact, also with a umask
 	}
 	if err == nil {
 		sec, nsec := p.stat.Mtim.Unix()

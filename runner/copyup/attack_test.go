@@ -168,6 +168,7 @@ func TestWhatTheUserCannotReadIsListedAndTheRestIsCopied(t *testing.T) {
 		m["names"] = entry{dir: true, mode: 0o744}
 		m["names/one"] = entry{content: "x"}
 		m["theirs"] = entry{content: "x", mode: 0o004}
+		m["open"], m["open/file"] = entry{dir: true, mode: 0o005}, entry{content: "x"}
 	}
 	m.make(t, source)
 	t.Cleanup(func() { _ = os.Chmod(source+"/shut", 0o755); _ = os.Chmod(source+"/names", 0o755) })
@@ -180,18 +181,26 @@ func TestWhatTheUserCannotReadIsListedAndTheRestIsCopied(t *testing.T) {
 	}
 	var got []string
 	for path, line := range copied(t, volume) {
-		if path == "theirs" && !strings.HasPrefix(line, "100404 ") {
-			t.Errorf("the user cannot read its copy: %s", line)
+		if path == "theirs" && !strings.HasPrefix(line, "100404 ") || path == "open" && !strings.HasPrefix(line, "40505 ") {
+			t.Errorf("the user cannot read its copy of %s: %s", path, line)
 		}
-		if path != "." && path != "names" && path != "theirs" {
+		if path != "." && path != "names" && path != "theirs" && path != "open" {
 			got = append(got, path)
 		}
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, []string{"file", "run", "secrets"}) {
+	if !slices.Equal(got, withoutRoot(user, "file", "open/file", "run", "secrets")) {
 		t.Errorf("got %q", got)
 	}
 	checkOwner(t, volume, user)
+}
+
+// withoutRoot leaves out what only root can put into the image.
+func withoutRoot(user *syscall.Credential, paths ...string) []string {
+	if user != nil {
+		return paths
+	}
+	return slices.DeleteFunc(paths, func(path string) bool { return path == "open/file" })
 }
 
 // checkOwner checks that all is the user's.

@@ -346,6 +346,89 @@ func TestACopyThatIsToldToEndCanBeginAgain(t *testing.T) {
 	}
 }
 
+// An image may have its directory for reading alone; the developer's workspace is for writing.
+func TestTheWorkspaceCanBeWrittenTo(t *testing.T) {
+	source, volume := folders(t)
+	image{"read": {dir: true, mode: 0o555}}.make(t, source)
+	must(t, os.Chmod(source, 0o555))
+	run(t, Options{Source: source, Target: volume}, copywire.Copied)
+	for path, want := range map[string]string{".": "40755 ", "read": "40555 "} {
+		if line := copied(t, volume)[path]; !strings.HasPrefix(line, want) {
+			t.Errorf("%s is %s, want %s", path, line, want)
+		}
+	}
+}
+
+// Linux gives a directory no second name, and says so as a file system says that has no hard links.
+func TestAFileSystemWithoutHardLinksGetsCopies(t *testing.T) {
+	for name, exchange := range map[string]func(path string) error{
+		"not permitted": func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"gone":          os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, volume := folders(t)
+			image{"a": {content: "x", mode: 0o755}, "b": {same: "a"}}.make(t, source)
+			r := Run(t.Context(), Options{Source: source, Target: volume, before: func(step string) {
+				if step == "link" {
+					for _, name := range namesIn(t, filepath.Join(volume, ".sandbar", stagingName)) {
+						must(t, exchange(filepath.Join(volume, ".sandbar", stagingName, name)))
+					}
+				}
+			}})
+			if name == "gone" {
+				if r.Reason != copywire.CopyFailed {
+					t.Errorf("got %+v", r)
+				}
+				return
+			}
+			if r.Reason != copywire.Copied || r.Files != 2 {
+				t.Fatalf("got %+v", r)
+			}
+			files := 0
+			for _, line := range copied(t, volume) {
+				if strings.HasPrefix(line, "100755 ") && !strings.Contains(line, " as ") {
+					files++
+				}
+			}
+			if files != 1 {
+				t.Errorf("got %q", copied(t, volume))
+			}
+		})
+	}
+}
+
+func TestAFileThatHasBecomeSomethingElseIsNotRead(t *testing.T) {
+	source, volume := folders(t)
+	image{"fifo": {special: unix.S_IFIFO}, "link": {symlink: "fifo"}}.make(t, source)
+	from, err := openFolder(source, nil)
+	must(t, err)
+	defer from.close()
+	to, err := openFolder(volume, nil)
+	must(t, err)
+	defer to.close()
+	c := &copier{tally: &tally{}}
+	for name, words := range map[string]string{"fifo": "it has become something else", "link": "too many levels of symbolic links"} {
+		p, err := c.open(&level{source: from, into: &destination{folder: to}}, name)
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: got %v, %v", name, p, err)
+		}
+	}
+	if names := namesIn(t, volume); len(names) > 0 {
+		t.Errorf("the volume has %q", names)
+	}
+}
+
+// No copy has made it.
+func TestAHalfCopyThatLiesTooDeepIsAnError(t *testing.T) {
+	source, volume := folders(t)
+	image{".sandbar/copy-up/1/2/3/4": {content: "x"}}.make(t, volume)
+	l := DefaultLimits()
+	l.Depth = 2
+	run(t, Options{Source: source, Target: volume, Limits: l}, copywire.CopyFailed, "removing what a former copy has left", "lies deeper than a copy goes")
+	l.Depth = 3
+	run(t, Options{Source: source, Target: volume, Limits: l}, copywire.Copied)
+}
+
 // A pod that was given up may still copy when the next one begins.
 func TestTwoCopiesAtATimeDoNotMix(t *testing.T) {
 	source, volume := folders(t)

@@ -72,6 +72,24 @@ func TestAVolumeThatIsTooSmallIsRefusedBeforeAnythingIsCopied(t *testing.T) {
 	}
 }
 
+func TestFilesThatCannotBeReadNeedNoSpace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be two users")
+	}
+	if !inOwnMounts(t) {
+		return
+	}
+	program, user := podUser(t)
+	dir := publicDir(t)
+	source, volume := filepath.Join(dir, "app"), filepath.Join(dir, "volume")
+	image{"file": {content: "x"}, "secret": {content: strings.Repeat("x", 2<<20), shut: true}}.make(t, source)
+	must(t, os.Mkdir(volume, 0o755))
+	mountTmpfs(t, volume, "size=1m,mode=0777")
+	if r, _ := runChild(t, program, child{Source: source, Target: volume}, user); r.Reason != copywire.Copied || r.Unreadable != 1 || r.Files != 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func small(n int) image {
 	m := image{}
 	for i := range n {

@@ -13,10 +13,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 )
 
-// adminTimeout bounds each part of a request to the admin port.
-const adminTimeout = 10 * time.Second
+const (
+	// adminTimeout bounds each part of a request to the admin port, and the time between two.
+	adminTimeout = 10 * time.Second
+	// MaxAdminConnections is how many connections the admin port has at most. More wait until one ends.
+	//
+	// The attack: a pod of the cluster opens connections to the admin port until the proxy has no memory left.
+	MaxAdminConnections = 64
+)
 
 // admin serves /healthz, /readyz and /metrics, and forwards nothing.
 func (p *Proxy) admin() *http.Server {
@@ -31,7 +38,7 @@ func (p *Proxy) admin() *http.Server {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminTimeout, IdleTimeout: time.Minute,
+		Handler: mux, ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout, WriteTimeout: adminTimeout, IdleTimeout: adminTimeout,
 		MaxHeaderBytes: 8 << 10, ErrorLog: log.New(io.Discard, "", 0),
 	}
 }
@@ -54,5 +61,5 @@ func listenAdmin(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for /healthz, /readyz and /metrics: %w", err)
 	}
-	return l, nil
+	return netutil.LimitListener(l, MaxAdminConnections), nil
 }

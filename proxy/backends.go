@@ -33,11 +33,12 @@ const (
 	http2KeptFor = 5 * time.Minute
 )
 
-// dialer connects to the baseline and to copies.
-var dialer = net.Dialer{
-	Timeout:         DialTimeout,
-	KeepAliveConfig: backendKeepAlive,
-	Control:         controlBackends,
+// newDialer returns what connects to the baseline and to copies. untaken is BackendUntakenTimeout outside of tests.
+func newDialer(untaken time.Duration) *net.Dialer {
+	return &net.Dialer{
+		Timeout: DialTimeout, KeepAliveConfig: backendKeepAlive,
+		Control: func(_, _ string, conn syscall.RawConn) error { return limitUntaken(conn, untaken) },
+	}
 }
 
 // backendKeepAlive finds out within BackendSilentTimeout that a backend is not there any more, over HTTP. The kernels do it,
@@ -45,15 +46,11 @@ var dialer = net.Dialer{
 // streams are silent, and a copy that stands in a debugger answers none.
 var backendKeepAlive = net.KeepAliveConfig{Enable: true, Idle: BackendSilentTimeout / 2, Interval: BackendSilentTimeout / 6, Count: 3}
 
-func controlBackends(_, _ string, conn syscall.RawConn) error {
-	return limitUntaken(conn, BackendUntakenTimeout)
-}
-
 // keepAlive finds out within two minutes that the other side is not there any more.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}
 
 func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := p.dialer.DialContext(ctx, "tcp", absolute(address, p.domain))
 	if err == nil || ctx.Err() == nil { // what a client gave up says nothing
 		p.reach.note(address, err)
 	}
@@ -61,16 +58,6 @@ func (p *Proxy) dial(ctx context.Context, address string) (net.Conn, error) {
 		return nil, err //nolint:wrapcheck // failure looks at its type, and says what it is about
 	}
 	return rawconn.Of(conn), nil
-}
-
-// probe makes a connection to a baseline and ends it.
-func probe(ctx context.Context, address string) error {
-	conn, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err //nolint:wrapcheck // for the log, as it is
-	}
-	_ = conn.Close()
-	return nil
 }
 
 // newHTTP1 returns the client of HTTP/1.1 for the baseline's ports or for copies. Each has its own, so that idle connections
@@ -95,20 +82,26 @@ type http1Upstream struct {
 // Dial implements http1.Upstream.
 func (u http1Upstream) Dial(ctx context.Context, address string) (net.Conn, http1.Peer, error) {
 	conn, err := u.proxy.dial(ctx, address)
-	return conn, http1Peer{u, address}, err
+	return conn, http1Peer{u, address, conn}, err
 }
 
 type http1Peer struct {
 	http1Upstream
 
 	address string
+	conn    net.Conn
 }
 
 // Serves implements http1.Peer: a connection to a copy that no rule leads to any more is not kept.
 func (p http1Peer) Serves() bool { return !p.copies || p.proxy.state.table.Load().Leads(p.address) }
 
-// AppendHeader implements http1.Peer.
-func (http1Peer) AppendHeader(head []byte, _ *http.Request) []byte { return head }
+// AppendHeader implements http1.Peer. It adds nothing: it is where a request learns its connection.
+func (p http1Peer) AppendHeader(head []byte, req *http.Request) []byte {
+	if x, ok := req.Context().Value(exchangeKey{}).(*exchange); ok && req.Body != nil {
+		x.uploadOn(p.conn)
+	}
+	return head
+}
 
 // upstreams are the clients of HTTP/2 of one client's connection, by address: each backend has a connection of its own for
 // each. A Service spreads connections over its pods, so that one connection for the requests of all clients would have

@@ -25,13 +25,15 @@ import (
 // for its name: when the proxy starts, and still while it runs. A resolver that answers nothing changes nothing for a proxy that
 // runs: requests must not depend on it.
 type behind struct {
-	name   string
+	name string
+	// domain is that of the cluster's Services.
+	domain string
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	log    *slog.Logger
 }
 
-func newBehind(opts *Options, log *slog.Logger) *behind {
-	return &behind{name: names.BaselineName(opts.Service) + "." + opts.Namespace + ".svc", lookup: opts.Lookup, log: log}
+func newBehind(opts *Options, domain string, log *slog.Logger) *behind {
+	return &behind{domain: domain, name: names.BaselineName(opts.Service) + "." + opts.Namespace + ".svc", lookup: opts.Lookup, log: log}
 }
 
 // addressOf is where ports have their baseline; it is not valid if they have the name of the Service. An error is for what can never
@@ -66,7 +68,7 @@ func (b *behind) check(ctx context.Context, address netip.Addr) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
-	found, err := b.lookup(ctx, network, b.name)
+	found, err := b.lookup(ctx, network, absoluteName(b.name, b.domain))
 	var failed *net.DNSError
 	if err != nil && (!errors.As(err, &failed) || !failed.IsNotFound) {
 		return fmt.Errorf("looking up %s: %w", b.name, err)

@@ -58,6 +58,7 @@ func (p *port) detect(ctx context.Context, c *clientConn) {
 		p.proxy.metrics.detected.WithLabelValues(spoken.String()).Inc()
 		cancel()
 		d.abandon()
+		<-d.watched // or it would set a deadline behind the next line
 		_ = c.SetReadDeadline(time.Time{})
 		c.early = first
 		p.begin(c, spoken)

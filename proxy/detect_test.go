@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +145,76 @@ func within(t *testing.T, happens <-chan struct{}, what string) {
 	case <-time.After(15 * time.Second):
 		t.Fatal("not within 15 s: " + what)
 	}
+}
+
+// The request comes before, while, or after the baseline is connected.
+func TestEachConnectionToTheBaselineThatAnHTTPClientDoesNotNeedIsGivenUp(t *testing.T) {
+	var accepted, ended atomic.Int32
+	baseline := newTCP(t, func(_ int, conn *net.TCPConn) {
+		accepted.Add(1)
+		_, _ = io.Copy(io.Discard, conn)
+		ended.Add(1)
+	})
+	w := newWorld(t, intercept.Detect, baseline, newBackend(t, named(copyAnswered)))
+	const clients = 50
+	for i := range clients {
+		conn := w.dial()
+		time.Sleep(time.Duration(i%5) * 100 * time.Microsecond) // which of the three
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nBaggage: "+ownBaggage+"\r\n\r\n")
+		if answer, err := io.ReadAll(conn); err != nil || !bytes.HasSuffix(answer, []byte(copyAnswered)) {
+			t.Fatalf("answered %q, %v", answer, err)
+		}
+	}
+	eventually(t, "all that were made have ended", func() bool { return ended.Load() == accepted.Load() })
+	if detected := valueOf(w.proxy.metrics.detected.WithLabelValues("http1")); detected != clients {
+		t.Errorf("%v clients of HTTP/1 are counted", detected)
+	}
+}
+
+// A client says its line in the very moment in which the baseline turns out to be away. The two seconds that a silent client has
+// would end its connection then, under a request that takes longer.
+func TestABaselineThatIsAwayShortensNoConnectionOfHTTP(t *testing.T) {
+	w := newWorld(t, intercept.Detect, closedAddress(t), newBackend(t, named(copyAnswered)))
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	conn := &lateDeadline{Conn: ours, speaks: make(chan struct{}), spoken: make(chan struct{}), lifted: make(chan struct{})}
+	go func() {
+		defer close(conn.spoken)
+		<-conn.speaks
+		_, _ = io.WriteString(theirs, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nBaggage: "+ownBaggage+"\r\n\r\n")
+	}()
+	c := newClientConn(conn, w.proxy.ports[0])
+	go w.proxy.ports[0].detect(t.Context(), c)
+	if answer, err := io.ReadAll(theirs); err != nil || !bytes.HasSuffix(answer, []byte(copyAnswered)) {
+		t.Fatalf("answered %q, %v", answer, err)
+	}
+	if conn.late.Load() {
+		t.Error("the deadline of a silent client comes behind that of its request")
+	}
+}
+
+// lateDeadline is a connection whose client speaks while the deadline of a silent one is being set.
+type lateDeadline struct {
+	net.Conn
+	speaks, spoken, lifted chan struct{}
+	speaking, lifting      sync.Once
+	late                   atomic.Bool
+}
+
+func (c *lateDeadline) SetReadDeadline(at time.Time) error {
+	if at.IsZero() {
+		c.lifting.Do(func() { close(c.lifted) })
+	}
+	if left := time.Until(at); left > 0 && left <= silentWithout {
+		c.speaking.Do(func() { close(c.speaks) })
+		<-c.spoken // all of it is read
+		select {
+		case <-c.lifted:
+			c.late.Store(true)
+		case <-time.After(100 * time.Millisecond): // as it should be
+		}
+	}
+	return c.Conn.SetReadDeadline(at)
 }
 
 func TestOtherProtocolsPassToTheBaseline(t *testing.T) {

@@ -24,9 +24,13 @@
 //	upgrade.go    a request that leaves HTTP
 //	headers.go    which headers end at the proxy
 //	backends.go   connections to the baseline and to copies
+//	names.go      names of Services
 //	behind.go     whether the baseline is that of the Service
-//	reach.go      whether the baseline can be reached
+//	reach.go, refused.go
+//	              whether the baseline can be reached
+//	uploads.go    requests whose body is not taken
 //	slots.go      how much copies may have under way
+//	led.go        upgraded connections whose rule has gone
 //	failure.go    what a client is told when there is no answer
 //	drain.go      the end
 //	admin.go      /healthz, /readyz and /metrics

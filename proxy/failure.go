@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sandbar-dev/sandbar/pkg/http1"
 	"github.com/sandbar-dev/sandbar/pkg/proxyrules"
@@ -24,8 +25,10 @@ const (
 	causeConnect = "connect" // the backend accepts no connection
 	causeTimeout = "connect_timeout"
 	causeClosed  = "closed" // the backend ended the connection before an answer
+	causeSilent  = "silent" // its node is gone
 	causeAnswer  = "answer" // its answer is not one, or is not whole
 	causeFull    = "full"
+	causeSandbox = "sandbox_full" // one sandbox has its part of all places
 	causeRules   = "rules"
 	causeRequest = "request" // the client's request cannot be read
 	causeClient  = "client"  // the client has gone
@@ -37,12 +40,17 @@ var (
 	errTunnel = errors.New("this proxy is in front of a Service and makes no tunnels")
 	// errPreface means that a connection of HTTP/1.1 goes on as one of HTTP/2.
 	errPreface = errors.New("a connection of HTTP/2 has to begin as one")
+	// errSilent means that a backend was given up, whose node acknowledges nothing.
+	errSilent = errors.New("its node acknowledged nothing of the request any more")
 	// errUnexpectedSwitch means that a backend left HTTP unasked. To let it pass would give it the client's connection.
 	errUnexpectedSwitch = errors.New("it switched to a protocol that was not asked for")
 )
 
 // clientGone is what nginx notes of a client that has gone before its answer.
 const clientGone = 499
+
+// failuresEvery is how often one that fails is in the log, at most. The metrics count them all.
+const failuresEvery = time.Second
 
 // failure is what a client is told in the place of an answer.
 type failure struct {
@@ -58,14 +66,27 @@ func (x *exchange) fail(err error) {
 		x.status, x.cause = clientGone, causeClient
 		panic(http.ErrAbortHandler) // there is nobody to answer
 	}
+	if x.endUpload() {
+		err = errSilent
+	}
 	f := failureOf(err)
 	x.status, x.cause = f.code, f.cause
-	x.port.proxy.log.Debug("a request has no answer", "address", x.address, "cause", f.cause, "error", err)
+	x.note(f, err)
 	if x.upgraded {
 		return // it is too late for an answer
 	}
 	x.closing()
 	x.refuse(f)
+}
+
+// note logs a failure. What clients get wrong is theirs to know, and would keep what backends do out of the log.
+func (x *exchange) note(f failure, err error) {
+	if f.cause == causeRequest || f.cause == causeTunnel {
+		return
+	}
+	x.port.proxy.failing.Do(func() {
+		x.port.proxy.log.Warn("a request has no answer", "address", x.address, "cause", f.cause, "error", err)
+	})
 }
 
 // refuse writes the answer. One of gRPC has its code in a header, where its clients read it.
@@ -89,12 +110,13 @@ func (x *exchange) refuse(f failure) {
 	_, _ = io.WriteString(x.w, words+"\n")
 }
 
-// backend names where the request went.
+// backend names where the request went, to a client: a copy by the ID that the client has sent. Addresses, which have the names of
+// Services and namespaces, are for the log alone: clients may be those of an Ingress.
 func (x *exchange) backend() string {
 	if x.copied {
-		return "the sandbox's copy " + x.address
+		return "the copy of sandbox " + x.sandbox
 	}
-	return "the baseline " + x.address
+	return "the baseline"
 }
 
 func failureOf(err error) failure {
@@ -106,6 +128,8 @@ func failureOf(err error) failure {
 		many copyStreamsError
 	)
 	switch {
+	case errors.As(err, &full) && full.sandbox != "":
+		return failure{http.StatusServiceUnavailable, causeSandbox, err.Error()}
 	case errors.Is(err, errTunnel):
 		return failure{http.StatusNotImplemented, causeTunnel, errTunnel.Error()}
 	case errors.Is(err, errPreface):
@@ -124,6 +148,8 @@ func failureOf(err error) failure {
 		return failure{http.StatusGatewayTimeout, causeTimeout, fmt.Sprintf("it accepted no connection within %s", DialTimeout)}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return failure{http.StatusBadGateway, causeConnect, "it accepts no connection" + why(err)}
+	case errors.Is(err, errSilent), errors.Is(err, syscall.ETIMEDOUT): // by uploads, and by the kernel
+		return failure{http.StatusBadGateway, causeSilent, errSilent.Error()}
 	case errors.Is(err, http1.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return failure{http.StatusBadGateway, causeClosed, "it ended the connection before it answered"}
 	case errors.Is(err, http1.ErrHeaderTooLarge):

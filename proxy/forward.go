@@ -45,12 +45,14 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
 }
 
 func (x *exchange) roundTripHTTP2(out *http.Request) (*http.Response, error) {
-	out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-			x.hint(code, http.Header(header))
-			return nil
-		},
-	}))
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		x.hint(code, http.Header(header))
+		return nil
+	}}
+	if out.Body != nil {
+		trace.GotConn = func(info httptrace.GotConnInfo) { x.uploadOn(info.Conn) }
+	}
+	out = out.WithContext(httptrace.WithClientTrace(out.Context(), trace))
 	transport := x.client.upstreams.to(x.port.proxy, x.address)
 	defer x.client.upstreams.done(transport)
 	res, err := transport.RoundTrip(out)

@@ -158,7 +158,7 @@ func TestErrorsOfGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(unknown, codes.Unimplemented, "unknown service")
-	fails(stream(t.Context(), t, conn, ownBaggage), codes.Unavailable, "the sandbox's copy "+gone+": it accepts no connection")
+	fails(stream(t.Context(), t, conn, ownBaggage), codes.Unavailable, "the copy of sandbox "+ownID+": it accepts no connection")
 	if got := sayTo(t, stream(t.Context(), t, conn), "x"); got != "baseline x" {
 		t.Errorf("the baseline answered %q", got)
 	}

@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -20,9 +21,10 @@ type exchange struct {
 	r      *http.Request
 	began  time.Time
 
-	// address is where the request goes, which is a copy if copied is set.
+	// address is where the request goes, which is a copy of a sandbox if copied is set.
 	address string
 	copied  bool
+	sandbox string
 	// entered is set while the request has a place among those of copies.
 	entered bool
 
@@ -32,6 +34,8 @@ type exchange struct {
 	upgraded bool
 	// cause is set if there was no whole answer.
 	cause string
+	// uploaded, if set, is called at the end: the request has a body, and a connection.
+	uploaded func() (lost bool)
 
 	// hints guards w until the answer begins: informational answers of HTTP/2 come on another goroutine.
 	hints   sync.Mutex
@@ -74,7 +78,7 @@ func (x *exchange) serve() error {
 		return err //nolint:wrapcheck // fail says what it is about
 	}
 	if backend != nil {
-		x.address, x.copied = backend.Address, true
+		x.address, x.sandbox, x.copied = backend.Address, backend.Sandbox, true
 		if err := x.enter(); err != nil {
 			return err
 		}
@@ -87,7 +91,7 @@ func (x *exchange) serve() error {
 
 // enter takes a place among the requests of copies. end gives it back.
 func (x *exchange) enter() error {
-	if err := x.port.proxy.slots.take(x.address); err != nil {
+	if err := x.port.proxy.slots.take(x.address, x.sandbox); err != nil {
 		return err
 	}
 	x.entered = true
@@ -97,9 +101,25 @@ func (x *exchange) enter() error {
 	return nil
 }
 
+// uploadOn has the connection's limits be those of one with a body on it, until the request has ended.
+func (x *exchange) uploadOn(conn net.Conn) {
+	x.endUpload() // it is sent again, on another
+	x.uploaded = x.port.proxy.uploads.begin(conn)
+}
+
+// endUpload is for a request that needs its connection no more. It reports whether the other side of that is gone.
+func (x *exchange) endUpload() (lost bool) {
+	if x.uploaded != nil {
+		lost = x.uploaded()
+		x.uploaded = nil
+	}
+	return lost
+}
+
 func (x *exchange) end() {
+	x.endUpload()
 	if x.entered {
-		x.port.proxy.slots.give(x.address)
+		x.port.proxy.slots.give(x.address, x.sandbox)
 		if x.r.ProtoMajor == 2 {
 			x.client.withCopies.Add(-1)
 		}

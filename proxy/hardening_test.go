@@ -346,6 +346,43 @@ func TestFloodsOfHTTP2EndTheirOwnConnection(t *testing.T) {
 	}
 }
 
+// The admin port is open to all pods, and has neither the limit of clients' connections nor theirs.
+func TestTheAdminPortHasFewConnections(t *testing.T) {
+	l, err := listenAdmin(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 2*MaxAdminConnections)
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	})
+	for range MaxAdminConnections + 1 {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	eventually(t, "most are accepted", func() bool { return len(accepted) >= MaxAdminConnections })
+	time.Sleep(20 * time.Millisecond)
+	if n := len(accepted); n != MaxAdminConnections {
+		t.Errorf("%d connections are held, want %d", n, MaxAdminConnections)
+	}
+	for range MaxAdminConnections {
+		(<-accepted).Close()
+	}
+	(<-accepted).Close() // it has waited
+	l.Close()
+	accepting.Wait()
+}
+
 // The admin port is for kubelets and Prometheus: it forwards nothing, also not what looks like a request to a proxy.
 func TestTheAdminPortForwardsNothing(t *testing.T) {
 	w := newWorld(t, intercept.HTTP, newBackend(t, named(baselineAnswered)), newBackend(t, named(copyAnswered)))

@@ -22,7 +22,7 @@ import (
 const (
 	DefaultAdminAddress   = ":15080"
 	DefaultDrain          = 30 * time.Second
-	DefaultConnections    = 20_000
+	DefaultConnections    = 4000
 	DefaultCopyRequests   = 512
 	DefaultCopiesRequests = 4096
 )
@@ -38,12 +38,15 @@ const (
 	IdleTimeout = time.Hour
 	// UntakenTimeout is how long a client may take nothing of what it is sent. The kernel ends the connection then.
 	UntakenTimeout = 5 * time.Minute
-	// BackendUntakenTimeout is how long the baseline or a copy may acknowledge or take nothing of what it is sent over HTTP,
-	// and BackendSilentTimeout how long its kernel may answer nothing at all. Its connection ends then: a node that is gone
+	// BackendUntakenTimeout is how long the node of the baseline or of a copy may acknowledge nothing of what it is sent over
+	// HTTP, and BackendSilentTimeout how long it may answer nothing at all. Its connection ends then: a node that is gone
 	// says so to nobody, and Linux would go on for a quarter of an hour. What is not HTTP has UntakenTimeout for it: brokers
 	// hold their clients up for minutes by reading nothing.
 	BackendUntakenTimeout = 30 * time.Second
 	BackendSilentTimeout  = 30 * time.Second
+	// ShutTimeout is the same for a node that had no room for more of a request's body. It is asked whether it has, at first
+	// soon and later each two minutes, so that two questions are without an answer. As long as it answers, nothing ends.
+	ShutTimeout = 5 * time.Minute
 	// DialTimeout is how long connecting to the baseline or to a copy takes at most.
 	DialTimeout = 5 * time.Second
 	// ProbeEvery is how often the proxy connects to the baseline by itself: until each port's has accepted a connection,
@@ -106,6 +109,8 @@ type Options struct {
 	probe func(ctx context.Context, address string) error
 	// headerTimeout is HeaderTimeout outside of tests.
 	headerTimeout time.Duration
+	// untaken is BackendUntakenTimeout outside of tests.
+	untaken time.Duration
 }
 
 // AddFlags adds the flags of the options.
@@ -130,6 +135,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.CopyRequests, DefaultCopyRequests)
 	setDefault(&o.CopiesRequests, DefaultCopiesRequests)
 	setDefault(&o.headerTimeout, HeaderTimeout)
+	setDefault(&o.untaken, BackendUntakenTimeout)
 	if o.probe == nil {
 		o.probe = probe
 	}

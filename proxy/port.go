@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/sandbar-dev/sandbar/apis/intercept"
@@ -142,15 +141,7 @@ func (p *port) relay(ctx context.Context, c *clientConn, backend relay.End) {
 
 // passLonger gives a connection to a backend the time that what is not HTTP has for taking what it is sent.
 func (p *port) passLonger(backend net.Conn) {
-	conn, ok := backend.(syscall.Conn)
-	if !ok {
-		return
-	}
-	raw, err := conn.SyscallConn()
-	if err == nil {
-		err = limitUntaken(raw, UntakenTimeout)
-	}
-	if err != nil { // it has ended, which the relay finds out
+	if err := limitUntakenOf(backend, UntakenTimeout); err != nil { // it has ended, which the relay finds out
 		p.proxy.log.Debug("a connection has no longer time", "error", err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 
 	"github.com/sandbar-dev/sandbar/apis/intercept"
 	"github.com/sandbar-dev/sandbar/pkg/http1"
@@ -37,8 +38,13 @@ type Proxy struct {
 	// answering are requests that are served without a server (quick).
 	answering tally
 	slots     *slots
+	led       *led
 	reach     *reach
 	behind    *behind
+	uploads   *uploads
+	dialer    *net.Dialer
+	// domain is that of the cluster's Services.
+	domain string
 
 	// baseline and copies are the clients of HTTP/1.1.
 	baseline, copies *http1.Transport
@@ -49,6 +55,8 @@ type Proxy struct {
 	// passing ends connections that are not HTTP, or not any more.
 	passing    context.Context //nolint:containedctx // the life of what has no request any more
 	endPassing context.CancelFunc
+	// failing lets some of what fails into the log: it is clients who say how often.
+	failing rate.Sometimes
 
 	// bound is set once the ports are, and closed once they are not any more. moved is set when the baseline has another address.
 	bound, closed, moved atomic.Bool
@@ -64,15 +72,21 @@ func New(opts Options, documents Documents) (*Proxy, error) {
 	p.metrics = newMetrics(func() bool { return p.state.draining.Load() })
 	p.state = newState(opts.Service, p.log, p.metrics)
 	p.state.onDrain = p.goAway
-	p.behind = newBehind(&opts, p.log)
+	p.domain = clusterDomain(resolvConf)
+	p.behind = newBehind(&opts, p.domain, p.log)
 	p.state.check = func(ports []intercept.Port) error { _, err := p.behind.addressOf(ports); return err }
 	p.clients = &clients{most: opts.Connections, metrics: p.metrics, conns: map[*clientConn]struct{}{}}
-	p.slots = &slots{each: opts.CopyRequests, all: opts.CopiesRequests, taken: map[string]int{}}
-	p.reach = newReach(p.log, opts.probe)
+	p.slots = newSlots(opts.CopyRequests, opts.CopiesRequests)
+	p.led = &led{within: opts.Drain, table: p.state.table.Load(), conns: map[*ledConn]struct{}{}}
+	p.state.onTable = p.led.apply
+	p.reach = newReach(p.log, func(ctx context.Context, address string) error { return opts.probe(ctx, absolute(address, p.domain)) })
+	p.dialer = newDialer(opts.untaken)
+	p.uploads = &uploads{log: p.log, untaken: opts.untaken, shut: ShutTimeout, on: map[net.Conn]*uploading{}}
 	p.baseline, p.copies = p.newHTTP1(false), p.newHTTP1(true)
 	if opts.AccessLog {
 		p.access = &accessLog{to: opts.Access}
 	}
+	p.failing.Interval = failuresEvery
 	p.passing, p.endPassing = context.WithCancel(context.Background())
 	return p, nil
 }
@@ -132,6 +146,7 @@ func (p *Proxy) serve(ctx, lasting context.Context) error {
 	watching.Go(func() { p.reach.watch(watch) })
 	moved := make(chan error, 1)
 	watching.Go(func() { moved <- p.behind.watch(watch, p.state.listensAt()) })
+	watching.Go(func() { p.uploads.watch(watch) })
 	var err error
 	select {
 	case <-ctx.Done():

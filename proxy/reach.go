@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,17 +19,20 @@ import (
 // reach is whether the baseline can be reached from here. A proxy that is alone with its ports, as by a NetworkPolicy that
 // names the Service's pods and not the proxies, must not get the Service's requests.
 //
-// Each port's baseline has to accept one connection first. After that the connections of clients say it: if one fails, and
-// none to any port succeeds for LostAfter, the baseline is lost until one does. A proxy that is not ready has no clients, so
-// that meanwhile it connects by itself, each ProbeEvery.
+// Each port's baseline has to accept one connection first, or to refuse one while another port's accepts: that is a port that
+// no process listens on, which its clients find as they did before. After that the connections of clients say it: if one
+// fails, and none to any port succeeds for LostAfter, the baseline is lost until one does. A proxy that is not ready has no
+// clients, so that meanwhile it connects by itself, each ProbeEvery.
 type reach struct {
 	log *slog.Logger
 	// dial makes a connection to a baseline and ends it.
 	dial func(ctx context.Context, address string) error
 
 	mu sync.Mutex
-	// reached says for each baseline, by its address, whether it has accepted a connection.
-	reached map[string]bool
+	// reached says for each baseline, by its address, whether it has answered a connection, and accepted whether one has
+	// accepted it.
+	reached  map[string]bool
+	accepted bool
 	// failing is since when each connection has failed, to what was reached once; zero if the last one has not.
 	failing time.Time
 	// last is why a connection failed last.
@@ -58,10 +62,14 @@ func (r *reach) note(address string, err error) {
 		return
 	}
 	if err == nil {
-		r.reached[address], r.failing = true, time.Time{}
+		r.reached[address], r.accepted, r.failing = true, true, time.Time{}
 		return
 	}
 	r.last = err
+	if refused := (*refusedError)(nil); errors.As(err, &refused) {
+		r.reached[address] = true // a client's has to fail before the baseline may be lost
+		return
+	}
 	if !r.reached[address] || !r.failing.IsZero() {
 		return
 	}
@@ -80,6 +88,9 @@ func (r *reach) reason() string {
 		if !r.reached[address] {
 			return fmt.Sprintf("the baseline %s has accepted no connection yet", address)
 		}
+	}
+	if len(r.reached) > 0 && !r.accepted {
+		return "the baseline refuses the connections to all its ports"
 	}
 	if !r.failing.IsZero() && time.Since(r.failing) >= LostAfter {
 		return fmt.Sprintf("the baseline has accepted no connection for %s", LostAfter)
@@ -126,12 +137,13 @@ func (r *reach) say(said string) string {
 	return reason
 }
 
-// doubtful returns the baselines to connect to: all while connections fail, else those that were never reached.
+// doubtful returns the baselines to connect to: all while connections fail or none was accepted, else those that were never
+// reached.
 func (r *reach) doubtful() (addresses []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for address, reached := range r.reached {
-		if !reached || !r.failing.IsZero() {
+		if !reached || !r.accepted || !r.failing.IsZero() {
 			addresses = append(addresses, address)
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,15 +25,19 @@ const webAddress, otherAddress = "web:80", "web:81"
 
 // network is what baselines a test has away, and how often each was connected to.
 type network struct {
-	mu    sync.Mutex
-	away  map[string]bool
-	dials map[string]int
+	mu      sync.Mutex
+	away    map[string]bool
+	refused map[string]bool
+	dials   map[string]int
 }
 
 func (n *network) dial(_ context.Context, address string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dials[address]++
+	if n.refused[address] {
+		return &refusedError{errors.New("refused")}
+	}
 	if n.away[address] {
 		return errors.New("away")
 	}
@@ -46,6 +52,16 @@ func (n *network) set(away bool, addresses ...string) {
 	}
 }
 
+// refuse has these refused, and no others.
+func (n *network) refuse(addresses ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.refused)
+	for _, address := range addresses {
+		n.refused[address] = true
+	}
+}
+
 func (n *network) dialled(address string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,7 +72,7 @@ func (n *network) dialled(address string) int {
 func reaching(t *testing.T, test func(t *testing.T, r *reach, n *network)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{away: map[string]bool{}, dials: map[string]int{}}
+		n := &network{away: map[string]bool{}, refused: map[string]bool{}, dials: map[string]int{}}
 		r := newReach(slog.New(slog.DiscardHandler), n.dial)
 		r.begin([]intercept.Port{{Baseline: webAddress}, {Baseline: otherAddress}})
 		n.set(true, webAddress, otherAddress)
@@ -136,6 +152,58 @@ func TestABaselineWithAPortThatAcceptsIsNotLost(t *testing.T) {
 	})
 }
 
+// A port that no process listens on is one that its clients found so before. Where no port is listened on there is nobody to
+// lead requests to.
+func TestAPortThatIsRefusedIsReachedBesideOneThatAccepts(t *testing.T) {
+	reaching(t, func(t *testing.T, r *reach, n *network) {
+		n.refuse(webAddress, otherAddress)
+		time.Sleep(time.Minute)
+		if reason := r.reason(); !strings.Contains(reason, "refuses the connections to all its ports") {
+			t.Errorf("with two that are refused it says %q", reason)
+		}
+		n.refuse(webAddress)
+		n.set(false, otherAddress)
+		time.Sleep(ProbeEvery + time.Millisecond)
+		if reason := r.reason(); reason != "" {
+			t.Errorf("with one of two it says %q", reason)
+		}
+		before := n.dialled(webAddress)
+		time.Sleep(time.Hour)
+		if more := n.dialled(webAddress) - before; more != 0 {
+			t.Errorf("once one is reached %d more connections are tried", more)
+		}
+		for range 60 { // its clients go on to be refused
+			r.note(webAddress, errors.New("refused"))
+			time.Sleep(time.Second)
+			if reason := r.reason(); reason != "" {
+				t.Fatalf("it says %q", reason)
+			}
+		}
+		n.refuse(webAddress, otherAddress)
+		r.note(webAddress, errors.New("refused"))
+		time.Sleep(LostAfter)
+		if reason := r.reason(); !strings.Contains(reason, "for 10s") {
+			t.Errorf("with two that are refused again it says %q", reason)
+		}
+	})
+}
+
+// What a probe says of a port on which no process listens.
+func TestAConnectionThatAPeerRefuses(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel tells it on Linux only")
+	}
+	var refused *refusedError
+	if err := probe(t.Context(), closedAddress(t)); !errors.As(err, &refused) || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("it says %v", err)
+	}
+	l := listenLocal(t)
+	defer l.Close()
+	if err := probe(t.Context(), l.Addr().String()); err != nil {
+		t.Errorf("of one on which one listens it says %v", err)
+	}
+}
+
 // A copy that is away, or a tenant that has many, says nothing about the baseline.
 func TestCopiesSayNothingAboutTheBaseline(t *testing.T) {
 	reaching(t, func(t *testing.T, r *reach, n *network) {
@@ -155,14 +223,14 @@ func TestCopiesSayNothingAboutTheBaseline(t *testing.T) {
 // The whole way: real connections, and /readyz.
 func TestAProxyIsReadyOnceItReachesTheBaseline(t *testing.T) {
 	t.Parallel()
-	baseline := closedAddress(t)
+	baseline := closedAddress(t) // and refused, at its one port
 	w := newWorld(t, intercept.HTTP, baseline, "", func(o *Options) { o.probe = nil })
 	readyz := func() (int, string) {
 		answer := httptest.NewRecorder()
 		w.proxy.admin().Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		return answer.Code, answer.Body.String()
 	}
-	if code, says := readyz(); code != http.StatusServiceUnavailable || !strings.Contains(says, baseline) {
+	if code, says := readyz(); code != http.StatusServiceUnavailable || !strings.Contains(says, "the baseline") {
 		t.Errorf("without a baseline /readyz is answered %d %q", code, says)
 	}
 	l, err := net.Listen("tcp", baseline)

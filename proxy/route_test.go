@@ -4,8 +4,11 @@
 package proxy
 
 import (
+	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sandbar-dev/sandbar/apis/intercept"
@@ -80,7 +83,7 @@ func TestACopyThatIsAwayIsNotReplacedByTheBaseline(t *testing.T) {
 		w := newWorld(t, intercept.HTTP, newBackend(t, named(baselineAnswered)), gone)
 		client := w.client(http2)
 		res, got := w.ask(client, w.request("GET", "/", nil, ownBaggage))
-		want := "sandbar-proxy of Service shop: the sandbox's copy " + gone + ": it accepts no connection: the connection is refused\n"
+		want := "sandbar-proxy of Service shop: the copy of sandbox " + ownID + ": it accepts no connection: the connection is refused\n"
 		if res.StatusCode != http.StatusBadGateway || got != want {
 			t.Errorf("answered %d %q, want 502 %q", res.StatusCode, got, want)
 		}
@@ -128,22 +131,111 @@ func TestACopyThatHangsTakesNothingFromTheBaseline(t *testing.T) {
 }
 
 func TestAllCopiesTogetherAreBounded(t *testing.T) {
-	s := &slots{each: 2, all: 3, taken: map[string]int{}}
-	for _, address := range []string{"a", "a", "b"} {
-		if err := s.take(address); err != nil {
-			t.Fatal(err)
+	s := newSlots(2, 12) // and so 3 for a sandbox
+	take := func(sandbox, address string) string {
+		if err := s.take(address, sandbox); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	for _, c := range []struct{ sandbox, address, want string }{
+		{ownID, "a", ""},
+		{ownID, "a", ""},
+		{ownID, "a", "it has 2 requests under way, which is the most"},
+		{ownID, "b", ""},
+		{ownID, "c", "sandbox " + ownID + " has 3 requests under way, which is the most"},
+		{otherID, "a", "it has 2 requests under way, which is the most"},
+		{otherID, "c", ""},
+	} {
+		if got := take(c.sandbox, c.address); got != c.want {
+			t.Errorf("one of %s at %s: %q, want %q", c.sandbox, c.address, got, c.want)
 		}
 	}
-	if err := s.take("a"); err == nil || err.Error() != "it has 2 requests under way, which is the most" {
-		t.Errorf("a third of one: %v", err)
+	for i := range 8 {
+		if got := take(fmt.Sprint("sandbox", i), fmt.Sprint("address", i)); got != "" {
+			t.Fatal(got)
+		}
 	}
-	if err := s.take("c"); err == nil || err.Error() != "all copies together have 3 requests under way, which is the most" {
-		t.Errorf("a fourth of all: %v", err)
+	if got := take("another", "address"); got != "all copies together have 12 requests under way, which is the most" {
+		t.Errorf("one more than all: %q", got)
 	}
-	s.give("b")
-	if err := s.take("c"); err != nil || len(s.taken) != 2 {
-		t.Errorf("after one has ended: %v, %v", err, s.taken)
+	s.give("b", ownID)
+	if got := take(ownID, "c"); got != "" || len(s.copies) != 10 || len(s.sandboxes) != 10 {
+		t.Errorf("after one has ended: %q, %v, %v", got, s.copies, s.sandboxes)
 	}
+}
+
+// One sandbox with many addresses leaves the others theirs.
+func TestASandboxHasAQuarterOfThePlaces(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hanging := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })
+	w := newWorld(t, intercept.HTTP, newBackend(t, named(baselineAnswered)), "", func(o *Options) { o.CopiesRequests = 8 })
+	for _, path := range []string{"/one", "/two", "/three"} {
+		rule := ruleFor(ownID, newBackend(t, hanging))
+		rule.Match = prefixMatch(path)
+		w.config.Rules = append(w.config.Rules, rule)
+	}
+	defer close(release)
+	w.config.Rules = append(w.config.Rules, ruleFor(otherID, newBackend(t, named(copyAnswered))))
+	w.apply()
+	client := w.client(false)
+	for _, path := range []string{"/one", "/two"} {
+		req := w.request("GET", path, nil, ownBaggage)
+		go func() {
+			if res, err := client.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}()
+	}
+	eventually(t, "two requests are under way", func() bool {
+		w.proxy.slots.mu.Lock()
+		defer w.proxy.slots.mu.Unlock()
+		return w.proxy.slots.total == 2
+	})
+	res, got := w.ask(client, w.request("GET", "/three", nil, ownBaggage))
+	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got, "sandbox "+ownID+" has 2 requests under way, which is the most") {
+		t.Errorf("the third was answered %d %q", res.StatusCode, got)
+	}
+	if n := w.failures(toCopy, causeSandbox); n != 1 {
+		t.Errorf("%v are counted", n)
+	}
+	if _, got := w.ask(client, w.request("GET", "/", nil, "sandbox="+otherID)); got != copyAnswered {
+		t.Errorf("another sandbox's was answered %q", got)
+	}
+}
+
+// Clients may be those of an Ingress: where copies are is for the log.
+func TestAFailureNamesTheSandboxToTheClientAndTheAddressToTheLog(t *testing.T) {
+	var logged syncBuffer
+	gone := closedAddress(t)
+	w := newWorld(t, intercept.HTTP, gone, gone, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	for baggage, who := range map[string]string{ownBaggage: "the copy of sandbox " + ownID + ": ", "": "the baseline: "} {
+		if _, got := w.ask(w.client(false), w.request("GET", "/", nil, baggage)); strings.Contains(got, gone) || !strings.Contains(got, who) {
+			t.Errorf("the client is told %q", got)
+		}
+	}
+	if lines := strings.Count(logged.String(), "a request has no answer"); lines != 1 || !strings.Contains(logged.String(), "address="+gone) {
+		t.Errorf("%d lines within a second: %s", lines, logged.String())
+	}
+}
+
+// syncBuffer is written to by many.
+type syncBuffer struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.String()
 }
 
 func TestAConnectionOfHTTP2HasABoundedNumberOfRequestsWithCopies(t *testing.T) {

@@ -24,8 +24,9 @@ type state struct {
 	table atomic.Pointer[proxyrules.Table]
 	// draining is set while the document, or the end of the process, asks clients to close.
 	draining atomic.Bool
-	// onDrain is called when draining begins.
+	// onDrain is called when draining begins, and onTable when other rules count.
 	onDrain func()
+	onTable func(*proxyrules.Table)
 
 	mu sync.Mutex
 	// ports are those of the newest document, until they are settled. first is closed once there are any.
@@ -39,7 +40,10 @@ type state struct {
 }
 
 func newState(service string, log *slog.Logger, m *metrics) *state {
-	s := &state{service: service, log: log, metrics: m, first: make(chan struct{}), onDrain: func() {}, check: func([]intercept.Port) error { return nil }}
+	s := &state{
+		service: service, log: log, metrics: m, first: make(chan struct{}),
+		onDrain: func() {}, onTable: func(*proxyrules.Table) {}, check: func([]intercept.Port) error { return nil },
+	}
 	s.table.Store(&proxyrules.Table{})
 	return s
 }
@@ -70,7 +74,7 @@ func (s *state) apply(document []byte) {
 	case !slices.Equal(s.ports, config.Ports):
 		s.log.Warn("the ports of a proxy do not change while it runs: it listens where it did", "key", intercept.Key(s.service))
 	}
-	s.table.Store(table)
+	s.use(table)
 	s.setDraining(config.Draining || s.ending)
 	s.metrics.applied(table, time.Now())
 	s.log.Info("the document is applied", "hash", table.Hash[:12], "rules", table.Rules, "draining", config.Draining)
@@ -81,8 +85,14 @@ func (s *state) withdraw() {
 	if s.table.Load().Rules > 0 {
 		s.log.Warn("the document is gone: all requests go to the baseline", "key", intercept.Key(s.service))
 	}
-	s.table.Store(&proxyrules.Table{})
+	s.use(&proxyrules.Table{})
 	s.metrics.applied(s.table.Load(), time.Now())
+}
+
+// use has rules count from now on.
+func (s *state) use(table *proxyrules.Table) {
+	s.table.Store(table)
+	s.onTable(table)
 }
 
 func (s *state) setDraining(draining bool) {

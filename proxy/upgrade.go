@@ -89,6 +89,12 @@ func (x *exchange) switchTo(protocol string, header http.Header, backend relay.E
 		return fmt.Errorf("taking the client's connection over: %w", err)
 	}
 	x.client.early = append(bytes.Clone(sent), x.client.early...)
-	x.port.relay(x.port.proxy.passing, x.client, backend)
+	ctx := x.port.proxy.passing
+	if x.copied {
+		var done func()
+		ctx, done = x.port.proxy.led.begin(ctx, x.sandbox, x.address)
+		defer done()
+	}
+	x.port.relay(ctx, x.client, backend)
 	return nil
 }

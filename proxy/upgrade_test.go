@@ -5,15 +5,21 @@ package proxy
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gorilla/websocket"
 
 	"github.com/sandbar-dev/sandbar/apis/intercept"
+	"github.com/sandbar-dev/sandbar/pkg/proxyrules"
 )
 
 func TestAWebSocketPasses(t *testing.T) {
@@ -55,6 +61,98 @@ func TestAWebSocketPasses(t *testing.T) {
 		defer w.proxy.slots.mu.Unlock()
 		return w.proxy.slots.total == 0
 	})
+}
+
+// A WebSocket to a copy that nobody leads anything to any more ends.
+func TestAnUpgradedConnectionEndsBehindItsRule(t *testing.T) {
+	t.Parallel()
+	echo := newTCP(t, func(_ int, conn *net.TCPConn) {
+		in := bufio.NewReader(conn)
+		if _, err := readHead(in); err != nil {
+			return
+		}
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: own\r\n\r\n")
+		_, _ = io.Copy(conn, in)
+	})
+	w := newWorld(t, intercept.HTTP, echo, echo, func(o *Options) { o.Drain = 50 * time.Millisecond })
+	open := func(header string) (net.Conn, *bufio.Reader) {
+		conn := w.dial()
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: own\r\n"+header+"\r\n")
+		in := bufio.NewReader(conn)
+		if _, err := readHead(in); err != nil {
+			t.Fatal(err)
+		}
+		return conn, in
+	}
+	says := func(conn net.Conn, in *bufio.Reader) error {
+		_, _ = io.WriteString(conn, "x\n")
+		_, err := in.ReadString('\n')
+		return err
+	}
+	conn, in := open("Baggage: " + ownBaggage + "\r\n")
+	others, othersIn := open("")
+	if err := says(conn, in); err != nil {
+		t.Fatalf("with its rule it ended: %v", err)
+	}
+	w.config.Rules = []intercept.Rule{ruleFor(otherID, echo)}
+	w.apply()
+	_ = conn.SetReadDeadline(time.Now().Add(15 * time.Second))
+	if _, err := in.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("without its rule it goes on: %v", err)
+	}
+	if err := says(others, othersIn); err != nil {
+		t.Errorf("that of the baseline ended: %v", err)
+	}
+	others.Close()
+	eventually(t, "none is held", func() bool {
+		w.proxy.led.mu.Lock()
+		defer w.proxy.led.mu.Unlock()
+		return len(w.proxy.led.conns) == 0
+	})
+}
+
+func TestAnUpgradedConnectionHasTheTimeOfADrainWithoutItsRule(t *testing.T) {
+	const within = time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		own, others := tableOf(t, ruleFor(ownID, "a:80")), tableOf(t, ruleFor(otherID, "a:80"), ruleFor(ownID, "b:80"))
+		l := &led{within: within, table: own, conns: map[*ledConn]struct{}{}}
+		ctx, done := l.begin(t.Context(), ownID, "a:80")
+		defer done()
+		for range 3 {
+			l.apply(others)
+			l.apply(others) // the time goes on from the first
+			time.Sleep(within - 1)
+			l.apply(own) // in time
+			time.Sleep(within)
+			if ctx.Err() != nil {
+				t.Fatal("it has ended though its rule came back")
+			}
+		}
+		l.apply(others)
+		late, lateDone := l.begin(t.Context(), ownID, "a:80") // its rule has gone since it was compared
+		defer lateDone()
+		time.Sleep(within)
+		synctest.Wait()
+		if ctx.Err() == nil || late.Err() == nil {
+			t.Errorf("without the rule: %v, and %v", ctx.Err(), late.Err())
+		}
+	})
+}
+
+// tableOf is that of a document.
+func tableOf(t *testing.T, rules ...intercept.Rule) *proxyrules.Table {
+	t.Helper()
+	document, err := json.Marshal(intercept.Config{
+		Service: service, Rules: rules, Ports: []intercept.Port{{Listen: 80, Baseline: "10.0.0.1:80", Protocol: intercept.HTTP}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, err := proxyrules.Parse(document, service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }
 
 // Both sides may say something in the packet of the handshake, and end their half.

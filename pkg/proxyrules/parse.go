@@ -114,7 +114,7 @@ func compile(from []intercept.Rule) (*Table, error) {
 	if len(from) > intercept.MaxRules {
 		return nil, fmt.Errorf("rules: has %d, more than %d", len(from), intercept.MaxRules)
 	}
-	t := &Table{Rules: len(from), rules: make([]rule, len(from)), addresses: map[string]struct{}{}}
+	t := &Table{Rules: len(from), rules: make([]rule, len(from)), addresses: map[string]struct{}{}, led: map[lead]struct{}{}}
 	selectors := map[string]int{}
 	for i := range from {
 		field := fmt.Sprintf("rules[%d]", i)
@@ -125,6 +125,7 @@ func compile(from []intercept.Rule) (*Table, error) {
 		t.rules[i] = compiled
 		for _, b := range compiled.backends {
 			t.addresses[b.Address] = struct{}{}
+			t.led[lead{from[i].ID, b.Address}] = struct{}{}
 		}
 		at, ok := selectors[from[i].Header]
 		if !ok {
@@ -180,7 +181,7 @@ func compileRule(field string, from *intercept.Rule) (rule, error) {
 			return rule{}, fmt.Errorf("%s.backends[%d].weight: %d is not from 0 to %d", field, i, b.Weight, maxWeight)
 		}
 		r.total += int64(b.Weight)
-		r.backends = append(r.backends, Backend{Address: b.Address, before: r.total})
+		r.backends = append(r.backends, Backend{Address: b.Address, Sandbox: from.ID, before: r.total})
 	}
 	if r.total == 0 {
 		return rule{}, fmt.Errorf("%s.backends: have no weight above 0", field)

@@ -14,6 +14,8 @@ import (
 type Backend struct {
 	// Address is host:port.
 	Address string
+	// Sandbox is the ID of the sandbox whose rule it is.
+	Sandbox string
 	// before is the sum of the weights of the backends before it, and of its own.
 	before int64
 }
@@ -35,7 +37,11 @@ type Table struct {
 	// selectors are the headers that carry IDs, each once.
 	selectors []selector
 	addresses map[string]struct{}
+	led       map[lead]struct{}
 }
+
+// lead is that a rule of a sandbox leads to an address.
+type lead struct{ sandbox, address string }
 
 // selector is a header that carries IDs.
 type selector struct {
@@ -50,6 +56,12 @@ type selector struct {
 // Leads reports whether a rule leads requests to an address.
 func (t *Table) Leads(address string) bool {
 	_, ok := t.addresses[address]
+	return ok
+}
+
+// LeadsSandbox reports whether a rule of a sandbox, by its ID, leads requests to an address.
+func (t *Table) LeadsSandbox(id, address string) bool {
+	_, ok := t.led[lead{id, address}]
 	return ok
 }
 

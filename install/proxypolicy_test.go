@@ -74,7 +74,7 @@ func TestAdmissionLetsThroughWhatTheControllersWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := map[string]bool{}
-		for _, part := range strings.Split(string(text), "---\n") {
+		for part := range strings.SplitSeq(string(text), "---\n") {
 			object := &unstructured.Unstructured{}
 			if err := yaml.Unmarshal([]byte(part), &object.Object); err != nil {
 				t.Fatal(err)

@@ -5,10 +5,10 @@ package proxy
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -111,7 +111,7 @@ func silentBaseline(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return net.JoinHostPort("127.0.0.1", fmt.Sprint(name.(*unix.SockaddrInet4).Port))
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port))
 }
 
 // startOfHTTP2 is what a client of HTTP/2 begins with.

@@ -28,9 +28,10 @@ const (
 	MaxRoutesBytes = 768 << 10
 	// MaxShareBytes is how much of that the routes of one workspace say at most: a quarter.
 	MaxShareBytes = 192 << 10
-	// MaxTenantRules and MaxTenantBytes are how many rules of the routes of one workspace are in the document of a Service at most, and how
-	// long these are: a quarter of what the proxies take, which is room for one route that is as large as can be.
+	// MaxTenantRules is how many rules of the routes of one workspace are in the document of a Service at most: a quarter of what the
+	// proxies take, which is room for one route that is as large as can be.
 	MaxTenantRules = 128
+	// MaxTenantBytes is how long these rules are at most.
 	MaxTenantBytes = 32 << 10
 )
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestARouteThatGrowsTakesNothingFromOthers(t *testing.T) {
 	service, whole := serviceOf(t, "{}"), wire.MaxRules/4
 	intents := []*Intent{matchesOf(t, "0", "0", 0, 1, 0)}
 	for i, n := range []int{whole, whole, whole, whole - 1} {
-		name := fmt.Sprint(i + 1)
+		name := strconv.Itoa(i + 1)
 		intents = append(intents, matchesOf(t, name, name, int64(i+1), n, 0))
 	}
 	before := documentOf(service, nil, intents, nil)

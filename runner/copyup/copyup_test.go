@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -325,7 +326,7 @@ func TestACopyThatIsToldToEndCanBeginAgain(t *testing.T) {
 	source, volume := quickFolders(t)
 	m := image{}
 	for i := range 50 {
-		m[fmt.Sprintf("dir-%d/file", i)] = entry{content: fmt.Sprint(i)}
+		m[fmt.Sprintf("dir-%d/file", i)] = entry{content: strconv.Itoa(i)}
 	}
 	m.make(t, source)
 	for _, step := range []string{"mkdir", "write", "unlink"} {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -114,11 +115,9 @@ func (w *walk) count(l *level, name string) error {
 }
 
 func (w *walk) directory(ctx context.Context, parent *level, name string, st *unix.Statx_t) error {
-	for _, own := range w.skip {
-		if inodeOf(st) == own {
-			w.tally.skipMount(parent.join(name))
-			return nil
-		}
+	if slices.Contains(w.skip, inodeOf(st)) {
+		w.tally.skipMount(parent.join(name))
+		return nil
 	}
 	l := &level{stat: *st, path: parent.join(name), depth: parent.depth + 1}
 	if l.depth > w.limits.Depth {

@@ -99,17 +99,18 @@ func TestProxiesThatComeAndGoComeLessOften(t *testing.T) {
 	w.ask("1", 10)
 	w.quiet(time.Minute)
 	cycle() // the first time is free
-	for _, wait := range []time.Duration{1, 2, 4, 8, 16, 32, 60} {
+	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60} {
+		wait := time.Duration(minutes) * time.Minute
 		cycle()
 		w.wantReason(sandbarv1alpha1.RoutePending)
-		until := w.routes().State.Detached.Add(wait * time.Minute)
+		until := w.routes().State.Detached.Add(wait)
 		if got := w.routes().State.Message; !strings.Contains(got, until.UTC().Format(time.RFC3339)) {
 			t.Errorf("it says %s, want %s", got, until.UTC())
 		}
 		w.forget()
 		w.quiet(until.Sub(w.clock) - time.Second)
 		if w.ofService > 0 || w.writes > 6 { // what the former proxies had goes meanwhile, or stays
-			t.Errorf("after %s: %v", wait*time.Minute, w.done)
+			t.Errorf("after %s: %v", wait, w.done)
 		}
 		w.quiet(time.Minute)
 		w.wantReason(sandbarv1alpha1.RouteAttached)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ func TestTheRoutesOfAWorkspaceHaveAShareOfAConfigMap(t *testing.T) {
 		}
 	})
 	err := ask("c", "2")
-	if !errors.Is(err, ErrShare) || errors.Is(err, ErrFull) || !strings.Contains(err.Error(), fmt.Sprint(intercept.MaxShareBytes)) {
+	if !errors.Is(err, ErrShare) || errors.Is(err, ErrFull) || !strings.Contains(err.Error(), strconv.Itoa(intercept.MaxShareBytes)) {
 		t.Errorf("a route more of the workspace: %v", err)
 	}
 	must(t, ask("other", "3"))

@@ -99,12 +99,16 @@ func run(args []string) error {
 	}
 }
 
+// copyMemory is what a copy may take before the collector works harder: more than it needs in the worst case, and less than
+// the container that docs/runner.md recommends.
+const copyMemory = 48 << 20
+
 // copyUp prints how the copy ended, and reports it to Kubernetes.
 func copyUp(source, volume string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(workingMemory)
+		debug.SetMemoryLimit(copyMemory)
 	}
 	result := copyup.Run(ctx, copyup.Options{Source: source, Target: volume, Progress: os.Stderr})
 	fmt.Fprintf(os.Stderr, "%s: %s\n", result.Reason, result.Message)

@@ -70,7 +70,8 @@ func runChild(t *testing.T, program string, c child, user *syscall.Credential) (
 	must(t, err)
 	defer read.Close()
 	cmd := exec.Command(program, "-test.run=^TestProcessThatCopies$")
-	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	// With the race detector a program waits a second at its end.
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
@@ -127,7 +128,7 @@ func inOwnMounts(t *testing.T) bool {
 		return true
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), ownMountsVariable+"=1")
+	cmd.Env = append(os.Environ(), ownMountsVariable+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if uid := os.Getuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER

@@ -6,6 +6,7 @@ package export
 import (
 	"errors"
 
+	"github.com/kcp-dev/sdk/apis/tenancy"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,12 +54,14 @@ func worse(a, b error) error {
 // IsGone reports whether an answer of kcp's proves that an object is gone: it was looked for, in a
 // workspace and a kind that were there, and not found. An answer that only looks like it says that the
 // path leads nowhere: while kcp starts, or when the workspace does not have the kind. client-go gives
-// such an answer the object's name, too, and the cause that no object of the API came with it.
+// such an answer the object's name, too, and the cause that no object of the API came with it. For a workspace that is asked for by its
+// path, kcp says while it starts that the workspace is not found, although it is there
+// (github.com/kcp-dev/kcp/pkg/server, WithLocalProxy).
 func IsGone(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false
 	}
 	details := status.Status().Details
-	return details != nil && details.Name != "" && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return details != nil && details.Name != "" && details.Group != tenancy.GroupName && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -27,16 +27,17 @@ func TestAnObjectIsGoneOnlyWhenItsShardSaysSo(t *testing.T) {
 		found   bool
 		gone    bool
 	}{
-		"one shard, there":                        {answers: []int{ok}, found: true},
-		"one shard, not there":                    {answers: []int{notFound}, gone: true},
-		"one shard, refused":                      {answers: []int{forbidden}},
-		"one shard, which does not know the path": {answers: []int{exporttest.NoSuchPath}},
-		"no shard":                                {},
-		"the other shard has it":                  {answers: []int{notFound, ok}, found: true},
-		"the other shard has it, one is broken":   {answers: []int{broken, ok}, found: true},
-		"neither shard has it":                    {answers: []int{notFound, notFound}, gone: true},
-		"one shard has it not, one does not say":  {answers: []int{notFound, broken}},
-		"one does not say, one has it not":        {answers: []int{broken, notFound}},
+		"one shard, there":                             {answers: []int{ok}, found: true},
+		"one shard, not there":                         {answers: []int{notFound}, gone: true},
+		"one shard, refused":                           {answers: []int{forbidden}},
+		"one shard, which does not know the path":      {answers: []int{exporttest.NoSuchPath}},
+		"one shard, which does not know the workspace": {answers: []int{exporttest.NoSuchWorkspace}},
+		"no shard":                               {},
+		"the other shard has it":                 {answers: []int{notFound, ok}, found: true},
+		"the other shard has it, one is broken":  {answers: []int{broken, ok}, found: true},
+		"neither shard has it":                   {answers: []int{notFound, notFound}, gone: true},
+		"one shard has it not, one does not say": {answers: []int{notFound, broken}},
+		"one does not say, one has it not":       {answers: []int{broken, notFound}},
 		// A shard refuses all questions about workspaces that are not its own.
 		"one refuses, one has it not":            {answers: []int{forbidden, notFound}, gone: true},
 		"one has it not, one refuses":            {answers: []int{notFound, forbidden}, gone: true},

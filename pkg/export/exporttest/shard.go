@@ -6,6 +6,7 @@ package exporttest
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -65,6 +66,11 @@ func (s *Shard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Status(w, http.StatusOK, object)
 	case strings.HasSuffix(r.URL.Path, "/web") && s.Answer.Load() == NoSuchPath:
 		http.NotFound(w, r)
+	case strings.HasSuffix(r.URL.Path, "/web") && s.Answer.Load() == NoSuchWorkspace:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"workspaces.tenancy.kcp.io \"root:team\" not found",
+			"reason":"NotFound","details":{"name":"root:team","group":"tenancy.kcp.io","kind":"workspaces"},"code":404}`)
 	case strings.HasSuffix(r.URL.Path, "/web"):
 		Status(w, int(s.Answer.Load()), object)
 	case r.URL.Query().Get("watch") != "":
@@ -96,3 +102,7 @@ func Status(w http.ResponseWriter, code int, ok string) {
 // NoSuchPath is the Answer with which a shard answers as kcp does for a path that it does not know: 404, and
 // no object of the API.
 const NoSuchPath = -1
+
+// NoSuchWorkspace is the Answer with which a shard answers as kcp does for the path of a workspace that it does not know, or does not know
+// yet while it starts: an object is not found, and it is not the one that was asked for.
+const NoSuchWorkspace = -2

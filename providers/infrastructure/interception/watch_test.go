@@ -95,6 +95,18 @@ func awaitKnown(t *testing.T, w *watch) {
 	}
 }
 
+// awaitAsked waits until the Services that are asked for are these: a change is told of before its namespace is followed.
+func awaitAsked(t *testing.T, w *watch, want ...types.NamespacedName) {
+	t.Helper()
+	var all []types.NamespacedName
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if all = w.all(); slices.Equal(all, want) {
+			return
+		}
+	}
+	t.Fatalf("asked for is %v", all)
+}
+
 func TestWhatIsAskedForAndWhatIsLeftOverIsLookedAt(t *testing.T) {
 	w, client, told := beginWatch(t, configText, plainText, webText, leftText, orphanText, foreignText)
 	await(t, told, []string{"prod/web", "route r-a", "prod/left", "prod/orphan"}, "prod/api")
@@ -184,9 +196,7 @@ func TestConfigMapsThatWereNotGrantedAreNotFollowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			await(t, told, []string{"prod/web", "route r-a"}, "theirs/web", "route r-t")
-			if all := w.all(); !slices.Equal(all, []types.NamespacedName{{Namespace: "prod", Name: "web"}}) {
-				t.Errorf("asked for is %v", all)
-			}
+			awaitAsked(t, w, types.NamespacedName{Namespace: "prod", Name: "web"})
 			w.mu.Lock()
 			followed := len(w.in["theirs"])
 			w.mu.Unlock()

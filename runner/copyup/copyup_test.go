@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -360,6 +361,19 @@ func TestTheWorkspaceCanBeWrittenTo(t *testing.T) {
 	}
 }
 
+// awaitTouched waits until a worker is done with a copy: its last step by the name gives it the time of the original.
+func awaitTouched(t *testing.T, file, original string) {
+	t.Helper()
+	want, err := os.Stat(original)
+	must(t, err)
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if is, err := os.Stat(file); err == nil && is.ModTime().Equal(want.ModTime()) {
+			return
+		}
+	}
+	t.Errorf("%s is never finished", file)
+}
+
 // Linux gives a directory no second name, and says so as a file system says that has no hard links.
 func TestAFileSystemWithoutHardLinksGetsCopies(t *testing.T) {
 	for name, exchange := range map[string]func(path string) error{
@@ -372,7 +386,9 @@ func TestAFileSystemWithoutHardLinksGetsCopies(t *testing.T) {
 			r := Run(t.Context(), Options{Source: source, Target: volume, before: func(step string) {
 				if step == "link" {
 					for _, name := range namesIn(t, filepath.Join(volume, ".sandbar", stagingName)) {
-						must(t, exchange(filepath.Join(volume, ".sandbar", stagingName, name)))
+						first := filepath.Join(volume, ".sandbar", stagingName, name)
+						awaitTouched(t, first, filepath.Join(source, name))
+						must(t, exchange(first))
 					}
 				}
 			}})

@@ -40,11 +40,18 @@ func quoted(names []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// roleValues are what the ready-made roles leave open: the built-in kinds, their status, their other subresources, and what is called.
+// roleValues are what the ready-made roles leave open: the built-in kinds, their status and what else people who look on see, their
+// other subresources, what is called, and what is read.
 func roleValues(kinds []builtin.Kind) map[string]string {
-	var resources, status, others, calls []string
+	var resources, status, others, calls, reads []string
 	for _, kind := range kinds {
 		resources, status = append(resources, kind.Resource), append(status, kind.Resource+"/status")
+		for _, shown := range kind.Shown {
+			status = append(status, kind.Resource+"/"+shown)
+		}
+		for _, read := range kind.Reads {
+			reads = append(reads, kind.Resource+"/"+read)
+		}
 		for _, subresource := range kind.Subresources {
 			others = append(others, kind.Resource+"/"+subresource)
 		}
@@ -54,6 +61,6 @@ func roleValues(kinds []builtin.Kind) map[string]string {
 	}
 	return map[string]string{
 		"BuiltIn": strings.Join(resources, ", "), "BuiltInStatus": strings.Join(status, ", "),
-		"BuiltInSubresources": strings.Join(others, ", "), "BuiltInCalls": strings.Join(calls, ", "),
+		"BuiltInSubresources": strings.Join(others, ", "), "BuiltInCalls": strings.Join(calls, ", "), "BuiltInReads": strings.Join(reads, ", "),
 	}
 }

@@ -18,7 +18,7 @@ import (
 // A kind that exists nowhere but in a register gets its policy and its place in the roles by its entry alone.
 func TestAKindThatIsAddedToTheRegisterGetsItsPolicyAndItsRoles(t *testing.T) {
 	kinds := append(slices.Clone(builtin.Kinds), builtin.Kind{
-		Name: "Throwaway", Resource: "throwaways", Subresources: []string{"scale"}, Calls: []string{"throw"},
+		Name: "Throwaway", Resource: "throwaways", Subresources: []string{"scale"}, Calls: []string{"throw"}, Reads: []string{"weigh"}, Shown: []string{"watch"},
 		Immutable: []string{"size", "colour"}, ImmutableMessage: `a Throwaway does not change; "create" another one`,
 	})
 	policies, err := immutablePolicies(kinds)
@@ -41,8 +41,8 @@ func TestAKindThatIsAddedToTheRegisterGetsItsPolicyAndItsRoles(t *testing.T) {
 	}
 
 	for name, want := range map[string][]string{
-		"viewer":    {"get throwaways", "list throwaways", "watch throwaways", "get throwaways/status"},
-		"operator":  {"create throwaways", "delete throwaways", "get throwaways/status", "update throwaways/scale", "create throwaways/throw"},
+		"viewer":    {"get throwaways", "list throwaways", "watch throwaways", "get throwaways/status", "get throwaways/watch"},
+		"operator":  {"create throwaways", "delete throwaways", "get throwaways/status", "update throwaways/scale", "create throwaways/throw", "get throwaways/weigh", "get throwaways/watch"},
 		"previewer": {},
 	} {
 		raw, err := tenantRole(name, kinds)

@@ -222,6 +222,12 @@ func TestTheReadyMadeRolesAreWhatTheirNamesSayOfAllBuiltInTemplates(t *testing.T
 		for _, right := range []string{"get " + own, "list " + own, "watch " + own, "get " + own + "/status"} {
 			want["viewer"][right], want["operator"][right] = true, true
 		}
+		for _, shown := range kind.Shown {
+			want["viewer"]["get "+own+"/"+shown], want["operator"]["get "+own+"/"+shown] = true, true
+		}
+		for _, read := range kind.Reads {
+			want["operator"]["get "+own+"/"+read] = true
+		}
 		for _, call := range kind.Calls {
 			want["operator"]["create "+own+"/"+call] = true
 		}

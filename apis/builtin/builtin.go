@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package builtin is the register of the kinds that tenants get with the APIExport without a Template: SandboxTemplate,
-// SandboxSet, SandboxClaim, SandboxRoute. All that differs from one of these kinds to the next, and is not part of its Go type or its
+// SandboxSet, SandboxClaim, SandboxRoute, DevSession. All that differs from one of these kinds to the next, and is not part of its Go type or its
 // controller, stands here: the schema that is published, the rules of the export's permission policy, the ready-made
 // roles, the policy on fields that do not change, the census of a sweep, benchmarks and tests read it.
 //
@@ -26,6 +26,9 @@ const SandboxGroup = "SandboxGroup"
 // SandboxRoute is the kind of the objects that lead requests to copies.
 const SandboxRoute = "SandboxRoute"
 
+// DevSession is the kind of the objects that have a workload edited live.
+const DevSession = "DevSession"
+
 // Kinds are all built-in kinds, in the order in which roles list them.
 var Kinds = []Kind{
 	{
@@ -37,6 +40,10 @@ var Kinds = []Kind{
 	{Name: "SandboxSet", Resource: "sandboxsets", PodField: "template", Subresources: []string{"scale"}, KeepsPlacements: true},
 	{Name: "SandboxClaim", Resource: "sandboxclaims"},
 	{Name: SandboxRoute, Resource: "sandboxroutes"},
+	{
+		Name: DevSession, Resource: "devsessions", Shown: []string{"log", "process"}, Reads: []string{"changes", "env", "files"},
+		Calls: []string{"env", "exec", "restart", "sync"},
+	},
 }
 
 // Kind is a built-in kind. It is namespaced, has the subresource status, and is of version v1alpha1.
@@ -49,6 +56,9 @@ type Kind struct {
 	Subresources []string
 	// Calls are those that the data plane answers: a tenant calls one with the right to create it. Default: none.
 	Calls []string
+	// Reads are those that the data plane answers to callers with the right to get them; Shown are those of them that people who
+	// only look on get too. Default: none.
+	Reads, Shown []string
 	// KeepsPlacements says that placements without an owner belong to an object of the kind: a sweep asks for it.
 	KeepsPlacements bool
 	// PodField is the field of spec that holds a pod template with the schema and the rules of a Sandbox's podTemplate.

@@ -20,7 +20,7 @@ var namesKinds = []string{
 	"apis/builtin/builtin.go",
 	"apis/v1alpha1/", "apis/crds/", "pkg/podtemplate/schema/",
 	"providers/infrastructure/sandboxtemplate/", "providers/infrastructure/sandboxset/", "providers/infrastructure/sandboxclaim/",
-	"providers/infrastructure/sandboxroute/",
+	"providers/infrastructure/sandboxroute/", "providers/infrastructure/devsession/",
 	// These look an entry of the register up.
 	"bench/claim/", "bench/stage/stage.go", "providers/infrastructure/sweep/sweep.go",
 	// The verb by which a Sandbox of one SandboxTemplate is claimed.

@@ -73,6 +73,7 @@ func (k Kind) Rules() []rbacv1.PolicyRule {
 		offer.KindRules(k.Resource, offer.AllVerbs),
 		offer.SubresourceRules(k.Resource, offer.AllVerbs, k.Subresources...),
 		offer.SubresourceRules(k.Resource, []string{"create"}, k.Calls...),
+		offer.SubresourceRules(k.Resource, []string{"get"}, slices.Concat(k.Reads, k.Shown)...),
 	)
 }
 

@@ -75,6 +75,17 @@ func (r *rendering) checkImages(source *corev1.PodTemplateSpec) error {
 	return nil
 }
 
+// AdmitImage refuses an image in the place of that of a container, by the rule for overrides. source is the workload's own
+// template; field begins the message.
+func AdmitImage(rules Rules, source *corev1.PodTemplateSpec, field, container, image string) error {
+	own := containerOf(&source.Spec, container)
+	if own != nil && own.Image == image {
+		return nil
+	}
+	r := &rendering{Input: Input{Rules: rules}}
+	return r.checkImage(field, image, own, &source.Spec)
+}
+
 // checkImage looks at one image that is not the workload's own for that container. own is the workload's container of
 // that name, nil if there is none.
 func (r *rendering) checkImage(at, image string, own *corev1.Container, source *corev1.PodSpec) error {

@@ -131,6 +131,11 @@ const (
 	LabelSandboxID = "sandbar.dev/sandbox-id"
 	LabelComponent = "sandbar.dev/component"
 
+	// LabelSessionUID and LabelDevelops are on all that is made of a DevSession: its UID, and the name of the component that it is
+	// about. What has them does not have LabelComponent, by which the pods of the copy are chosen.
+	LabelSessionUID = "sandbar.dev/dev-session-uid"
+	LabelDevelops   = "sandbar.dev/develops"
+
 	// Finalizer is on every tenant's instance that has, or may have, a placement.
 	Finalizer = "sandbar.dev/placement"
 )

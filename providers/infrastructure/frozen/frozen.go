@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sandbar-dev/sandbar/pkg/clone"
+	"github.com/sandbar-dev/sandbar/pkg/devsession"
 )
 
 // MaxBytes is how large all snapshots of a placement may be together, compressed: an object has to fit into etcd, and the
@@ -28,6 +29,8 @@ const (
 	keyAsked  = "sandbox.asked"
 	keyLabels = "sandbox.labels"
 	keyCopied = "sandbox.copied"
+	// keySessions is the DevSessions of components, by the components' names.
+	keySessions = "sandbox.sessions"
 )
 
 // Frozen is what a placement keeps of its sources.
@@ -39,6 +42,9 @@ type Frozen struct {
 	// Copied are the ConfigMaps and Secrets that were copied into the placement, as Kind/name, with the namespaces that they are
 	// from. They stay until the placement goes.
 	Copied map[string]string
+	// Sessions are the DevSessions of components, by the components' names. The controller of DevSessions writes them, and all
+	// others leave them as they are.
+	Sessions map[string]devsession.Record
 
 	// version is the ConfigMap's that this was read from; empty if there is none yet.
 	version string
@@ -95,17 +101,21 @@ func (f *Frozen) write(into *corev1.ConfigMap) error {
 		}
 	}
 	into.Data = map[string]string{keyID: f.ID}
-	for key, value := range map[string]any{keyTimes: times, keyAsked: asked, keyLabels: labels, keyCopied: f.Copied} {
+	values := map[string]any{keyTimes: times, keyAsked: asked, keyLabels: labels, keyCopied: f.Copied}
+	if len(f.Sessions) > 0 {
+		values[keySessions] = f.Sessions
+	}
+	for key, value := range values {
 		raw, err := json.Marshal(value)
 		if err != nil {
 			return fmt.Errorf("encoding %s: %w", key, err)
 		}
 		into.Data[key] = string(raw)
 	}
-	size += len(into.Data[keyLabels])
+	size += len(into.Data[keyLabels]) + len(into.Data[keySessions])
 	if size > MaxBytes {
 		return &clone.RefusedError{Reason: clone.NotCloneable, Message: fmt.Sprintf(
-			"the frozen pod templates and labels of all components have %d bytes together, compressed, and %d is the most; have fewer components in a group", size, MaxBytes)}
+			"the frozen pod templates and labels of all components have %d bytes together, compressed, with what is noted of their DevSessions, and %d is the most; have fewer components in a group", size, MaxBytes)}
 	}
 	return nil
 }
@@ -117,7 +127,7 @@ func read(from *corev1.ConfigMap) (*Frozen, error) {
 		return nil, fmt.Errorf("ConfigMap %s/%s has no %s: delete the instance and create it again", from.Namespace, from.Name, keyID)
 	}
 	times, asked, labels := map[string]time.Time{}, map[string]time.Time{}, map[string]map[string]string{}
-	for key, value := range map[string]any{keyTimes: &times, keyAsked: &asked, keyLabels: &labels, keyCopied: &f.Copied} {
+	for key, value := range map[string]any{keyTimes: &times, keyAsked: &asked, keyLabels: &labels, keyCopied: &f.Copied, keySessions: &f.Sessions} {
 		if err := json.Unmarshal([]byte(cmp.Or(from.Data[key], "{}")), value); err != nil {
 			return nil, fmt.Errorf("ConfigMap %s/%s: %s: %w", from.Namespace, from.Name, key, err)
 		}

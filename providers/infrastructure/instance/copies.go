@@ -43,7 +43,7 @@ func (r *reconciler) copies(ctx context.Context, s *scope.Scope, current *unstru
 	var refused *outcome.RefusalError
 	switch {
 	case errors.As(err, &refused):
-		return &outcome.Copies{Refused: refused}, nil
+		return r.withSessions(ctx, s, &outcome.Copies{Refused: refused}), nil
 	case errors.Is(err, errChanged), errors.Is(err, outcome.ErrTerminating), outcome.LossOf(err) != nil:
 		return nil, err
 	case err != nil:
@@ -71,6 +71,9 @@ func (r *reconciler) makeCopies(ctx context.Context, s *scope.Scope, current *un
 			err = r.keepReferences(ctx, s, b, one, kept.Copied, &size)
 		}
 		if one.Refused, err = refusedOf(err); err != nil {
+			break
+		}
+		if err = r.develop(s, one, kept.Sessions, &size); err != nil {
 			break
 		}
 	}

@@ -35,6 +35,7 @@ func (r *reconciler) freeze(ctx context.Context, s *scope.Scope, current *unstru
 	was := *kept
 	kept.Components = map[string]frozen.Component{}
 	made := &outcome.Copies{SandboxID: kept.ID, Discloses: b.Spec.Disclosure == sandbarv1alpha1.BaselineDisclosureTemplate}
+	made.Sessions, made.SessionsKnown = kept.Sessions, true
 	changed := !stored
 	for i := range components {
 		one := outcome.Copy{Name: components[i].Name}

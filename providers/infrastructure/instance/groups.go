@@ -13,7 +13,9 @@ import (
 	"github.com/sandbar-dev/sandbar/apis/builtin"
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/export"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/frozen"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/outcome"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
 // ErrNotPlaced means that an object has no placement with copies yet.
@@ -25,6 +27,8 @@ type Groups struct {
 	runner func() *runner
 	// changed is told of each group that comes, changes or goes, or whose status does.
 	changed func(group export.Key)
+	// sessions is told of each DevSession of a group after a look at the group; nil for nobody.
+	sessions func(group, session export.Key)
 }
 
 // GroupPlace is where the copies of a group are.
@@ -54,6 +58,22 @@ func (g *Groups) Place(ctx context.Context, key export.Key) (*GroupPlace, error)
 }
 
 func (r *reconciler) groupPlace(ctx context.Context, req request) (*GroupPlace, error) {
+	at, err := r.groupAt(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &at.GroupPlace, nil
+}
+
+// groupAt is where the copies of a group are, with what is known of the group itself.
+type groupAt struct {
+	GroupPlace
+
+	scope *scope.Scope
+	kept  *frozen.Frozen
+}
+
+func (r *reconciler) groupAt(ctx context.Context, req request) (*groupAt, error) {
 	placements, err := r.placementsOf(ctx, req)
 	if err != nil {
 		return nil, err
@@ -85,7 +105,8 @@ func (r *reconciler) groupPlace(ctx context.Context, req request) (*GroupPlace, 
 		return nil, ErrNotPlaced
 	}
 	suspended, _, _ := unstructured.NestedBool(obj.Object, "spec", "suspended")
-	return &GroupPlace{Suspended: suspended, Group: obj, Baseline: s.PlacementBaseline(), SandboxID: kept.ID, Components: s.Components(), ObjectMeta: s.ObjectMeta}, nil
+	place := GroupPlace{Suspended: suspended, Group: obj, Baseline: s.PlacementBaseline(), SandboxID: kept.ID, Components: s.Components(), ObjectMeta: s.ObjectMeta}
+	return &groupAt{GroupPlace: place, scope: s, kept: kept}, nil
 }
 
 // Groups are the objects of the kind SandboxGroup.

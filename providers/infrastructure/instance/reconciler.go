@@ -95,6 +95,8 @@ type reconciler struct {
 	builtIn func(kind string) (compound.Parts, bool)
 	// corrections are those of parts of compound instances.
 	corrections *corrections
+	// developed is told of each DevSession of a group, by their keys, after a look at the group; nil for nobody.
+	developed func(group, session request)
 	// words are the last words of instances that fail.
 	words    *lru.Cache[types.UID, spoken]
 	replicas *serving.Replicas
@@ -236,6 +238,7 @@ func (r *reconciler) converge(ctx context.Context, req request, s *scope.Scope) 
 	if o.GoesOn() {
 		countLifecycle(s.Kind(), o.Plan)
 	}
+	r.tellSessions(req, o.Copies)
 	seen, looking := r.observe(ctx, s, o)
 	o.Observation = seen
 	updating, err := r.report(ctx, req, s, o)

@@ -165,6 +165,7 @@ func registerKinds(mgr ctrl.Manager, runtime *runtimecluster.Cluster, opts Optio
 		partChanged: k.partChanged,
 		builtIn:     opts.BuiltIn,
 		corrections: newCorrections(),
+		developed:   k.groups.developed,
 		failed:      k.failed,
 	}
 	if err := mgr.Add(k); err != nil {

@@ -76,6 +76,8 @@ type runnerConfig struct {
 	// builtIn are the objects of a built-in kind.
 	builtIn     func(kind string) (compound.Parts, bool)
 	corrections *corrections
+	// developed is told of each DevSession of a group after a look at the group.
+	developed func(group, session request)
 	// failed is called when a controller ends without having been stopped.
 	failed func(template string)
 }
@@ -153,6 +155,7 @@ func (r *runner) reconciler(config runnerConfig, c *export.Controller) *reconcil
 		parts:      config.parts, partChanged: func(req request) { config.partChanged(r.kind.Template, req) },
 		builtIn:     config.builtIn,
 		corrections: config.corrections,
+		developed:   config.developed,
 	}
 	return r.instances
 }

@@ -158,8 +158,13 @@ func keepOfPod(obj any) (any, error) {
 	}
 	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	kept.OwnerReferences = pod.OwnerReferences
-	if component, ok := pod.Labels[placement.LabelComponent]; ok {
-		kept.Labels = map[string]string{placement.LabelComponent: component}
+	for _, name := range keptLabels {
+		if value, ok := pod.Labels[name]; ok {
+			if kept.Labels == nil {
+				kept.Labels = map[string]string{}
+			}
+			kept.Labels[name] = value
+		}
 	}
 	for _, container := range pod.Spec.Containers {
 		if container.ReadinessProbe != nil {
@@ -179,6 +184,9 @@ func keepOfPod(obj any) (any, error) {
 	}
 	return kept, nil
 }
+
+// keptLabels say which component a pod is of, or of which one and which DevSession.
+var keptLabels = []string{placement.LabelComponent, placement.LabelDevelops, placement.LabelSessionUID}
 
 // keptConditions say how a pod has started, whether it serves, goes on doing so, and how far its resize is.
 var keptConditions = []corev1.PodConditionType{

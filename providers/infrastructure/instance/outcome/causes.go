@@ -96,6 +96,9 @@ type PodSummary struct {
 	Names map[string]bool
 	// Of are the pods of each component, by its name. Pods without the label are of none.
 	Of map[string]ComponentPods
+	// Develops are the pods of the DevSession of each component, by the component's name. They count nowhere else while they
+	// should serve.
+	Develops map[string]ComponentPods
 	// Steps are those that all present pods have taken since they were created.
 	Steps []sandbarv1alpha1.InstanceStartStep
 	// Recheck is when time alone changes this summary; zero means never.
@@ -113,7 +116,7 @@ type ComponentPods struct {
 // Summarize returns what the pods of a placement say together.
 func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	sum, present := PodSummary{Names: map[string]bool{}, Of: map[string]ComponentPods{}}, []*corev1.Pod(nil)
+	sum, present := PodSummary{Names: map[string]bool{}, Of: map[string]ComponentPods{}, Develops: map[string]ComponentPods{}}, []*corev1.Pod(nil)
 	for i := range pods {
 		pod := &pods[i]
 		controller := controllerKind(pod)
@@ -130,6 +133,9 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 			continue
 		case controller == "Job":
 			sum.releasing++
+		case pod.Labels[placement.LabelDevelops] != "":
+			sum.Recheck = Sooner(sum.Recheck, sum.develops(pod, now))
+			continue
 		default:
 			sum.Present++
 			present = append(present, pod)
@@ -155,6 +161,21 @@ func Summarize(pods []corev1.Pod, now time.Time) PodSummary {
 	}
 	sum.Steps = stepsOf(present)
 	return sum
+}
+
+// develops counts the pod of a DevSession, and returns after which time to ask again.
+func (s *PodSummary) develops(pod *corev1.Pod, now time.Time) time.Duration {
+	component := pod.Labels[placement.LabelDevelops]
+	of := s.Develops[component]
+	c, recheck := causeOf(pod, now)
+	if c == nil && podReady(pod).Status == corev1.ConditionTrue {
+		of.Ready++
+	}
+	if of.Cause == nil {
+		of.Cause = c
+	}
+	s.Develops[component] = of
+	return recheck
 }
 
 // controllerKind is the kind of what replaces the pod when it goes; empty for a bare pod.

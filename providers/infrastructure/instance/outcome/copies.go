@@ -20,6 +20,7 @@ import (
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/clone"
+	"github.com/sandbar-dev/sandbar/pkg/devsession"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/frozen"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
@@ -61,6 +62,9 @@ type Copies struct {
 	Discloses bool
 	// Components in the order of the spec.
 	Components []Copy
+	// Sessions are the DevSessions of components, by the components' names, if SessionsKnown: else nothing is known of them.
+	Sessions      map[string]devsession.Record
+	SessionsKnown bool
 	// Refused is the reason why no component can be copied; nil if they can.
 	Refused *RefusalError
 	// Err is why none could be copied in this look, which a retry mends; nil if they could.
@@ -75,6 +79,8 @@ type Copy struct {
 	Frozen *frozen.Component
 	// Rendered is nil if it was refused.
 	Rendered *clone.Rendered
+	// Session is the DevSession of the component as it is rendered; nil if there is none, or if it cannot be rendered now.
+	Session *clone.Rendered
 	// Refused says what is wrong; nil if nothing is.
 	Refused *clone.RefusedError
 }
@@ -210,7 +216,12 @@ func formerCopy(s *scope.Scope, o Outcome, component string) *clone.Rendered {
 	if o.Instance == nil {
 		return nil
 	}
-	list, _, _ := unstructured.NestedSlice(o.Instance.Object, "spec", s.Clones().Fields.To)
+	return CopyIn(s, o.Instance, component)
+}
+
+// CopyIn is the copy that a kro instance has of a component; nil if it has none. Its objects have the labels of the copy.
+func CopyIn(s *scope.Scope, instance *unstructured.Unstructured, component string) *clone.Rendered {
+	list, _, _ := unstructured.NestedSlice(instance.Object, "spec", s.Clones().Fields.To)
 	for _, item := range list {
 		var has struct {
 			Name     string                `json:"name"`
@@ -229,7 +240,7 @@ func formerCopy(s *scope.Scope, o Outcome, component string) *clone.Rendered {
 		}
 		has.Spec.Replicas = has.Replicas
 		return &clone.Rendered{
-			Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: has.Name}, Spec: has.Spec},
+			Deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: has.Name, Labels: has.Labels}, Spec: has.Spec},
 			Service:    &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: has.Service.Name}, Spec: has.Service.Spec},
 		}
 	}
@@ -321,6 +332,9 @@ func componentReady(o Outcome, one *Copy) Verdict {
 	if o.Plan.Suspended != "" {
 		return Verdict{Reason: reasonPodsStopped, message: "the instance is suspended"}
 	}
+	if session, ok := o.Copies.Sessions[one.Name]; ok && session.Stage.StopsCopy() {
+		return sessionReady(o.Pods.Develops[one.Name], session.Name)
+	}
 	wanted := int32(1)
 	if one.Rendered.Deployment.Spec.Replicas != nil {
 		wanted = *one.Rendered.Deployment.Spec.Replicas
@@ -337,4 +351,16 @@ func componentReady(o Outcome, one *Copy) Verdict {
 		return Verdict{Reason: reasonPodsStarting, message: message}
 	}
 	return Verdict{OK: true, Reason: reasonComponentReady, message: message}
+}
+
+// sessionReady is componentReady for one that a DevSession serves alone.
+func sessionReady(pods ComponentPods, session string) Verdict {
+	message := "DevSession " + session + " serves in the place of the copy"
+	switch {
+	case pods.Ready > 0:
+		return Verdict{OK: true, Reason: reasonComponentReady, message: message}
+	case pods.Cause != nil:
+		return Verdict{Reason: pods.Cause.Reason, message: message + ": " + pods.Cause.Message}
+	}
+	return Verdict{Reason: reasonPodsStarting, message: message + ", and its pod is not ready"}
 }

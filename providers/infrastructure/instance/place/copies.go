@@ -44,12 +44,20 @@ func PutCopies(s *scope.Scope, current, desired *unstructured.Unstructured, made
 	fields, spec := s.Clones().Fields, desired.Object["spec"].(map[string]any)
 	delete(spec, fields.From)
 	delete(spec, contract.BaselineRefField)
-	copies, claims := itemsOf(current, fields.To), itemsOf(current, fields.Claims)
+	copies, sessions := ofSessions(itemsOf(current, fields.To))
+	claims, workspaces := ofSessions(itemsOf(current, fields.Claims))
 	if made.Refused == nil && made.Err == nil {
 		if copies, claims, err = madeOf(made, copies, claims); err != nil {
 			return false, err
 		}
 	}
+	if made.SessionsKnown {
+		if sessions, workspaces, err = sessionsOf(made, sessions, workspaces); err != nil {
+			return false, err
+		}
+		lead(copies, made.Sessions)
+	}
+	copies, claims = append(copies, sessions...), append(claims, workspaces...)
 	for _, item := range copies {
 		rest(item.(map[string]any), d)
 	}
@@ -150,7 +158,7 @@ func flat(obj map[string]any) map[string]any {
 func rest(item map[string]any, d lifecycle.Decision) {
 	wanted, _, _ := unstructured.NestedInt64(item, fieldReplicas)
 	switch {
-	case d.Suspended != "":
+	case d.Suspended != "", item[fieldDeveloped] == true:
 		wanted = 0
 	case d.Rests:
 		wanted = min(wanted, int64(d.MinReplicas))

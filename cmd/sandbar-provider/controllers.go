@@ -34,6 +34,7 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/canary"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/compound"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/control"
+	"github.com/sandbar-dev/sandbar/providers/infrastructure/devsession"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/place"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/interception"
@@ -142,11 +143,16 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 	if err := control.Register(mgr, cluster, control.Options{}); err != nil {
 		return fmt.Errorf("registering the controller of control tokens: %w", err)
 	}
-	wakes, sets, routes := &export.Wakes{}, &sandboxset.Sets{}, &sandboxroute.Routes{}
-	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false), routes.GroupChanged)
+	wakes, sets, routes, sessions := &export.Wakes{}, &sandboxset.Sets{}, &sandboxroute.Routes{}, &devsession.Sessions{}
+	kinds := instance.NewKinds(builtin.Sandbox, wakes.For(sandboxclaim.Kind.Name, false), func(group export.Key) {
+		routes.GroupChanged(group)
+		sessions.GroupChanged(group)
+	})
+	kinds.Groups().TellSessions(sessions.Looked)
 	baselinesChanged := func() {
 		kinds.BaselinesChanged()
 		routes.BaselinesChanged()
+		sessions.BaselinesChanged()
 	}
 	if err := baseline.Register(mgr, cluster, baselinesChanged); err != nil {
 		return fmt.Errorf("registering the controller of Baselines: %w", err)
@@ -176,6 +182,9 @@ func runControllers(ctx context.Context, opts controllersOptions, exportName str
 		Proxies: proxies,
 	}); err != nil {
 		return fmt.Errorf("registering the controller of SandboxRoutes: %w", err)
+	}
+	if err := devsession.Register(mgr, cluster, sessions, devsession.Options{Offers: offers, Groups: kinds.Groups()}); err != nil {
+		return fmt.Errorf("registering the controller of DevSessions: %w", err)
 	}
 	if err := instance.Register(mgr, cluster, instance.Options{
 		ExportName: exportName, Replicas: replicas, Rollouts: rollouts, Templates: templates, Kinds: kinds, Members: kept, BuiltIn: partsOf(routes),

@@ -51,6 +51,10 @@ package controllers
 // The ports of the Services of copies (the same package), and what Services of Baselines are.
 // +kubebuilder:rbac:groups=core,resources=services,verbs=get
 
+// Whether requests to a copy have gone over to a DevSession, and back (providers/infrastructure/devsession/cluster.go). RBAC
+// knows no labels; what an EndpointSlice says are addresses of pods, whose controllers' rights are wider already.
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=list
+
 // The kro instances of all kinds that Templates define (providers/infrastructure/instance/place/compose.go). Kinds come
 // and go with Templates, so none is named.
 // +kubebuilder:rbac:groups=sandbar.dev,resources=*,verbs=get;list;watch;create;update;patch;delete

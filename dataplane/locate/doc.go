@@ -7,6 +7,7 @@
 //	tail.go         which rests of paths climb out of where they belong
 //	kinds.go        which kinds and verbs there are: the Templates of the provider workspace
 //	place.go        which placement stands for an object, by its UID
+//	session.go      or for a DevSession, in the placement of its group
 //	instances.go    the kro instance in it
 //	resolve.go      an endpoint's reference into a Service and Secret of the placement
 //	resolvepod.go   or into a Pod

@@ -47,6 +47,9 @@ type Kind struct {
 	Instances *Instances
 	// Part is the kind of what compound instances of this one are made of (Template.spec.compound); nil for none.
 	Part *Kind
+	// hosts are what the placements of each Template with copies have of DevSessions, by the Template's name; nil for all other
+	// kinds.
+	hosts map[string]*Kind
 }
 
 // Provider is the logical cluster of the provider workspace; empty while no kind is known.
@@ -72,7 +75,7 @@ func (k *Kind) Declares(r Route) bool {
 		return k.Previews(r)
 	}
 	if r.Verb == contract.RenewVerb {
-		return r.Component == "" && r.Port == ""
+		return r.Component == "" && r.Port == "" && k.hosts == nil
 	}
 	_, ok := k.Endpoint(r)
 	return ok
@@ -111,6 +114,8 @@ type Kinds struct {
 	// Watchers are told of the instances of all kinds; set them before run.
 	Watchers []cache.ResourceEventHandler
 	index    atomic.Pointer[map[schema.GroupResource]*Kind]
+	// sessions is the kind of DevSessions; nil while no Template has copies.
+	sessions atomic.Pointer[Kind]
 	handled  atomic.Pointer[cache.ResourceEventHandlerRegistration]
 
 	// mu guards what follows; it is held while Templates are compared with what runs.
@@ -172,6 +177,9 @@ func (k *Kinds) Indexed() bool {
 // Find returns the kind of a route; nil if no Template defines it.
 func (k *Kinds) Find(r Route) *Kind {
 	found := (*k.index.Load())[schema.GroupResource{Group: r.Group, Resource: r.Resource}]
+	if sessions := k.sessions.Load(); found == nil && sessions != nil && sessions.Resource.Resource == r.Resource && sessions.Resource.Group == r.Group {
+		found = sessions
+	}
 	if found == nil || found.Resource.Version != r.Version {
 		return nil
 	}
@@ -207,6 +215,7 @@ func (k *Kinds) rebuild(ctx context.Context) {
 	}
 	linkParts(index)
 	k.index.Store(&index)
+	k.sessions.Store(sessionKind(index))
 	for gvr, i := range k.running {
 		if !wanted[gvr] {
 			i.stop()

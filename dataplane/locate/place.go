@@ -30,6 +30,8 @@ type Place struct {
 	// instance is the name of the kro instance, and ending is set when the placement is being deleted.
 	instance string
 	ending   bool
+	// session is the control Service of a DevSession, in the placement of its group; empty for all other objects.
+	session string
 }
 
 // With is the same place with its kro instance as it is now.
@@ -78,6 +80,9 @@ func (p *Placer) Find(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error)
 // Locate tells which placement stands for an object, if this provider made one, without its kro instance: its own, or that of
 // its part. What it does not find does not exist here, even if another provider has an instance of that name.
 func (p *Placer) Locate(k *Kind, r Route, g access.Grant) (*Place, *refusal.Error) {
+	if k.hosts != nil {
+		return p.locateSession(k, r, g)
+	}
 	at, refused := p.locateOwn(k, r, g)
 	if refused != nil && refused.Cause == refusal.CauseNotPlaced && k.Part != nil {
 		return p.locatePart(k.Part, r, g)

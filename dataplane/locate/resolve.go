@@ -66,6 +66,9 @@ func (p *Placer) Resolve(at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Targe
 	if t.upstreamPath == "" {
 		t.upstreamPath = "/"
 	}
+	if at.session != "" {
+		return p.resolveSession(t, e)
+	}
 	if at.isPart() && r.Component == "" {
 		return nil, refusal.NamesNoComponent()
 	}
@@ -199,7 +202,7 @@ func joinTail(upstreamPath, tail string) string {
 // not have the reference yet.
 func (p *Placer) ResolveLive(ctx context.Context, at *Place, r Route, e sandbarv1alpha1.Endpoint) (*Target, *refusal.Error) {
 	to, refused := p.Resolve(at, r, e)
-	if refused == nil || refused.Cause != refusal.CauseNotReady || !IsComposed(at.Instance) || e.PodsOf != "" { // which reads no status
+	if refused == nil || refused.Cause != refusal.CauseNotReady || !IsComposed(at.Instance) || e.PodsOf != "" || at.session != "" { // which read no status
 		return to, refused
 	}
 	known := at.Kind.Instances

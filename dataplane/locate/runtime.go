@@ -4,6 +4,7 @@
 package locate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -65,6 +66,9 @@ func NewRuntimeCache(client kubernetes.Interface) (*RuntimeCache, error) {
 	}
 	if err := c.Slices.AddIndexers(cache.Indexers{indexService: serviceOf}); err != nil {
 		return nil, fmt.Errorf("indexing endpoint slices: %w", err)
+	}
+	if err := indexSessions(c.Services); err != nil {
+		return nil, err
 	}
 	for _, of := range []cache.SharedIndexInformer{c.Pods, c.Services} {
 		if err := of.AddIndexers(cache.Indexers{indexComponent: componentOf}); err != nil {
@@ -264,7 +268,8 @@ func componentOf(obj any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	component := o.GetLabels()[placement.LabelComponent]
+	// The pod of a DevSession stands for the component that it is about, above all while the copy has none.
+	component := cmp.Or(o.GetLabels()[placement.LabelComponent], o.GetLabels()[placement.LabelDevelops])
 	if component == "" {
 		return nil, nil
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // throwaway is a kind that exists nowhere but in this test.
-var throwaway = Kind{Kind: builtin.Kind{Name: "Throwaway", Resource: "throwaways", PodField: "box", Subresources: []string{"scale"}, Calls: []string{"throw"}}}
+var throwaway = Kind{Kind: builtin.Kind{Name: "Throwaway", Resource: "throwaways", PodField: "box", Subresources: []string{"scale"}, Calls: []string{"throw"}, Reads: []string{"weigh"}, Shown: []string{"watch"}}}
 
 // definition is what the generator would make of its type.
 const definition = `
@@ -66,7 +66,7 @@ func TestAKindIsOfferedByItsEntryInTheRegister(t *testing.T) {
 			got[resource] = rule.Verbs
 		}
 	}
-	for resource, verbs := range map[string][]string{"throwaways": {rbacv1.VerbAll}, "throwaways/status": {"get"}, "throwaways/scale": {rbacv1.VerbAll}, "throwaways/throw": {"create"}} {
+	for resource, verbs := range map[string][]string{"throwaways": {rbacv1.VerbAll}, "throwaways/status": {"get"}, "throwaways/scale": {rbacv1.VerbAll}, "throwaways/throw": {"create"}, "throwaways/weigh": {"get"}, "throwaways/watch": {"get"}} {
 		if !slices.Equal(got[resource], verbs) {
 			t.Errorf("tenants may %v %s at most, want %v", got[resource], resource, verbs)
 		}

@@ -132,6 +132,21 @@ func TestASessionIsFoundByWhatNoTenantCanWrite(t *testing.T) {
 	}
 }
 
+// The same UID in another logical cluster is another object.
+func TestASessionOfAnotherWorkspaceIsNotReached(t *testing.T) {
+	w, runner := newSessionWorld(t, "uid-try")
+	w.kcp.set(func() { w.kcp.clusters["root:beta:dev"], w.kcp.clusters["cluster2"] = "cluster2", "cluster2" })
+	w.kcp.bind("cluster2", fakeBinding{path: "root:beta:dev", phase: "Bound", accepted: true})
+	w.kcp.addSession("cluster2", "try", "uid-try")
+	for cluster, code := range map[string]int{"cluster1": http.StatusOK, "cluster2": http.StatusNotFound} {
+		before, _ := runner.count()
+		res, body := w.do("GET", "/dataplane/clusters/"+cluster+"/devsessions/try/log", adminToken, nil)
+		if after, _ := runner.count(); res.StatusCode != code || after-before != map[bool]int{true: 1}[code == http.StatusOK] {
+			t.Errorf("%s: %d %s, and the runner got %d requests", cluster, res.StatusCode, body, after-before)
+		}
+	}
+}
+
 func TestARightToASessionIsOneToItsSubresource(t *testing.T) {
 	w, _ := newSessionWorld(t, "uid-try")
 	const reader = "token-of-one-who-reads-logs"

@@ -173,6 +173,11 @@ func TestASessionThatEndsGivesTheCopyItsRequestsBack(t *testing.T) {
 		if w.session == nil {
 			break
 		}
+		if w.stored["web"].Stage == devsession.Gone && w.work.Made["s"] {
+			if w.look(); w.session == nil {
+				t.Fatal("it is let go while its objects are there")
+			}
+		}
 		w.converge()
 		w.now = w.now.Add(again)
 	}
@@ -322,6 +327,12 @@ func TestWhatKeepsTheFilesFromBeingCopiedIsTold(t *testing.T) {
 				t.Errorf("with another pod it does not go on: %+v", w.status())
 			}
 		})
+	}
+}
+
+func TestATryThatWasStoppedIsNotAFailure(t *testing.T) {
+	if failure := failureIn(`{"reason":"Stopped","message":"it was told to end"}`); failure != nil {
+		t.Errorf("%+v", failure)
 	}
 }
 

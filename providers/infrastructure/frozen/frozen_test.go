@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
 	"github.com/sandbar-dev/sandbar/pkg/clone"
+	"github.com/sandbar-dev/sandbar/pkg/devsession"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 )
 
@@ -58,6 +60,7 @@ func TestWhatWasFrozenIsReadAgain(t *testing.T) {
 	asked := f.Components["web"]
 	asked.Asked, asked.Labels = asked.Time.Add(time.Minute), map[string]string{"tier": "web"}
 	f.Components["web"], f.Copied["Secret/db"] = asked, "shop"
+	f.Sessions = map[string]devsession.Record{"web": devsession.Record{Name: "try", UID: "s", Spec: sandbarv1alpha1.DevSessionSpec{Workload: "web", TargetPath: "/app"}}.At(devsession.Serving, asked.Time)}
 	unlabelled := component("mail", "c")
 	unlabelled.Labels = map[string]string{}
 	f.Components["mail"] = unlabelled
@@ -78,7 +81,7 @@ func TestWhatWasFrozenIsReadAgain(t *testing.T) {
 	if err := s.Write(t.Context(), metadata, again); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := s.Read(t.Context(), "sb-web"); err != nil || len(now.Components) != 2 || now.ID != f.ID {
+	if now, err := s.Read(t.Context(), "sb-web"); err != nil || len(now.Components) != 2 || now.ID != f.ID || !now.Sessions["web"].Same(f.Sessions["web"]) {
 		t.Errorf("%+v, %v", now, err)
 	}
 	stored := &corev1.ConfigMap{}
@@ -160,6 +163,7 @@ func TestAConfigMapThatIsDamagedIsAnError(t *testing.T) {
 		"with other times":      func(m *corev1.ConfigMap) { m.Data[keyTimes] = "x" },
 		"with other labels":     func(m *corev1.ConfigMap) { m.Data[keyLabels] = "x" },
 		"with other copies":     func(m *corev1.ConfigMap) { m.Data[keyCopied] = "x" },
+		"with other sessions":   func(m *corev1.ConfigMap) { m.Data[keySessions] = "x" },
 		"with a damaged source": func(m *corev1.ConfigMap) { m.BinaryData["web"] = []byte("x") },
 	} {
 		t.Run(name, func(t *testing.T) {

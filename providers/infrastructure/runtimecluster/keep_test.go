@@ -20,7 +20,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: "a", UID: "u", ResourceVersion: "7",
-				Labels: map[string]string{"a": "b", placement.LabelComponent: "web"}, Annotations: map[string]string{"a": "b"},
+				Labels: map[string]string{"a": "b", placement.LabelComponent: "web", placement.LabelDevelops: "web", placement.LabelSessionUID: "s"}, Annotations: map[string]string{"a": "b"},
 			},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}}}}},
 			Status: corev1.PodStatus{
@@ -35,7 +35,7 @@ func TestOfAPodOnlyWhatAStatusIsMadeOfIsKept(t *testing.T) {
 	ours := placement.ID{Origin: "c", UID: "u"}.Namespace()
 	meta := metav1.ObjectMeta{Namespace: ours, Name: "a", UID: "u", ResourceVersion: "7"}
 	elsewhere, labelled := meta, meta
-	labelled.Labels = map[string]string{placement.LabelComponent: "web"}
+	labelled.Labels = map[string]string{placement.LabelComponent: "web", placement.LabelDevelops: "web", placement.LabelSessionUID: "s"}
 	elsewhere.Namespace = "kube-system"
 	for _, test := range []struct {
 		namespace string

@@ -36,8 +36,6 @@ const (
 	binDir     = runnerDir + "/bin"
 	controlDir = runnerDir + "/control"
 	volumeDir  = runnerDir + "/volume"
-	// copyDir is where the init container has the workspace; in the app's container it is at the target path.
-	copyDir    = runnerDir + "/workspace"
 	runnerPath = binDir + "/sandbar-runner"
 	tmpDir     = "/tmp"
 
@@ -217,8 +215,8 @@ func (p *pod) installer() corev1.Container {
 	}
 }
 
-// copier copies what the image has at the target path into the workspace, unless that was done. It is the container's image,
-// by the container's user, with the container's resources, and has neither its variables nor its volumes.
+// copier copies what the image has at the target path into the workspace, unless that was done. It has the app's image, user and
+// resources, and neither its variables nor its volumes. The whole volume is mounted: the workspace appears in it by one rename.
 func (p *pod) copier() corev1.Container {
 	security := confined()
 	if own := p.container.SecurityContext; own != nil {
@@ -226,10 +224,10 @@ func (p *pod) copier() corev1.Container {
 	}
 	return corev1.Container{
 		Name: CopyName, Image: p.container.Image, ImagePullPolicy: p.container.ImagePullPolicy,
-		Command:   []string{runnerPath, "copy-up", strings.ReplaceAll(p.Record.Spec.TargetPath, "$", "$$"), copyDir},
+		Command:   []string{runnerPath, "copy-up", strings.ReplaceAll(p.Record.Spec.TargetPath, "$", "$$"), volumeDir},
 		Resources: corev1.ResourceRequirements{Requests: p.container.Resources.Requests.DeepCopy(), Limits: p.container.Resources.Limits.DeepCopy()},
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: binVolume, MountPath: binDir, ReadOnly: true}, {Name: workVolume, MountPath: copyDir, SubPath: treePath},
+			{Name: binVolume, MountPath: binDir, ReadOnly: true}, {Name: workVolume, MountPath: volumeDir},
 		},
 		SecurityContext: security,
 	}

@@ -5,13 +5,13 @@ package devsession
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	sandbarv1alpha1 "github.com/sandbar-dev/sandbar/apis/v1alpha1"
+	copywire "github.com/sandbar-dev/sandbar/apis/wire/copy"
 	"github.com/sandbar-dev/sandbar/pkg/devsession"
 	"github.com/sandbar-dev/sandbar/pkg/placement"
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance"
@@ -107,23 +107,17 @@ func copyFailureOf(own []corev1.Pod) *copyFailure {
 	return nil
 }
 
-// copyStopped is the reason of copy-up when it was told to end: the next try begins from the start.
-const copyStopped = "Stopped"
-
 // failureIn reads a termination message of copy-up: JSON with reason and message. The image is the tenant's, and so is what it
 // says: of the reasons one counts.
 func failureIn(message string) *copyFailure {
-	var said struct {
-		Reason  string `json:"reason"`
-		Message string `json:"message"`
-	}
+	said, err := copywire.Parse([]byte(message))
 	failure := &copyFailure{reason: sandbarv1alpha1.DevSessionCopyFailed, message: "the files of the image could not be copied into the workspace"}
-	switch err := json.Unmarshal([]byte(message), &said); {
+	switch {
 	case err != nil, said.Message == "":
-	case said.Reason == copyStopped:
+	case said.Reason == copywire.Stopped: // the next try begins from the start
 		return nil
-	case said.Reason == sandbarv1alpha1.DevSessionVolumeTooSmall:
-		failure.reason, failure.message = said.Reason, outcome.Detail(said.Message)
+	case said.Reason == copywire.VolumeTooSmall:
+		failure.reason, failure.message = sandbarv1alpha1.DevSessionVolumeTooSmall, outcome.Detail(said.Message)
 	default:
 		failure.message += ": " + outcome.Detail(said.Message)
 	}

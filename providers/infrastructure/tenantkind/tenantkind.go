@@ -21,7 +21,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -149,7 +148,7 @@ func (k *kindController) run(ctx context.Context) error {
 // operator says something else.
 func (k *kindController) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	if err := k.offer(ctx); err != nil {
-		if apierrors.IsNotFound(err) {
+		if export.IsGone(err) { // the export, and not the workspace of a kcp that starts
 			k.log.Info("the kind cannot be offered before sandbar-provider init has run", "cause", err.Error())
 			return reconcile.Result{}, nil
 		}

@@ -84,21 +84,21 @@ func (p *pod) probe() {
 	c := p.container
 	c.LivenessProbe, c.StartupProbe = nil, nil
 	if c.ReadinessProbe == nil {
-		at := "/healthz/app"
-		if p.appPort() != 0 {
-			at = "/readyz"
-		}
-		c.ReadinessProbe = &corev1.Probe{
-			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-				Path: at, Port: intstr.FromInt32(RunnerPort), Scheme: corev1.URISchemeHTTP,
-			}},
-			PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 3,
-		}
+		c.ReadinessProbe = &corev1.Probe{ProbeHandler: p.serves(), PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 3}
 	}
 	if c.Lifecycle == nil {
 		c.Lifecycle = &corev1.Lifecycle{}
 	}
 	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{runnerPath, "wait"}}}
+}
+
+// serves asks whether the app listens, or, of one whose port is not known, whether it stays up. The runner answers the latter without
+// a token, and the kubelet has none.
+func (p *pod) serves() corev1.ProbeHandler {
+	if port := p.appPort(); port != 0 {
+		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(port)}}
+	}
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/app", Port: intstr.FromInt32(RunnerPort), Scheme: corev1.URISchemeHTTP}}
 }
 
 // appPort is the port of the container to which the workload's Service leads, the first of them; zero if it is not known.

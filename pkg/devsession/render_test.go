@@ -197,17 +197,22 @@ func TestWithoutARunnerThereAreNoSessions(t *testing.T) {
 	}
 }
 
-// An app without a port that is known counts as ready while it stays up.
+// An app without a port that is known counts as ready while it stays up. Of the runner's calls, the kubelet may make that one: it
+// has no token.
 func TestReadinessIsThatOfTheApp(t *testing.T) {
-	for name, c := range map[string]struct{ pod, path string }{
-		"of one with a port":                {plainPod, "/readyz"},
-		"of one whose Service is elsewhere": {`{containers: [{name: side, image: s, command: [x]}, {name: app, image: a, ports: [{name: http, containerPort: 8080}]}]}`, "/healthz/app"},
+	for name, c := range map[string]struct {
+		pod, path string
+		port      int32
+	}{
+		"of one with a port":                {pod: plainPod, port: 8080},
+		"of one whose Service is elsewhere": {pod: `{containers: [{name: side, image: s, command: [x]}, {name: app, image: a, ports: [{name: http, containerPort: 8080}]}]}`, path: "/healthz/app"},
 	} {
 		made, err := Render(inputOf(t, c.pod, `{targetPath: /app}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if probe := made.Deployment.Spec.Template.Spec.Containers[0].ReadinessProbe; probe == nil || probe.HTTPGet.Path != c.path {
+		probe := made.Deployment.Spec.Template.Spec.Containers[0].ReadinessProbe
+		if c.port != 0 && (probe.TCPSocket == nil || probe.TCPSocket.Port.IntVal != c.port) || c.path != "" && (probe.HTTPGet == nil || probe.HTTPGet.Path != c.path || probe.HTTPGet.Port.IntVal != RunnerPort) {
 			t.Errorf("%s: %+v", name, probe)
 		}
 	}

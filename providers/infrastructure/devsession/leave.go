@@ -20,7 +20,7 @@ import (
 func (r *reconciler) finalize(ctx context.Context, key export.Key, obj *sandbarv1alpha1.DevSession) (time.Duration, error) {
 	work, err := r.groups.Work(ctx, groupOf(key, obj))
 	switch {
-	case export.IsGone(err), errors.Is(err, instance.ErrNotPlaced) && obj.Status.DeploymentName == "":
+	case isGone(err, obj.Spec.SandboxRef.Name), errors.Is(err, instance.ErrNotPlaced) && obj.Status.DeploymentName == "":
 		return 0, r.letGo(ctx, key, obj)
 	case errors.Is(err, instance.ErrNoKind), errors.Is(err, instance.ErrNotPlaced):
 		return lookAgain, nil // nobody knows yet what there is
@@ -79,7 +79,7 @@ func (r *reconciler) leaveUnseen(ctx context.Context, key export.Key) (time.Dura
 	}
 	work, err := r.groups.Work(ctx, group)
 	switch {
-	case export.IsGone(err), errors.Is(err, instance.ErrNotPlaced):
+	case isGone(err, group.Name), errors.Is(err, instance.ErrNotPlaced):
 		r.forget(key, group)
 		return 0, nil
 	case errors.Is(err, instance.ErrNoKind):

@@ -115,6 +115,9 @@ func groupOf(key export.Key, obj *sandbarv1alpha1.DevSession) export.Key {
 func (r *reconciler) converge(ctx context.Context, key export.Key, obj *sandbarv1alpha1.DevSession, read *unstructured.Unstructured) (time.Duration, error) {
 	found := &finding{}
 	work, err := r.work(ctx, key, obj)
+	if errors.Is(err, errUnknownYet) {
+		return lookAgain, nil
+	}
 	if found.refused, err = refusedOf(err); err != nil {
 		return 0, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -262,9 +263,26 @@ func TestASessionGoesWithItsGroup(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
+	w.unplaced = apierrors.NewNotFound(corev1.Resource("namespaces"), placed)
+	if _, err := w.r.Reconcile(t.Context(), key); err == nil || w.session.GetDeletionTimestamp() != nil {
+		t.Errorf("for another object that is gone it is deleted: %v", err)
+	}
 	w.unplaced = errors.New("kcp does not answer")
 	if _, err := w.r.Reconcile(t.Context(), key); err == nil || w.session.GetDeletionTimestamp() != nil {
 		t.Errorf("after an error it is deleted: %v", err)
+	}
+}
+
+// A provider that starts follows groups a moment later, and each of its starts would have told all tenants that they have no session.
+func TestASessionOfWhichNothingIsKnownYetKeepsItsStatus(t *testing.T) {
+	for name, unknown := range map[string]error{"of no kind": instance.ErrNoKind, "without what was noted": instance.ErrNotPlaced} {
+		w := newWorld(t)
+		w.settle()
+		w.unplaced = unknown
+		writes := w.writes
+		if again := w.look(); again != lookAgain || w.writes != writes || w.status().Phase != sandbarv1alpha1.DevSessionReady {
+			t.Errorf("%s: it is written %d times, and looked at again after %s", name, w.writes-writes, again)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sandbar-dev/sandbar/apis/builtin"
@@ -33,14 +34,27 @@ func refusedOf(err error) (*devsession.RefusedError, error) {
 	return nil, err
 }
 
-// work reads the group of a session. The error is a *devsession.RefusedError, or one that a retry mends.
+// errUnknownYet means that nobody can tell now what there is of a session that was made before: the provider has just started, or
+// somebody has deleted what was noted. Its status stays.
+var errUnknownYet = errors.New("what there is of the session is not known yet")
+
+// isGone reports whether an error proves that the group of a name is gone. One about another object of the runtime cluster proves
+// nothing, and a session that was deleted for it would take the workspace with it.
+func isGone(err error, group string) bool {
+	var status apierrors.APIStatus
+	return export.IsGone(err) && errors.As(err, &status) && status.Status().Details.Name == group
+}
+
+// work reads the group of a session. The error is a *devsession.RefusedError, errUnknownYet, or one that a retry mends.
 func (r *reconciler) work(ctx context.Context, key export.Key, obj *sandbarv1alpha1.DevSession) (*instance.GroupWork, error) {
 	name := obj.Spec.SandboxRef.Name
 	work, err := r.groups.Work(ctx, groupOf(key, obj))
-	switch {
+	switch unknown := errors.Is(err, instance.ErrNoKind) || errors.Is(err, instance.ErrNotPlaced); {
+	case unknown && obj.Status.DeploymentName != "":
+		return nil, errUnknownYet
 	case errors.Is(err, instance.ErrNoKind):
 		return nil, devsession.Refuse(sandbarv1alpha1.DevSessionProviderUnavailable, "the provider offers no SandboxGroups, or does not follow them yet; if this lasts, ask the operator")
-	case export.IsGone(err):
+	case isGone(err, name):
 		return nil, devsession.Refuse(sandbarv1alpha1.DevSessionSandboxNotFound, "spec.sandboxRef.name: namespace %s has neither a Sandbox with workloads nor a SandboxGroup %s", key.Namespace, name)
 	case errors.Is(err, instance.ErrNotPlaced):
 		return nil, devsession.Refuse(sandbarv1alpha1.DevSessionNotReady, "spec.sandboxRef.name: %s has no copies yet; its status says why", name)

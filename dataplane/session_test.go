@@ -40,7 +40,7 @@ func (k *fakeKCP) addSession(cluster, name, uid string) {
 
 // withSession makes the world's kind one of copies, and its demo one of which a component is developed: the control Service of the
 // session has its UID, and leads to the runner at an address.
-func withSession(address string, uid string, change ...func(*corev1.Service)) func(*setup) {
+func withSession(address, uid string, change ...func(*corev1.Service)) func(*setup) {
 	return func(s *setup) {
 		eachComponent(s)
 		s.template.Spec.Clones = &sandbarv1alpha1.CloneFields{From: "components", To: "render", Claims: "claims"}

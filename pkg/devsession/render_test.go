@@ -57,7 +57,8 @@ func inputOf(t testing.TB, pod, spec string) Input {
 func TestWhatASessionIsMadeOf(t *testing.T) {
 	for name, c := range map[string]struct{ pod, spec string }{
 		"plain": {plainPod, `{targetPath: /app}`},
-		"all-fields": {`{securityContext: {runAsUser: 2000, fsGroup: 3000}, initContainers: [{name: migrate, image: "ghcr.io/acme/shop:1"}],
+		"all-fields": {
+			`{securityContext: {runAsUser: 2000, fsGroup: 3000}, initContainers: [{name: migrate, image: "ghcr.io/acme/shop:1"}],
 			volumes: [{name: cache, emptyDir: {}}],
 			containers: [{name: proxy, image: "envoy:1", ports: [{containerPort: 9090}]},
 			{name: app, image: "ghcr.io/acme/shop:1", securityContext: {readOnlyRootFilesystem: true, runAsUser: 2001, capabilities: {drop: [ALL]}},
@@ -65,7 +66,8 @@ func TestWhatASessionIsMadeOf(t *testing.T) {
 			 readinessProbe: {httpGet: {path: /ready, port: http}}, livenessProbe: {tcpSocket: {port: http}}, startupProbe: {tcpSocket: {port: http}},
 			 lifecycle: {preStop: {sleep: {seconds: 5}}}}]}`,
 			`{targetPath: /srv/$app, containerName: app, image: "ghcr.io/acme/shop-dev:1", command: [npm, run, dev],
-			storage: {size: 2Gi, storageClassName: fast, accessModes: [ReadWriteMany]}}`},
+			storage: {size: 2Gi, storageClassName: fast, accessModes: [ReadWriteMany]}}`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inputOf(t, c.pod, c.spec)

@@ -5,7 +5,9 @@ package devsession
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -175,11 +177,11 @@ func (w *world) settle() {
 
 // state is all that may change.
 func (w *world) state() string {
-	state := fmt.Sprint(w.writes, w.stored, w.leads, w.work.Made)
+	var pods []string
 	for i := range w.running {
-		state += " " + w.running[i].Name
+		pods = append(pods, w.running[i].Name)
 	}
-	return state
+	return fmt.Sprint(w.writes, w.stored, w.leads, w.work.Made, pods)
 }
 
 // converge makes pods and endpoints what the record says.
@@ -238,7 +240,7 @@ func (w *world) Patch(_ context.Context, _ export.Key, data []byte, subresources
 
 func (w *world) Remove(_ context.Context, _ export.Key, read *unstructured.Unstructured) error {
 	if read.GetUID() != w.session.GetUID() {
-		return fmt.Errorf("another one is there")
+		return errors.New("another one is there")
 	}
 	now := metav1.NewTime(w.now)
 	w.session.SetDeletionTimestamp(&now)
@@ -253,10 +255,7 @@ func (w *world) Work(_ context.Context, k export.Key) (*instance.GroupWork, erro
 		return nil, w.unplaced
 	}
 	work, kept := *w.work, *w.work.Kept
-	kept.Sessions = map[string]devsession.Record{}
-	for name, record := range w.stored {
-		kept.Sessions[name] = record
-	}
+	kept.Sessions = maps.Clone(w.stored)
 	work.Kept = &kept
 	work.Write = func(_ context.Context, kept *frozen.Frozen) error {
 		if w.stale {

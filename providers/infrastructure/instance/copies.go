@@ -70,10 +70,10 @@ func (r *reconciler) makeCopies(ctx context.Context, s *scope.Scope, current *un
 		if one.Rendered, err = clone.Render(renderInput(s, b, &components[i], one, kept.ID)); err == nil {
 			err = r.keepReferences(ctx, s, b, one, kept.Copied, &size)
 		}
-		if one.Refused, err = refusedOf(err); err != nil {
-			break
+		if one.Refused, err = refusedOf(err); err == nil && one.Refused == nil {
+			err = r.develop(s, one, kept.Sessions, &size)
 		}
-		if err = r.develop(s, one, kept.Sessions, &size); err != nil {
+		if err != nil {
 			break
 		}
 	}

@@ -16,22 +16,18 @@ import (
 	"github.com/sandbar-dev/sandbar/providers/infrastructure/instance/scope"
 )
 
-// develop renders the DevSession of a component beside its copy, if it has one. size is that of all copies, and then with the
+// develop renders the DevSession of a component that is not refused beside its copy, if it has one. size is that of all copies, and then with the
 // session's. A session that is refused, or has no room, stays as it was rendered last: its own controller says why.
 func (r *reconciler) develop(s *scope.Scope, one *outcome.Copy, sessions map[string]devsession.Record, size *int) error {
 	record, ok := sessions[one.Name]
-	if !ok || one.Refused != nil || record.Stage == devsession.Gone {
+	if !ok || record.Stage == devsession.Gone {
 		return nil
 	}
 	rendered, err := devsession.Render(devsession.Input{
 		Record: record, Component: one.Name, Copy: one.Rendered, RunnerImage: place.RunnerImage(s),
 	})
-	var refused *devsession.RefusedError
-	if errors.As(err, &refused) {
-		return nil
-	}
-	if err != nil {
-		return err //nolint:wrapcheck // it says what it is about
+	if rendered == nil {
+		return unlessRefused(err)
 	}
 	bytes, err := place.CopyBytes(rendered)
 	if err != nil {
@@ -42,6 +38,15 @@ func (r *reconciler) develop(s *scope.Scope, one *outcome.Copy, sessions map[str
 		one.Session = rendered
 	}
 	return nil
+}
+
+// unlessRefused is an error that is not about the spec of a session.
+func unlessRefused(err error) error {
+	var refused *devsession.RefusedError
+	if errors.As(err, &refused) {
+		return nil
+	}
+	return err
 }
 
 // withSessions adds to copies of which none could be made what is known of DevSessions: one that ends has to give the copy its

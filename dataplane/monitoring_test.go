@@ -36,6 +36,8 @@ var foreignMetrics = map[string][]string{
 	"sandbar_canary_composing":                     {},
 	"sandbar_routes":                               {"reason"},
 	"sandbar_route_events_total":                   {"outcome"},
+	"sandbar_dev_sessions":                         {"phase"},
+	"sandbar_dev_session_events_total":             {"outcome"},
 	"sandbar_claim_keys_total":                     {"result"},
 	"sandbar_clock_ahead_seconds":                  {"of"},
 	"sandbar_control_keys":                         {},

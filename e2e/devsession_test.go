@@ -180,9 +180,12 @@ func TestADevSessionTakesTheRequestsOfAWorkload(t *testing.T) {
 		e.answers("session hello")
 	})
 	t.Run("the component's verbs lead to its pod", func(t *testing.T) {
-		if got := caller.on(t).want(http.StatusOK, "GET", e.group.base()+"/components/web/ports/8080/proxy/", nil); got != "session hello" {
-			t.Errorf("it answers %s", got)
-		}
+		eventually(t, "the copy's pods are gone, and the session's stands for the component", func() error {
+			if status, got := caller.do("GET", e.group.base()+"/components/web/ports/8080/proxy/", nil); status != http.StatusOK || got != "session hello" {
+				return fmt.Errorf("it answers %d: %s", status, got)
+			}
+			return nil
+		})
 	})
 	t.Run("another session is refused", func(t *testing.T) {
 		second := e.session("second")
